@@ -1,0 +1,257 @@
+"""
+What happened, as frozen values: the one source of metrics, event log and logs.
+
+The core reports them in the order in which the wire saw them. Times are seconds on the monotonic clock of
+the process that made them; whoever writes them down converts once, at the edge. One `DeliveryEnded` is
+reported for each delivery, built when its fate is known, with the whole story of that delivery in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How one delivery ended."""
+
+    ACKNOWLEDGED = "acknowledged"  #: the broker was told that the message is done
+    COMMITTED = "committed"  #: the same, by the commit of a transaction
+    ROLLED_BACK = "rolled_back"  #: failed, recovered or rolled back: it is delivered again by us
+    DEAD_LETTERED = "dead_lettered"  #: given to the dead letter queue
+    DISCARDED = "discarded"  #: acknowledged on purpose without being done
+    EXPIRED = "expired"  #: its time to live was over before the application saw it
+    RELEASED = "released"  #: given back to the broker by an orderly close
+    ABANDONED = "abandoned"  #: the connection was lost; the broker delivers it again
+
+
+#: Outcomes after which the broker no longer holds the message for anyone.
+SETTLED = frozenset(
+    {
+        Outcome.ACKNOWLEDGED,
+        Outcome.COMMITTED,
+        Outcome.DEAD_LETTERED,
+        Outcome.DISCARDED,
+        Outcome.EXPIRED,
+    }
+)
+
+
+class AckTrigger(StrEnum):
+    """Why an ACK was written."""
+
+    EACH = "each"  #: AUTO: one delivery is done
+    THRESHOLD = "threshold"  #: a batch is full
+    IDLE = "idle"  #: the local buffer ran dry, or a timeout passed
+    EXPLICIT = "explicit"  #: the application called acknowledge()
+    COMMIT = "commit"  #: a transaction was committed
+    CLOSE = "close"  #: the consumer or session closes
+
+
+class TransactionOutcome(StrEnum):
+    """How a transaction ended."""
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    IN_DOUBT = "in_doubt"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an event comes from: one session on one connection to one broker."""
+
+    broker: str  #: the broker's address without credentials, such as `127.0.0.1:61613`
+    broker_kind: str  #: the dialect, such as `classic`
+    connection_id: str  #: one per jmsx `Connection`
+    session_id: str  #: one per session
+    epoch: int  #: which socket of the session, counted from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesReceived:
+    """MESSAGE frames of one chunk came in for one consumer."""
+
+    at: float
+    consumer: str
+    destination: str
+    messages: int
+    redelivered: int  #: how many of them carried the broker's `redelivered` flag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryEnded:
+    """One delivery of one message, from frame to fate."""
+
+    at: float  #: when its fate was known and, where an ACK was due, written
+    consumer: str  #: the listener's name
+    destination: str  #: as subscribed, such as `queue://orders`
+    message_id: str
+    message_key: str  #: stable identity: the sender's `jmsx_key`, else the broker's stable id
+    correlation_id: str | None
+    ack_mode: str
+    prefetch: int  #: messages
+    attempt: int  #: which delivery of this message, counted from 1; a lower bound across crashes
+    redelivered: bool
+    sent_ms: int | None  #: the broker's `timestamp` header, epoch milliseconds
+    received_at: float
+    started_at: float  #: handed to the application
+    ended_at: float  #: the application was done with it
+    outcome: Outcome
+    error_type: str | None = None  #: class name of what the handler raised
+    transaction_id: str | None = None
+    size: int = 0  #: bytes of the body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesAcknowledged:
+    """One ACK frame was written, settling `messages` messages."""
+
+    at: float
+    consumer: str
+    destination: str
+    messages: int
+    trigger: AckTrigger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedeliveryScheduled:
+    """A message will be delivered again by us after `delay` seconds."""
+
+    at: float
+    consumer: str
+    destination: str
+    message_key: str
+    next_attempt: int  #: counted from 1
+    delay: float
+    blocking: bool  #: later messages of the consumer wait for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDeadLettered:
+    """A message was given to a dead letter queue (`by_copy`: as our copy, confirmed by the broker)."""
+
+    at: float
+    consumer: str
+    destination: str
+    message_id: str
+    message_key: str
+    attempts: int
+    reason: str  #: `max_redeliveries`, `rejected`, `expired`, `undecodable`
+    error_type: str | None
+    error_message: str | None
+    dead_letter_destination: str | None  #: None where the broker's own strategy decides
+    by_copy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFailed:
+    """A dead letter could not be confirmed; the original stays unacknowledged."""
+
+    at: float
+    consumer: str
+    destination: str
+    message_key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSent:
+    """A SEND ended: `confirmed` by a receipt or commit, `error`, or `unconfirmed`."""
+
+    at: float
+    destination: str
+    message_key: str
+    outcome: str  #: `confirmed`, `unconfirmed` (no answer, or none asked for), `error`
+    started_at: float
+    size: int
+    transaction_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """A transaction of the session ended."""
+
+    at: float
+    transaction_id: str
+    outcome: TransactionOutcome
+    started_at: float
+    sends: int
+    acknowledgements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionOpened:
+    """The broker confirmed a subscription."""
+
+    at: float
+    consumer: str
+    destination: str
+    ack_mode: str
+    prefetch: int
+    maximum_redeliveries: int
+    optimize_acknowledge: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionClosed:
+    """A consumer was closed."""
+
+    at: float
+    consumer: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkOpened:
+    """A socket to the broker is up and the broker said CONNECTED."""
+
+    at: float
+    server: str  #: the broker's own words, such as `ActiveMQ/6.1.8`
+    seconds: float  #: how long connecting took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkClosed:
+    """A socket to the broker is gone: `closed` by us, or lost (`heartbeat`, `error_frame`, `io`)."""
+
+    at: float
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorReceived:
+    """The broker sent ERROR."""
+
+    at: float
+    message: str
+    receipt_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckDropped:
+    """An acknowledgement was not sent: its connection is gone, and the broker delivers again."""
+
+    at: float
+    consumer: str
+    destination: str
+    messages: int
+    reason: str = field(default="stale_epoch")
+
+
+Event = (
+    MessagesReceived
+    | DeliveryEnded
+    | MessagesAcknowledged
+    | RedeliveryScheduled
+    | MessageDeadLettered
+    | DeadLetterFailed
+    | MessageSent
+    | TransactionEnded
+    | SubscriptionOpened
+    | SubscriptionClosed
+    | LinkOpened
+    | LinkClosed
+    | ErrorReceived
+    | AckDropped
+)

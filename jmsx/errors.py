@@ -1,0 +1,117 @@
+"""
+Every error that jmsx raises.
+
+::
+
+    JmsxError
+    ├── IllegalStateError            the call does not fit the state of the object
+    ├── InvalidDestinationError      no such destination, or not usable from here
+    ├── InvalidSelectorError         the broker could not parse the selector
+    ├── InvalidClientIdError         the client id is missing, or in use
+    ├── MessageFormatError           a body or property that STOMP cannot carry
+    ├── MessageNotReadableError      the body is not of the type that was asked for
+    ├── MessageNotWriteableError     a received message is read-only
+    ├── ConfigurationError           a bad option, URI or combination of settings
+    ├── UnsupportedError             JMS has it, STOMP does not
+    ├── SecurityError                the broker refused the credentials or the access
+    ├── ResourceAllocationError      the broker is out of something
+    ├── BrokerError                  the broker answered ERROR (its own words are in it)
+    ├── ConnectionFailedError        the broker could not be reached, or went away
+    ├── BrokerTimeoutError           the broker did not answer in time
+    ├── DeadLetterError              a dead letter could not be confirmed; the original is kept
+    ├── TransactionRolledBackError   the commit failed and everything is back
+    └── TransactionInDoubtError      COMMIT was sent, no answer came: nobody knows
+
+`retriable` says whether the same call may be made again as it is.
+Source: the names follow the exceptions of Jakarta Messaging 3.1, chapter 8.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class JmsxError(Exception):
+    """The root of all errors that jmsx raises."""
+
+    retriable: ClassVar[bool] = False
+
+
+class IllegalStateError(JmsxError):
+    """The call does not fit the state of the object; nothing was changed."""
+
+
+class InvalidDestinationError(JmsxError):
+    """The destination does not exist, is malformed, or cannot be used from here."""
+
+
+class InvalidSelectorError(JmsxError):
+    """The broker could not parse the message selector."""
+
+
+class InvalidClientIdError(JmsxError):
+    """The client id is missing where one is needed, or another connection uses it."""
+
+
+class MessageFormatError(JmsxError):
+    """A body or property has a type or content that STOMP cannot carry."""
+
+
+class MessageNotReadableError(JmsxError):
+    """The body is not of the type that was asked for."""
+
+
+class MessageNotWriteableError(JmsxError):
+    """A received message is read-only."""
+
+
+class ConfigurationError(JmsxError):
+    """An option, URI or combination of settings that makes no sense; says which and why."""
+
+
+class UnsupportedError(JmsxError):
+    """JMS has it, but STOMP to this broker cannot carry it."""
+
+
+class SecurityError(JmsxError):
+    """The broker refused the credentials, or the access to a destination."""
+
+
+class ResourceAllocationError(JmsxError):
+    """The broker ran out of a resource, such as its limit of uncommitted messages."""
+
+
+class BrokerError(JmsxError):
+    """The broker answered ERROR; its own words are in the text."""
+
+
+class ConnectionFailedError(JmsxError):
+    """The broker could not be reached, or the connection to it was lost."""
+
+    retriable = True
+
+
+class BrokerTimeoutError(JmsxError):
+    """The broker did not answer in time, so whether it did its work is not known."""
+
+
+class DeadLetterError(JmsxError):
+    """A copy for the dead letter queue was not confirmed; the original stays unacknowledged."""
+
+
+class TransactionRolledBackError(JmsxError):
+    """The commit failed: sends are gone, messages will be delivered again."""
+
+    retriable = True
+
+
+class TransactionInDoubtError(JmsxError):
+    """COMMIT was sent and the connection died before its receipt; do not retry blindly."""
+
+    def __init__(self, transaction_id: str, broker: str, cause: str) -> None:
+        super().__init__(
+            f"nobody knows whether transaction {transaction_id} was committed by {broker}: {cause}."
+            " Look for its effects before you repeat it."
+        )
+        self.transaction_id = transaction_id
+        self.broker = broker

@@ -1,0 +1,55 @@
+"""Observers: whoever wants to know what happened. A failing one never touches delivery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx.core.events import Event, Source
+
+_log = structlog.get_logger("jmsx.observe")
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Is told each event, in order for each session; called from several threads, so be thread-safe."""
+
+    def observe(self, event: Event, source: Source) -> None:
+        """Take note of `event`; return fast, never block."""
+
+    def close(self) -> None:
+        """Flush and release; called once, after the last event."""
+
+
+class Observers:
+    """A fan-out that isolates a failing observer: it is logged once for each kind of failure."""
+
+    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        self._observers = tuple(observers)
+        self._failures: set[tuple[int, type[BaseException]]] = set()
+
+    def observe(self, event: Event, source: Source) -> None:
+        """Tell every observer; an exception of one is logged and goes no further."""
+        for observer in self._observers:
+            try:
+                observer.observe(event, source)
+            except Exception as error:  # noqa: BLE001 - an observer of any quality must not stop delivery
+                self._note_failure(observer, error)
+
+    def close(self) -> None:
+        """Close every observer, also when one fails."""
+        for observer in self._observers:
+            try:
+                observer.close()
+            except Exception as error:  # noqa: BLE001 - the others still have to be closed
+                self._note_failure(observer, error)
+
+    def _note_failure(self, observer: Observer, error: Exception) -> None:
+        key = (id(observer), type(error))
+        if key not in self._failures:
+            self._failures.add(key)
+            _log.exception("observer failed", observer=type(observer).__name__, error=str(error))
