@@ -1,1 +1,7 @@
-"""placeholder"""
+"""Events as Prometheus metrics: an observer counts them, an endpoint shows them."""
+
+from jmsx_prometheus.catalogue import METRICS, Kind, Metric
+from jmsx_prometheus.exposition import Endpoint, serve
+from jmsx_prometheus.observer import PrometheusObserver
+
+__all__ = ["METRICS", "Endpoint", "Kind", "Metric", "PrometheusObserver", "serve"]

@@ -1,0 +1,383 @@
+"""
+The metric catalogue: every metric that jmsx exports, once.
+
+Code, dashboards, rules, runbooks, the table in `dashboards/prometheus/metrics.md` and the tests
+read it here and nowhere else. A row stands here only when an event of `jmsx.core.events` feeds it
+today. No message id, no correlation id and no text of an exception is ever a label.
+
+Names follow https://prometheus.io/docs/practices/naming: base units, the unit last, then `_total`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from jmsx_prometheus.buckets import (
+    ATTEMPTS,
+    BACK_OFF_SECONDS,
+    BATCH_MESSAGES,
+    EXCHANGE_SECONDS,
+    LATENCY_SECONDS,
+    PROCESS_SECONDS,
+)
+
+
+class Kind(StrEnum):
+    """What Prometheus calls the type of a metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+_UNITLESS: Final = frozenset({"info", "overflow", "up"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One row: a metric with everything that anyone needs to know of it."""
+
+    name: str  #: as exposed; a histogram's samples add `_bucket`, `_sum` and `_count`
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    fed_by: tuple[str, ...]  #: the events that move it; empty for what jmsx knows without any
+    buckets: tuple[float, ...] = ()  #: upper bounds in `unit`, without +Inf; histograms only
+
+    @property
+    def unit(self) -> str:
+        """What one of it is, as its name ends; empty for an info, a yes or no, an overflow."""
+        last = self.name.removesuffix("_total").rpartition("_")[2]
+        return "" if last in _UNITLESS else last
+
+    @property
+    def samples(self) -> tuple[str, ...]:
+        """The names of its samples, as a scrape sees them."""
+        if self.kind is Kind.HISTOGRAM:
+            return (f"{self.name}_bucket", f"{self.name}_sum", f"{self.name}_count")
+        return (self.name,)
+
+
+#: Each label, what it says and what keeps the number of its values small.
+LABELS: Final[dict[str, str]] = {
+    "ack_mode": "the session's acknowledge mode; one of JMS's",
+    "broker": "the broker's address without credentials; at most 20, then `__other__`",
+    "consumer": "the listener's name; at most 100, then `__other__`",
+    "destination": "as subscribed; temporary ones are `__temp__`, after 100 others `__other__`",
+    "error_type": "class name of what the handler raised; at most 20, then `__other__`",
+    "kind": "`send` or `acknowledgement`",
+    "label": "the name of the label whose values grew too many",
+    "maximum_redeliveries": "the policy's limit, -1 for none; set once for each consumer",
+    "mode": "`client_immediate` or `client_delayed`: without or with a delay",
+    "optimize_acknowledge": "`true` or `false`",
+    "outcome": "how it ended; the values of `Outcome`, `TransactionOutcome` or of a SEND",
+    "python": "the interpreter's version; one for each process",
+    "reason": "why; at most 20, then `__other__`",
+    "redelivered": "`true` when the broker's own flag was set",
+    "result": "`ok`, or `error` when the handler raised",
+    "trigger": "why the ACK was written; the values of `AckTrigger`",
+    "version": "the version of jmsx; one for each process",
+}
+
+_CONSUMER: Final = ("destination", "consumer")
+
+
+def _counter(name: str, labels: tuple[str, ...], about: str, *fed_by: str) -> Metric:
+    return Metric(name=name, kind=Kind.COUNTER, labels=labels, help=about, fed_by=fed_by)
+
+
+def _gauge(name: str, labels: tuple[str, ...], about: str, *fed_by: str) -> Metric:
+    return Metric(name=name, kind=Kind.GAUGE, labels=labels, help=about, fed_by=fed_by)
+
+
+def _histogram(
+    name: str, buckets: tuple[float, ...], labels: tuple[str, ...], about: str, fed_by: str
+) -> Metric:
+    return Metric(
+        name=name,
+        kind=Kind.HISTOGRAM,
+        labels=labels,
+        help=about,
+        fed_by=(fed_by,),
+        buckets=buckets,
+    )
+
+
+_CONSUMPTION: Final = (
+    _counter(
+        "jmsx_received_messages_total",
+        (*_CONSUMER, "redelivered"),
+        "MESSAGE frames received, by the broker's redelivered flag.",
+        "MessagesReceived",
+    ),
+    _counter(
+        "jmsx_processed_messages_total",
+        (*_CONSUMER, "outcome"),
+        "Deliveries that ended, by their fate; one message counts once for each of its deliveries.",
+        "DeliveryEnded",
+    ),
+    _counter(
+        "jmsx_settled_messages_total",
+        (*_CONSUMER, "ack_mode", "outcome"),
+        "Messages that the broker no longer holds for anyone, by how they were settled.",
+        "DeliveryEnded",
+    ),
+    _counter(
+        "jmsx_handler_errors_total",
+        (*_CONSUMER, "error_type"),
+        "Deliveries whose handler raised, by the class of what it raised.",
+        "DeliveryEnded",
+    ),
+    _histogram(
+        "jmsx_process_duration_seconds",
+        PROCESS_SECONDS,
+        (*_CONSUMER, "result"),
+        "Time that the handler took; without deliveries that were expired, released or abandoned.",
+        "DeliveryEnded",
+    ),
+    _histogram(
+        "jmsx_delivery_latency_seconds",
+        LATENCY_SECONDS,
+        _CONSUMER,
+        "From the broker's timestamp to the handler's start, on the first delivery of a message.",
+        "DeliveryEnded",
+    ),
+    _histogram(
+        "jmsx_end_to_end_latency_seconds",
+        LATENCY_SECONDS,
+        _CONSUMER,
+        "From the broker's timestamp to the moment the message was acknowledged or committed.",
+        "DeliveryEnded",
+    ),
+    _histogram(
+        "jmsx_buffer_wait_seconds",
+        LATENCY_SECONDS,
+        _CONSUMER,
+        "From the frame's arrival to the handler's start, on the first delivery of a message.",
+        "DeliveryEnded",
+    ),
+    _histogram(
+        "jmsx_ack_delay_seconds",
+        LATENCY_SECONDS,
+        _CONSUMER,
+        "From the handler's end to the ACK or COMMIT of the message.",
+        "DeliveryEnded",
+    ),
+    _counter(
+        "jmsx_negative_latency_messages_total",
+        _CONSUMER,
+        "Messages stamped later than they were handled: clocks differ; their latency counts as 0.",
+        "DeliveryEnded",
+    ),
+    _gauge(
+        "jmsx_unsettled_messages",
+        _CONSUMER,
+        "Messages received and not settled, released or abandoned: what a crash delivers again.",
+        "MessagesReceived",
+        "DeliveryEnded",
+        "LinkClosed",
+        "SubscriptionClosed",
+    ),
+    _gauge(
+        "jmsx_last_settled_timestamp_seconds",
+        _CONSUMER,
+        "When a message was last settled, as seconds since the epoch; 0 before the first.",
+        "DeliveryEnded",
+    ),
+)
+
+_ACKNOWLEDGEMENT: Final = (
+    _counter(
+        "jmsx_ack_frames_total",
+        (*_CONSUMER, "trigger"),
+        "ACK frames written, by what made it time for one.",
+        "MessagesAcknowledged",
+    ),
+    _histogram(
+        "jmsx_ack_batch_messages",
+        BATCH_MESSAGES,
+        _CONSUMER,
+        "Messages settled by one ACK frame.",
+        "MessagesAcknowledged",
+    ),
+    _counter(
+        "jmsx_ack_dropped_messages_total",
+        (*_CONSUMER, "reason"),
+        "Messages whose acknowledgement was not sent; the broker delivers them again.",
+        "AckDropped",
+    ),
+)
+
+_FAILURE: Final = (
+    _counter(
+        "jmsx_redeliveries_total",
+        (*_CONSUMER, "mode"),
+        "Redeliveries that jmsx decided; those of the broker are received with redelivered=true.",
+        "RedeliveryScheduled",
+    ),
+    _histogram(
+        "jmsx_redelivery_delay_seconds",
+        BACK_OFF_SECONDS,
+        _CONSUMER,
+        "The back-off decided for a redelivery.",
+        "RedeliveryScheduled",
+    ),
+    _histogram(
+        "jmsx_delivery_attempts",
+        ATTEMPTS,
+        (*_CONSUMER, "outcome"),
+        "Deliveries that a message took until it was acknowledged, committed or dead-lettered.",
+        "DeliveryEnded",
+    ),
+    _counter(
+        "jmsx_dead_lettered_messages_total",
+        (*_CONSUMER, "reason"),
+        "Messages given to a dead letter queue, by why.",
+        "MessageDeadLettered",
+    ),
+    _counter(
+        "jmsx_dead_letter_failures_total",
+        (*_CONSUMER, "reason"),
+        "Dead letters that could not be confirmed; the original stays unacknowledged.",
+        "DeadLetterFailed",
+    ),
+)
+
+_CONFIGURATION: Final = (
+    _gauge(
+        "jmsx_open_subscriptions",
+        _CONSUMER,
+        "Subscriptions confirmed by the broker and not closed: what can work at once.",
+        "SubscriptionOpened",
+        "SubscriptionClosed",
+        "LinkClosed",
+    ),
+    _gauge(
+        "jmsx_prefetch_limit_messages",
+        _CONSUMER,
+        "The prefetch of the open subscriptions, added up.",
+        "SubscriptionOpened",
+        "SubscriptionClosed",
+        "LinkClosed",
+    ),
+    _gauge(
+        "jmsx_consumer_info",
+        (*_CONSUMER, "ack_mode", "optimize_acknowledge", "maximum_redeliveries"),
+        "How a consumer was configured; the value is 1.",
+        "SubscriptionOpened",
+    ),
+    _gauge(
+        "jmsx_build_info",
+        ("version", "python"),
+        "The jmsx and the Python that run; the value is 1.",
+    ),
+)
+
+_PRODUCTION: Final = (
+    _counter(
+        "jmsx_transactions_total",
+        ("outcome",),
+        "Transactions that ended, by how.",
+        "TransactionEnded",
+    ),
+    _histogram(
+        "jmsx_transaction_duration_seconds",
+        PROCESS_SECONDS,
+        ("outcome",),
+        "From a transaction's start to its end.",
+        "TransactionEnded",
+    ),
+    _histogram(
+        "jmsx_transaction_messages",
+        BATCH_MESSAGES,
+        ("kind",),
+        "Sends and acknowledgements in one transaction.",
+        "TransactionEnded",
+    ),
+    _counter(
+        "jmsx_sent_messages_total",
+        ("destination", "outcome"),
+        "Messages sent: confirmed by a receipt or commit, refused, or without an answer.",
+        "MessageSent",
+    ),
+    _histogram(
+        "jmsx_send_duration_seconds",
+        EXCHANGE_SECONDS,
+        ("destination",),
+        "From SEND to its RECEIPT, or to the end of the COMMIT that it was part of.",
+        "MessageSent",
+    ),
+)
+
+_LINK: Final = (
+    _gauge(
+        "jmsx_connection_up",
+        ("broker",),
+        "1 while every session that is not closed has its socket, 0 when one lost it.",
+        "LinkOpened",
+        "LinkClosed",
+    ),
+    _histogram(
+        "jmsx_connect_duration_seconds",
+        EXCHANGE_SECONDS,
+        ("broker",),
+        "How long it took until the broker said CONNECTED.",
+        "LinkOpened",
+    ),
+    _counter(
+        "jmsx_disconnects_total",
+        ("broker", "reason"),
+        "Sockets that ended, by why; `closed` is our own wish.",
+        "LinkClosed",
+    ),
+    _counter(
+        "jmsx_broker_error_frames_total",
+        ("broker",),
+        "ERROR frames from the broker.",
+        "ErrorReceived",
+    ),
+    _counter(
+        "jmsx_label_overflow_total",
+        ("label",),
+        "Events whose label value was replaced, because there were too many values.",
+        "MessagesReceived",
+        "DeliveryEnded",
+        "MessageSent",
+        "LinkOpened",
+    ),
+)
+
+METRICS: Final[tuple[Metric, ...]] = (
+    *_CONSUMPTION,
+    *_ACKNOWLEDGEMENT,
+    *_FAILURE,
+    *_CONFIGURATION,
+    *_PRODUCTION,
+    *_LINK,
+)
+
+#: Metrics that no panel and no alert shows, and why.
+RAW_ONLY: Final[dict[str, str]] = {
+    "jmsx_transaction_messages": "how an application cuts its work; nobody needs it at night",
+    "jmsx_connect_duration_seconds": "read once, when somebody asks why a start is slow",
+}
+
+BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in METRICS}
+
+BY_SAMPLE: Final[dict[str, Metric]] = {
+    sample: metric for metric in METRICS for sample in metric.samples
+}
+
+
+def find(sample: str) -> Metric:
+    """
+    Find the row that a sample belongs to.
+
+    Raises:
+        KeyError: the catalogue has no such sample, so nothing exports it.
+    """
+    if sample not in BY_SAMPLE:
+        raise KeyError(f"{sample} is not in the metric catalogue")
+    return BY_SAMPLE[sample]

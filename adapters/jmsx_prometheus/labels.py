@@ -1,0 +1,62 @@
+"""What keeps the number of label values small, whatever an application comes up with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx_prometheus.series import Tally
+
+OTHER: Final = "__other__"  #: every value after the limit
+TEMPORARY: Final = (
+    "__temp__"  #: every temporary destination: their names are random and live shortly
+)
+
+#: How temporary destinations begin, as a URI and on the wire.
+_TEMPORARY_PREFIXES: Final = (
+    "temp-queue:",
+    "temp-topic:",
+    "/temp-queue/",
+    "/temp-topic/",
+    "/remote-temp-queue/",
+    "/remote-temp-topic/",
+)
+
+
+class LabelGuard:
+    """
+    Admits the first `limit` values of one label; later ones become `__other__`, and are counted.
+
+    The values in `known` are always admitted and need no room.
+    """
+
+    __slots__ = ("_admitted", "_limit", "_overflow")
+
+    def __init__(self, limit: int, overflow: Tally, known: Iterable[str] = ()) -> None:
+        self._admitted = set(known)
+        self._limit = limit + len(self._admitted)
+        self._overflow = overflow
+
+    def admit(self, value: str) -> str:
+        """`value` itself, or `__other__` when it is one too many."""
+        if value in self._admitted:
+            return value
+        if len(self._admitted) < self._limit:
+            self._admitted.add(value)
+            return value
+        self._overflow.value += 1
+        return OTHER
+
+
+class DestinationGuard(LabelGuard):
+    """As `LabelGuard`, and all temporary destinations are one."""
+
+    __slots__ = ()
+
+    def admit(self, value: str) -> str:
+        """`value` itself, `__temp__`, or `__other__` when it is one too many."""
+        if value.startswith(_TEMPORARY_PREFIXES):
+            return TEMPORARY
+        return super().admit(value)

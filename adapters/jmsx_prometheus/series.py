@@ -1,0 +1,139 @@
+"""
+Plain numbers while messages flow; Prometheus families only when somebody scrapes.
+
+`prometheus_client`'s own instruments take two locks and walk the buckets for each observation. Here
+a series is an object with a number in it, and whoever changes one holds the observer's lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.utils import floatToGoString
+
+from jmsx_prometheus.catalogue import BY_NAME, METRICS, Kind, Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric as Family
+
+
+class Tally:
+    """One series of a counter or a gauge."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float = 0) -> None:
+        self.value = value  #: exact while it is an int: only gauges of time are not
+
+    def copy(self) -> Tally:
+        """Another one with the same number."""
+        return Tally(self.value)
+
+
+class Distribution:
+    """One series of a histogram."""
+
+    __slots__ = ("_bounds", "buckets", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds  #: upper bounds, in the metric's unit
+        self.buckets = [0] * (
+            len(bounds) + 1
+        )  #: observations in each bucket, not cumulated; +Inf last
+        self.total = 0.0  #: sum of the observations, in the metric's unit
+
+    def observe(self, value: float) -> None:
+        """
+        Note one `value`, in the metric's unit; a bound belongs to the bucket below it.
+
+        What is negative, as only a difference between two clocks can be, counts as 0.
+        """
+        if value < 0:  # noqa: PLR1730 - max() would cost a call for each observation
+            value = 0
+        self.buckets[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def copy(self) -> Distribution:
+        """Another one with the same numbers."""
+        copied = Distribution(self._bounds)
+        copied.buckets = self.buckets.copy()
+        copied.total = self.total
+        return copied
+
+    def cumulated(self) -> list[tuple[str, float]]:
+        """Pairs of `le` and how many observations were at most that."""
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        return list(zip(names, map(float, accumulate(self.buckets)), strict=True))
+
+
+class SeriesTable:
+    """Every series of every metric in the catalogue, by its label values."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[str, dict[tuple[str, ...], Tally]] = {}
+        self._distributions: dict[str, dict[tuple[str, ...], Distribution]] = {}
+        for metric in METRICS:
+            if metric.kind is Kind.HISTOGRAM:
+                self._distributions[metric.name] = {}
+            else:
+                self._tallies[metric.name] = {}
+
+    def tally(self, name: str, **labels: str) -> Tally:
+        """Look up the series of a counter or gauge, made on first use."""
+        return self._tallies[name].setdefault(_values(BY_NAME[name], labels), Tally())
+
+    def distribution(self, name: str, **labels: str) -> Distribution:
+        """Look up the series of a histogram, made on first use."""
+        metric = BY_NAME[name]
+        values = _values(metric, labels)
+        return self._distributions[name].setdefault(values, Distribution(metric.buckets))
+
+    def forget(self, name: str, **labels: str) -> None:
+        """Export the series of a gauge no longer."""
+        self._tallies[name].pop(_values(BY_NAME[name], labels), None)
+
+    def copy(self) -> SeriesTable:
+        """Copy all numbers; quick, so that the lock around it is short."""
+        copied = SeriesTable()
+        for name, tallies in self._tallies.items():
+            copied._tallies[name] = {values: tally.copy() for values, tally in tallies.items()}
+        for name, distributions in self._distributions.items():
+            copied._distributions[name] = {
+                values: one.copy() for values, one in distributions.items()
+            }
+        return copied
+
+    def families(self) -> Iterator[Family]:
+        """All metrics in the catalogue's order, as Prometheus wants them; empty ones too."""
+        for metric in METRICS:
+            if metric.kind is Kind.HISTOGRAM:
+                yield self._histogram(metric)
+            else:
+                yield self._numbers(metric)
+
+    def _histogram(self, metric: Metric) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for values, distribution in self._distributions[metric.name].items():
+            family.add_metric(values, distribution.cumulated(), distribution.total)
+        return family
+
+    def _numbers(self, metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
+        family: CounterMetricFamily | GaugeMetricFamily = (
+            CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+            if metric.kind is Kind.COUNTER
+            else GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        )
+        for values, tally in self._tallies[metric.name].items():
+            family.add_metric(values, tally.value)
+        return family
+
+
+def _values(metric: Metric, labels: dict[str, str]) -> tuple[str, ...]:
+    if labels.keys() != set(metric.labels):
+        raise ValueError(f"{metric.name} has the labels {metric.labels}, not {tuple(labels)}")
+    return tuple(labels[name] for name in metric.labels)
