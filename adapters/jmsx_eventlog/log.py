@@ -1,0 +1,171 @@
+"""`EventLog`: the observer that an application adds."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from jmsx.errors import ConfigurationError
+from jmsx_eventlog.intake import Intake
+from jmsx_eventlog.segment import Recovered, recover
+from jmsx_eventlog.writer import Settings, Writer, host_name, writer_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.events import Event, Source
+
+_MEBIBYTE: Final = 1024 * 1024
+
+
+class EventLog:
+    """
+    Writes each event as one line below `directory`; give it to a connection as an observer.
+
+    Lines are written by one thread; `observe` only queues. Every line of a process has the next
+    `seq`, and what had to be left out is told in a `log.gap` line, so a reader can prove that it
+    has everything, or say what it lacks. A full disk or a failing one is counted and retried,
+    never raised. A process that forks goes on with a new writer in the child. No body is ever
+    written, and free text (error messages) only `with_text`.
+
+    Args:
+        directory: made if need be; segments come to lie in `date=…/hour=…` below it (UTC).
+        service: the application's name, in `log.open`.
+        segment_bytes: a segment is closed before it grows past this.
+        segment_seconds: and when it is this old, so that readers see it.
+        queue_events: how many events may wait for the writer thread.
+        patience_seconds: how long an urgent event (delivery, send, dead letter, transaction) waits
+            when the queue is full, before it is dropped and counted; the others do not wait.
+        sync: when lines are forced to the disk: "always" (each write), "interval" (each second) or
+            "none". A crash of the process alone loses nothing that was written in any of them.
+        close_seconds: how long close() tries to write the rest.
+        wall, monotonic: the clocks, in seconds; `monotonic` is the one of `event.at`.
+
+    Raises:
+        ConfigurationError: the directory cannot be made or written to.
+
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        service: str,
+        segment_bytes: int = 64 * _MEBIBYTE,
+        segment_seconds: float = 60.0,
+        queue_events: int = 65_536,
+        patience_seconds: float = 0.25,
+        sync: Literal["always", "interval", "none"] = "interval",
+        close_seconds: float = 5.0,
+        with_text: bool = False,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.directory = _writable(Path(directory))
+        self._settings = Settings(
+            directory=self.directory,
+            service=service,
+            segment_bytes=segment_bytes,
+            segment_seconds=segment_seconds,
+            sync_seconds={"always": 0.0, "interval": 1.0, "none": None}[sync],
+            close_seconds=close_seconds,
+            with_text=with_text,
+            wall=wall,
+            monotonic=monotonic,
+        )
+        self._limits = (queue_events, patience_seconds)
+        self._starting = threading.Lock()
+        self._closed = False
+        self._intake = Intake(*self._limits)
+        self._writer: Writer | None = Writer(self._settings, self._intake)
+        _logs().add(self)
+
+    @property
+    def writer(self) -> str | None:
+        """The name of this process in the log: host, process id and 8 hex digits."""
+        return self._writer.name if self._writer else None
+
+    @property
+    def records(self) -> int:
+        """Lines written by this process."""
+        return self._writer.records if self._writer else 0
+
+    @property
+    def dropped(self) -> int:
+        """Events that are missing from the log of this process."""
+        return self._intake.dropped
+
+    @property
+    def errors(self) -> int:
+        """How often the disk refused."""
+        return self._writer.errors if self._writer else 0
+
+    @property
+    def queued(self) -> int:
+        """Events that wait for the writer thread."""
+        return len(self._intake)
+
+    def observe(self, event: Event, source: Source) -> None:
+        """Queue one event; returns at once, save for an urgent one that finds the queue full."""
+        if self._writer is None:
+            self._start()
+        self._intake.put(event, source)
+
+    def close(self) -> None:
+        """Write what is queued and `log.close`, and seal; later events are counted as dropped."""
+        with self._starting:
+            self._closed = True
+            if self._writer is not None:
+                self._writer.stop()
+
+    def _start(self) -> None:
+        """Start the writer of a forked child, at its first event."""
+        with self._starting:
+            if self._writer is None and not self._closed:
+                self._writer = Writer(self._settings, self._intake)
+
+    def _after_fork_in_child(self) -> None:
+        if self._writer is not None and not self._closed:
+            self._writer.forget()
+            self._writer = None
+            self._intake = Intake(*self._limits)
+        self._starting = threading.Lock()
+
+
+def recover_orphans(directory: Path | str, *, any_host: bool = False) -> list[Recovered]:
+    """
+    Repair the segments that dead writers of this host (or of any) left open; returns what was done.
+
+    An `EventLog` does this at its start; call it where none will start again. `any_host` is for a
+    directory on a shared disk whose locks work across hosts. Raises OSError.
+    """
+    host = None if any_host else host_name()
+    return recover(Path(directory), host=host, by=writer_name(), wall=time.time())
+
+
+def _writable(directory: Path) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"no event log in {directory}: {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"no event log in {directory}: it cannot be written to")
+    return directory
+
+
+@cache
+def _logs() -> weakref.WeakSet[EventLog]:
+    """Keep the logs of this process for the hook that a forked child runs."""
+    logs: weakref.WeakSet[EventLog] = weakref.WeakSet()
+
+    def tell_all() -> None:
+        for log in logs:
+            log._after_fork_in_child()  # noqa: SLF001 - the hook is part of the class
+
+    os.register_at_fork(after_in_child=tell_all)
+    return logs

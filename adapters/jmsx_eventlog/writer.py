@@ -1,0 +1,245 @@
+"""The writer thread of one process: gives out `seq`, rolls segments, outlives a full disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from time import monotonic as real_monotonic
+from time import sleep
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from jmsx_eventlog.encode import Encoder, kind_of
+from jmsx_eventlog.segment import Segment, recover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from jmsx.core.events import Event, Source
+    from jmsx_eventlog.intake import Intake
+
+_log = structlog.get_logger("jmsx.eventlog")
+
+_BATCH: Final = 1000  #: events; about 0.4 MB in one write()
+_LINGER: Final = (
+    0.01  #: seconds that the first event of a batch waits for company; a wake-up each costs more
+)
+_IDLE: Final = 0.2  #: seconds between looks at the age of the segment when nothing happens
+_RETRY: Final = 0.2  #: seconds between two tries to write what could not be written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one event log is written; times in seconds, sizes in bytes."""
+
+    directory: Path
+    service: str
+    segment_bytes: int
+    segment_seconds: float
+    sync_seconds: float | None  #: at most this long unsynced; 0: each write; None: never
+    close_seconds: float  #: how long close() tries to write the rest
+    with_text: bool
+    wall: Callable[[], float]
+    monotonic: Callable[[], float]
+
+
+def host_name() -> str:
+    """Tell the host's name as it stands in a writer's name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname()) or "host"
+
+
+def writer_name() -> str:
+    """Make a name that no other writer has had: host, process id and 8 random hex digits."""
+    return f"{host_name()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def _own_version() -> str:
+    try:
+        return version("jmsx")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+class Writer:
+    """One writer thread; `stop()` ends it."""
+
+    def __init__(self, settings: Settings, intake: Intake) -> None:
+        self.name = writer_name()
+        self.records = 0  #: lines written
+        self.errors = 0  #: OSErrors met
+        self._settings = settings
+        self._intake = intake
+        self._encoder = Encoder(self.name, with_text=settings.with_text)
+        self._segment: Segment | None = None
+        self._opened_at = 0.0  # of the segment; seconds, monotonic
+        self._synced_at = 0.0  # seconds, monotonic
+        self._dirty = False
+        self._seq = 0  # of the next line
+        self._unwritten: list[bytes] = []  # encoded lines, their seq given
+        self._thread = threading.Thread(target=self._run, name="jmsx-eventlog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what is left, seal the segment, end the thread; gives up after `close_seconds`."""
+        self._intake.close()
+        self._thread.join(self._settings.close_seconds + 2 * _RETRY)
+
+    def forget(self) -> None:
+        """In the child of a fork: leave the segment to the parent, whose thread is not here."""
+        if self._segment is not None:
+            self._segment.abandon()
+
+    def _run(self) -> None:
+        self._recover_orphans()
+        self._add_own(
+            "log.open",
+            service=self._settings.service,
+            host=host_name(),
+            pid=os.getpid(),
+            version=_own_version(),
+        )
+        while not self._intake.closing.is_set():
+            self._write_all()
+            events = self._intake.take(1, _IDLE)
+            if events and not self._intake.closing.is_set():
+                sleep(_LINGER)
+            self._add(events + (self._intake.take(_BATCH, 0) if events else []))
+            self._roll_if_old()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Write the rest and `log.close`, but try no longer than `close_seconds`."""
+        deadline = real_monotonic() + self._settings.close_seconds
+        while events := self._intake.take(_BATCH, 0):
+            self._add(events)
+        self._add_dropped()
+        self._add_own("log.close", dropped=self._intake.dropped)
+        while not self._written():
+            if real_monotonic() > deadline:
+                _log.error("event log is incomplete", writer=self.name, lines=len(self._unwritten))
+                self._intake.drop("log.close", "unwritable", len(self._unwritten))
+                self.forget()
+                return
+            sleep(_RETRY)
+        self._seal()
+
+    def _recover_orphans(self) -> None:
+        settings = self._settings
+        with suppress(OSError):
+            for orphan in recover(
+                settings.directory, host=host_name(), by=self.name, wall=settings.wall()
+            ):
+                _log.warning(
+                    "segment of a dead writer recovered",
+                    path=str(orphan.path),
+                    lost_bytes=orphan.lost_bytes,
+                )
+
+    def _add(self, events: list[tuple[Event, Source]]) -> None:
+        """Encode `events`; each that JSON cannot carry becomes a gap."""
+        offset = self._settings.wall() - self._settings.monotonic()
+        for event, source in events:
+            try:
+                line = self._encoder.event(event, source, self._seq, offset)
+            except (TypeError, ValueError, AttributeError):
+                self._intake.drop(kind_of(event), "unencodable")
+            else:
+                self._unwritten.append(line)
+                self._seq += 1
+        self._add_dropped()
+
+    def _add_dropped(self) -> None:
+        for (kind, reason), count in sorted(self._intake.take_dropped().items()):
+            self._add_own("log.gap", reason=reason, dropped=count, dropped_kind=kind)
+
+    def _add_own(self, kind: str, **members: object) -> None:
+        settings = self._settings
+        self._unwritten.append(
+            self._encoder.own(kind, self._seq, settings.wall(), settings.monotonic(), **members)
+        )
+        self._seq += 1
+
+    def _write_all(self) -> None:
+        """Write what is encoded, again and again, until that is done or the log is to close."""
+        failed = False
+        while not self._written() and not self._intake.closing.wait(_RETRY):
+            failed = True
+        if failed and not self._unwritten:
+            _log.warning("event log can be written again", writer=self.name)
+
+    def _written(self) -> bool:
+        """Whether nothing is left to be written; tries once."""
+        if not self._unwritten:
+            return True
+        lines = b"".join(self._unwritten)
+        try:
+            self._append(lines)
+        except OSError as error:
+            self._note(error)
+            return False
+        self.records += len(self._unwritten)
+        self._unwritten.clear()
+        self._sync_if_due()
+        return True
+
+    def _append(self, lines: bytes) -> None:
+        settings = self._settings
+        if self._segment and self._segment.size + len(lines) > settings.segment_bytes:
+            self._seal()
+        if self._segment is None:
+            first_seq = self._seq - len(self._unwritten)
+            self._segment = Segment(settings.directory, self.name, first_seq, settings.wall())
+            self._opened_at = settings.monotonic()
+        try:
+            self._segment.append(lines)
+        except OSError:
+            if self._segment.broken:
+                self._segment.abandon()
+                self._segment = None
+            raise
+        self._dirty = True
+
+    def _sync_if_due(self) -> None:
+        every, now = self._settings.sync_seconds, self._settings.monotonic()
+        if (
+            self._segment is None
+            or every is None
+            or not self._dirty
+            or now - self._synced_at < every
+        ):
+            return
+        try:
+            self._segment.sync()
+        except OSError as error:
+            self._note(error)
+        self._synced_at, self._dirty = now, False
+
+    def _roll_if_old(self) -> None:
+        if self._segment is None:
+            return
+        self._sync_if_due()
+        age = self._settings.monotonic() - self._opened_at
+        if age >= self._settings.segment_seconds and not self._unwritten:
+            self._seal()
+
+    def _seal(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is None or not segment.size:
+            return
+        try:
+            segment.seal(durable=self._settings.sync_seconds is not None)
+        except OSError as error:
+            self._note(error)
+
+    def _note(self, error: OSError) -> None:
+        self.errors += 1
+        if self.errors == 1:
+            _log.error("event log cannot be written", writer=self.name, error=str(error))
