@@ -1,0 +1,49 @@
+"""The brokers that scenarios run on, each started fresh for the run."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KINDS: Final = ("classic", "fake")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWire:
+    """How the Java client reaches a broker."""
+
+    url: str  #: tcp://host:port
+    jars: Path  #: the folder with the ActiveMQ client and what it needs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """Where a broker listens."""
+
+    url: str  #: STOMP
+    openwire: OpenWire | None = None  #: None if the Java client cannot talk to it
+    scheduler: bool = True  #: whether AMQ_SCHEDULED_DELAY works
+
+
+@contextmanager
+def running(kind: str) -> Iterator[Broker]:
+    """Run a fresh broker of a kind of `KINDS` for the time of the `with` block."""
+    if kind == "classic":
+        from jmsx_broker import (  # noqa: PLC0415 - only who uses a broker pays for it
+            ClassicBroker,
+            classic_jars,
+        )
+
+        with ClassicBroker() as classic:
+            openwire = OpenWire(url=classic.openwire_url, jars=classic_jars())
+            yield Broker(url=classic.url, openwire=openwire)
+    else:
+        from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - the same
+
+        with FakeBrokerServer() as fake:
+            yield Broker(url=fake.url)

@@ -1,0 +1,117 @@
+"""
+The judge: scenarios run by the ActiveMQ Java client.
+
+The runner is one Java source file, compiled on first use against the client's jars; its class
+files stay in the user's cache, keyed by the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.conformance.traces import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.conformance.brokers import Broker
+    from tests.conformance.scenario import Scenario
+
+_SOURCE: Final = Path(__file__).parent / "java" / "ScenarioRunner.java"
+_HEAP: Final = "-Xmx256m"
+_QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+
+
+class JavaRunnerError(Exception):
+    """The Java runner could not be compiled, or broke down; says what it printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaClient:
+    """The ActiveMQ Java client over OpenWire."""
+
+    broker: Broker
+    jobs: int = 8  #: scenarios at once
+    stomp_like: bool = False  #: reduced to what STOMP lets a client know and say
+
+    def run(self, scenarios: Sequence[Scenario]) -> Iterator[Trace]:
+        """
+        Run `scenarios` and yield their traces as they end.
+
+        Raises JavaRunnerError.
+        """
+        by_path = {str(scenario.path.resolve()): scenario for scenario in scenarios}
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8") as paths,
+            tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
+        ):
+            paths.write("".join(f"{path}\n" for path in by_path))
+            paths.seek(0)
+            process = subprocess.Popen(
+                self._command(),
+                stdin=paths,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                encoding="utf-8",
+            )
+            with process:
+                try:
+                    for line in process.stdout or ():
+                        yield _trace(line, by_path)
+                finally:
+                    process.kill()
+            errors.seek(0)
+            if by_path:
+                raise JavaRunnerError(f"no trace of {', '.join(by_path)}: {errors.read()[-2000:]}")
+
+    def _command(self) -> list[str]:
+        openwire = self.broker.openwire
+        if openwire is None:
+            raise JavaRunnerError("the Java client cannot talk to this broker")
+        path = os.pathsep.join([str(compiled(openwire.jars)), f"{openwire.jars}{os.sep}*"])
+        command = ["java", _HEAP, _QUIET, "-cp", path, _SOURCE.stem]
+        command += ["--url", openwire.url, "--jobs", str(self.jobs)]
+        return [*command, "--stomp-like"] if self.stomp_like else command
+
+
+def compiled(jars: Path) -> Path:
+    """
+    Compile the Java runner, unless that was done before, and give the folder of its classes.
+
+    Raises JavaRunnerError.
+    """
+    key = hashlib.sha256(_SOURCE.read_bytes())
+    key.update("\n".join(sorted(jar.name for jar in jars.glob("*.jar"))).encode())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    classes = cache / "jmsx" / "conformance" / key.hexdigest()[:16]
+    if classes.is_dir():
+        return classes
+    classes.parent.mkdir(parents=True, exist_ok=True)
+    fresh = tempfile.mkdtemp(dir=classes.parent)
+    command = ["javac", "-nowarn", "-d", fresh, "-cp", f"{jars}{os.sep}*", str(_SOURCE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        shutil.rmtree(fresh)
+        raise JavaRunnerError(f"{_SOURCE.name} does not compile: {done.stderr}")
+    try:
+        Path(fresh).rename(classes)
+    except OSError:  # another process was quicker
+        shutil.rmtree(fresh)
+    return classes
+
+
+def _trace(line: str, by_path: dict[str, Scenario]) -> Trace:
+    """Read one line of the runner and strike its scenario from `by_path`."""
+    told = json.loads(line)
+    scenario = by_path.pop(told["path"])
+    if "failure" in told:
+        raise JavaRunnerError(f"{scenario.id}: {told['failure']}")
+    return Trace(scenario=scenario, outcomes=told["outcomes"])

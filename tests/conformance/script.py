@@ -1,0 +1,302 @@
+"""One run of one scenario by jmsx: its names, objects and messages (FORMAT.md section 2)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import jmsx
+from tests.conformance.listener import Delivery, ScriptedListener
+from tests.conformance.translation import MODES, body, connection_options, describe, error_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.conformance.scenario import Json, Scenario
+
+_DEAD_LETTERS: Final = "ActiveMQ.DLQ"
+_RUN_PROPERTY: Final = "jmsx_run"
+#: Seconds around a dropped socket, in which the broker takes notice.
+_CRASH_PAUSE: Final = 0.15
+_POLL: Final = 0.005
+
+
+class Script:
+    """Runs the steps of a scenario; `outcomes` grows by one with each step that ends."""
+
+    def __init__(self, scenario: Scenario, url: str) -> None:
+        self.outcomes: list[Json] = []
+        self._scenario = scenario
+        self._url = url
+        self._token = secrets.token_hex(4)
+        self._objects: dict[str, Any] = {}
+        self._messages: dict[str, jmsx.Message] = {}
+        self._connections: list[jmsx.Connection] = []
+        self._destinations: dict[str, Any] = {"DLQ": jmsx.Queue(_DEAD_LETTERS)}
+        for name, kind in scenario.destinations.items():
+            of_kind = jmsx.Topic if kind == "topic" else jmsx.Queue
+            self._destinations[name] = of_kind(self._physical(name))
+        self._ops: dict[str, Callable[[Json], Json | None]] = {
+            "connect": self._connect,
+            "start": lambda step: self._objects[step["target"]].start(),
+            "stop": lambda step: self._objects[step["target"]].stop(),
+            "session": self._session,
+            "consumer": self._consumer,
+            "producer": self._producer,
+            "temp_queue": self._temp_queue,
+            "send": self._send,
+            "receive": lambda step: self._receive(step, 2.0),
+            "receive_none": lambda step: self._receive(step, 0.4),
+            "receive_many": self._receive_many,
+            "listen": self._listen,
+            "unlisten": lambda step: self._objects[step["on"]].set_listener(None),
+            "await": self._await,
+            "acknowledge": lambda step: self._messages[step["message"]].acknowledge(),
+            "recover": lambda step: self._objects[step["in"]].recover(),
+            "commit": lambda step: self._objects[step["in"]].commit(),
+            "rollback": lambda step: self._objects[step["in"]].rollback(),
+            "unsubscribe": lambda step: self._objects[step["in"]].unsubscribe(step["durable"]),
+            "close": lambda step: self._objects[step["target"]].close(),
+            "crash": self._crash,
+            "wait": lambda step: time.sleep(step["seconds"]),
+            "drain": self._drain,
+            "browse": self._browse,
+            "later": self._later,
+        }
+
+    def run(self) -> None:
+        """Run all steps, one after the other."""
+        for step in self._scenario.steps:
+            self.outcomes.append(self._outcome(step))
+
+    def close(self) -> None:
+        """Close what the scenario left open; its outcomes do not depend on it."""
+        for connection in self._connections:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def perform(self, step: Json) -> Json:
+        """Run one step and give its outcome; raises what the client raises."""
+        return self._ops[step["op"]](step) or {"ok": True}
+
+    def note(self, reference: str, message: jmsx.Message) -> None:
+        """Keep a message for steps that refer to it."""
+        self._messages[reference] = message
+
+    def describe(self, message: jmsx.Message, record: list[str]) -> Json:
+        """Tell of a received message what FORMAT.md calls M."""
+        return describe(message, record, self._logical)
+
+    def _outcome(self, step: Json) -> Json:
+        begin = time.monotonic()
+        try:
+            outcome = dict(self.perform(step))
+        except Exception as error:  # noqa: BLE001 - whatever a client raises is its outcome
+            outcome = {"error": error_kind(error), "detail": f"{type(error).__name__}: {error}"}
+        if "elapsed" in step:
+            outcome["elapsed"] = round(time.monotonic() - begin, 3)
+        return outcome
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def _physical(self, name: str) -> str:
+        return f"jmsx.{self._scenario.id}.{self._token}.{name}"
+
+    def _uri(self, name: str) -> str:
+        kind = self._scenario.destinations.get(name, "queue")
+        return f"{kind}://{_DEAD_LETTERS if name == 'DLQ' else self._physical(name)}"
+
+    def _logical(self, destination: Any) -> str | None:
+        if destination is None:
+            return None
+        names = {known.name: name for name, known in self._destinations.items()}
+        physical: str = destination.name
+        return names.get(physical, physical)
+
+    def _destination(self, name: Any) -> Any:
+        if isinstance(name, dict):
+            return self._messages[name["reply_to_of"]].reply_to
+        return None if name is None else self._destinations[name]
+
+    def _selector(self, step: Json) -> str | None:
+        own: str | None = step.get("selector")
+        if step["destination"] != "DLQ":
+            return own
+        ours = f"{_RUN_PROPERTY} = '{self._token}'"
+        return ours if own is None else f"({own}) AND {ours}"
+
+    # -- connections and sessions -----------------------------------------------------------------
+
+    def _open(self, options: Json, client_id: str | None = None) -> jmsx.Connection:
+        settings = connection_options(options, self._uri)
+        connection = jmsx.Connection(self._url, client_id=client_id, **settings)
+        self._connections.append(connection)
+        return connection
+
+    def _connect(self, step: Json) -> None:
+        client_id = f"{step['client_id']}-{self._token}" if "client_id" in step else None
+        connection = self._open({**self._scenario.options, **step.get("options", {})}, client_id)
+        self._objects[step["as"]] = connection
+        if step.get("start", True):
+            connection.start()
+
+    def _crash(self, step: Json) -> None:
+        time.sleep(_CRASH_PAUSE)
+        self._objects[step["target"]].abort()
+        time.sleep(_CRASH_PAUSE)
+
+    def _session(self, step: Json) -> None:
+        session = self._objects[step["on"]].create_session(MODES[step["mode"]])
+        self._objects[step["as"]] = session
+
+    def _consumer(self, step: Json) -> None:
+        session: jmsx.Session = self._objects[step["in"]]
+        destination = self._destination(step["destination"])
+        if "prefetch" in step and destination is not None:
+            options = f"?consumer.prefetchSize={step['prefetch']}"
+            destination = type(destination)(destination.name + options)
+        shared = {"selector": self._selector(step), "no_local": step.get("no_local", False)}
+        if step.get("durable") is not None:
+            consumer = session.create_durable_consumer(destination, step["durable"], **shared)
+        else:
+            consumer = session.create_consumer(destination, **shared)
+        self._objects[step["as"]] = consumer
+
+    def _producer(self, step: Json) -> None:
+        session: jmsx.Session = self._objects[step["in"]]
+        self._objects[step["as"]] = session.create_producer(self._destination(step["to"]))
+
+    def _temp_queue(self, step: Json) -> None:
+        session: jmsx.Session = self._objects[step["in"]]
+        self._destinations[step["as"]] = session.create_temporary_queue()
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def _send(self, step: Json) -> None:
+        own = "via" not in step
+        producer = (
+            self._objects[step["in"]].create_producer() if own else self._objects[step["via"]]
+        )
+        texts = _bodies(step["bodies"])
+        priorities = step.get("priorities") or [step.get("priority", 4)] * len(texts)
+        target = {"destination": self._destination(step.get("to"))} if own or "to" in step else {}
+        for text, priority in zip(texts, priorities, strict=True):
+            producer.send(
+                self._message(step, text),
+                persistent=step.get("persistent", True),
+                priority=priority,
+                time_to_live=step.get("ttl", 0.0),
+                **target,
+            )
+        if own:
+            producer.close()
+
+    def _message(self, step: Json, text: str) -> jmsx.Message:
+        return jmsx.Message(
+            text.encode() if step.get("kind") == "bytes" else text,
+            properties={**step.get("properties", {}), _RUN_PROPERTY: self._token},
+            correlation_id=step.get("correlation_id"),
+            type=step.get("type"),
+            reply_to=self._destination(step.get("reply_to")),
+            group_id=step.get("group_id"),
+        )
+
+    # -- receiving --------------------------------------------------------------------------------
+
+    def _receive(self, step: Json, default_timeout: float) -> Json:
+        consumer = self._objects[step["from"]]
+        message = _receive_from(consumer, step.get("timeout", default_timeout))
+        if message is None:
+            return {"none": True}
+        if "as" in step:
+            self.note(step["as"], message)
+        return {"message": self.describe(message, step.get("record", []))}
+
+    def _receive_many(self, step: Json) -> Json:
+        received: list[Json] = []
+        for number in range(1, step["count"] + 1):
+            message = _receive_from(self._objects[step["from"]], step.get("timeout", 2.0))
+            if message is None:
+                break
+            if "as" in step:
+                self.note(f"{step['as']}.{number}", message)
+            received.append(self.describe(message, step.get("record", [])))
+            time.sleep(step.get("pause", 0))
+        return {"messages": received}
+
+    @contextlib.contextmanager
+    def _visit(self) -> Iterator[jmsx.Session]:
+        """Open a fresh connection with default options, and an AUTO session on it."""
+        connection = self._open({})
+        try:
+            connection.start()
+            yield connection.create_session(MODES["AUTO"])
+        finally:
+            connection.close()
+
+    def _drain(self, step: Json) -> Json:
+        received: list[Json] = []
+        with self._visit() as session:
+            destination = self._destination(step["destination"])
+            consumer = session.create_consumer(destination, selector=self._selector(step))
+            while message := _receive_from(consumer, step.get("timeout", 0.5)):
+                received.append(self.describe(message, step.get("record", [])))
+        return {"messages": received}
+
+    def _browse(self, step: Json) -> Json:
+        with self._visit() as session:
+            destination = self._destination(step["destination"])
+            browser = session.create_browser(destination, selector=self._selector(step))
+            return {"bodies": [body(message) for message in browser]}
+
+    # -- listening --------------------------------------------------------------------------------
+
+    def _listen(self, step: Json) -> None:
+        listener = ScriptedListener(self, step)
+        self._objects[step["on"]].set_listener(listener)
+        self._objects[step["as"]] = listener
+
+    def _await(self, step: Json) -> Json:
+        several = isinstance(step["listener"], list)
+        names: list[str] = step["listener"] if several else [step["listener"]]
+        listeners: list[ScriptedListener] = [self._objects[name] for name in names]
+        deadline = time.monotonic() + step.get("timeout", 4.0)
+        while time.monotonic() < deadline and sum(map(len, listeners)) < step["count"]:
+            time.sleep(_POLL)
+        time.sleep(step.get("settle", 0.3))
+        taken = [delivery for listener in listeners for delivery in listener.take()]
+        return _report(sorted(taken, key=lambda d: d.start), several=several, gaps="gaps" in step)
+
+    def _later(self, step: Json) -> None:
+        timer = threading.Timer(step["after"], self._outcome, [step["step"]])
+        timer.daemon = True
+        timer.start()
+
+
+def _bodies(given: Any) -> list[str]:
+    if isinstance(given, list):
+        return given
+    return [f"{given['prefix']}{number}" for number in range(given["from"], given["to"] + 1)]
+
+
+def _receive_from(consumer: jmsx.MessageConsumer, timeout: float) -> jmsx.Message | None:
+    if timeout == 0:
+        return consumer.receive_no_wait()
+    return consumer.receive() if timeout < 0 else consumer.receive(timeout)
+
+
+def _report(deliveries: list[Delivery], *, several: bool, gaps: bool) -> Json:
+    """Tell of deliveries, oldest first; gaps are seconds between their starts."""
+    named = [
+        {**d.described, "listener": d.listener} if several else d.described for d in deliveries
+    ]
+    outcome: Json = {"deliveries": named}
+    if gaps:
+        starts = [delivery.start for delivery in deliveries]
+        between = [round(b - a, 3) for a, b in itertools.pairwise(starts)]
+        outcome["gaps"] = [None, *between][: len(starts)]
+    return outcome
