@@ -1,0 +1,35 @@
+"""What Java programmers get from the JMS client, for Python services on ActiveMQ over STOMP."""
+
+from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+from jmsx.jms.connection import Connection
+from jmsx.jms.consumer import MessageConsumer
+from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
+from jmsx.jms.message import Message
+from jmsx.jms.producer import MessageProducer
+from jmsx.jms.session import Session
+from jmsx.observe import Observer
+from jmsx.options import ConnectionOptions, PrefetchPolicy
+from jmsx.steering import Discard, Reject, Retry
+
+__all__ = [
+    "AcknowledgeMode",
+    "Connection",
+    "ConnectionOptions",
+    "DeadLetterStrategy",
+    "Destination",
+    "Discard",
+    "Message",
+    "MessageConsumer",
+    "MessageProducer",
+    "Observer",
+    "PrefetchPolicy",
+    "Queue",
+    "RedeliveryPolicy",
+    "RedeliveryPolicyMap",
+    "Reject",
+    "Retry",
+    "Session",
+    "TemporaryQueue",
+    "Topic",
+]

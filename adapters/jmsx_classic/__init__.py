@@ -1,1 +1,5 @@
-"""placeholder"""
+"""ActiveMQ Classic: what its STOMP does, and how to live with it."""
+
+from jmsx_classic.dialect import DIALECT, ClassicDialect
+
+__all__ = ["DIALECT", "ClassicDialect"]

@@ -1,0 +1,1 @@
+"""The JMS face: `Connection`, `Session`, `MessageConsumer`, `MessageProducer`, `Message`, by their JMS names."""

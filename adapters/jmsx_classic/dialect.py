@@ -1,0 +1,148 @@
+"""
+The dialect of ActiveMQ Classic 5.16 and later, as reference/classic.md and its live probes found it.
+
+Source: `ProtocolConverter.java:334-698`, `FrameTranslator.java:54-159`, `AbstractDeadLetterStrategy.java:44-60` (6.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.frames import Frame
+from jmsx.core.values import DestinationKind, StompAck
+from jmsx.errors import (
+    BrokerError,
+    IllegalStateError,
+    InvalidClientIdError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsxError,
+    ResourceAllocationError,
+    SecurityError,
+)
+from jmsx_classic.copies import dead_letter_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import DeathCertificate
+
+#: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
+DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
+
+_PREFIXES: Final = {
+    "queue": "/queue/",
+    "topic": "/topic/",
+    "temp-queue": "/temp-queue/",
+    "temp-topic": "/temp-topic/",
+    "remote-temp-queue": "/remote-temp-queue/",
+    "remote-temp-topic": "/remote-temp-topic/",
+}
+
+#: What a piece of the broker's words means; the first that is found wins.
+_ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
+    ("InvalidSelectorException", InvalidSelectorError),
+    ("InvalidClientIDException", InvalidClientIdError),
+    ("already connected from", InvalidClientIdError),
+    ("Durable consumer is in use", IllegalStateError),
+    ("InvalidDestinationException", InvalidDestinationError),
+    ("destination that does not exist", InvalidDestinationError),
+    ("ResourceAllocationException", ResourceAllocationError),
+    ("Usage Manager", ResourceAllocationError),
+    ("SecurityException", SecurityError),
+    ("not authorized", SecurityError),
+    ("User name", SecurityError),
+)
+
+
+class ClassicDialect:
+    """ActiveMQ Classic over STOMP 1.2."""
+
+    name: Final = "classic"
+
+    def speaks(self, server: str) -> bool:
+        """Whether CONNECTED's `server` header is Classic's, such as `ActiveMQ/6.1.8`."""
+        return server.startswith("ActiveMQ/") and "Artemis" not in server
+
+    def wire_destination(self, uri: str) -> str:
+        """`queue://orders` as `/queue/orders`; options after `?` are for the client and stay here."""
+        kind, separator, name = uri.partition("?")[0].partition("://")
+        if not separator or kind not in _PREFIXES or not name:
+            raise InvalidDestinationError(
+                f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
+            )
+        return _PREFIXES[kind] + name
+
+    def destination_uri(self, wire: str) -> str:
+        """`/queue/orders` as `queue://orders`; an unknown form stays as it is."""
+        for kind, prefix in _PREFIXES.items():
+            if wire.startswith(prefix):
+                return f"{kind}://{wire.removeprefix(prefix)}"
+        return wire
+
+    def subscribe_headers(
+        self,
+        *,
+        destination: str,
+        ack: StompAck,
+        prefetch: int,
+        selector: str | None,
+        durable_name: str | None,
+        no_local: bool,
+        options: Mapping[str, str],
+    ) -> dict[str, str]:
+        """Headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`."""
+        headers = {
+            "destination": self.wire_destination(destination),
+            "ack": ack.value,
+            "activemq.prefetchSize": str(prefetch),
+        }
+        headers.update({f"activemq.{name}": value for name, value in options.items()})
+        if selector:
+            headers["selector"] = selector
+        if durable_name is not None:
+            headers["activemq.subscriptionName"] = durable_name
+        if no_local:
+            headers["activemq.noLocal"] = "true"
+        return headers
+
+    def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
+        """Headers of the UNSUBSCRIBE that removes a durable subscription."""
+        return {"activemq.subscriptionName": name}
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""
+        return headers.get("message-id", "")
+
+    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+        """
+        Whether NACK moves this message to a dead letter queue; otherwise it deletes it.
+
+        Deleted are non-persistent messages, those of a topic without durable subscription, and those that come from
+        a dead letter queue. Source: classic.md 1.13 "When nothing is sent to the DLQ".
+        """
+        headers = delivery.headers
+        if headers.get("persistent") != "true" or kind is DestinationKind.TOPIC:
+            return False
+        return not headers.get("destination", "").startswith(f"/queue/{DEAD_LETTER_QUEUE}")
+
+    def dead_letter_destination(self, kind: DestinationKind) -> str:  # noqa: ARG002 - one for all kinds here
+        """The broker's shared dead letter queue."""
+        return f"queue://{DEAD_LETTER_QUEUE}"
+
+    def dead_letter_copy(
+        self, delivery: Delivery, destination: str, certificate: DeathCertificate
+    ) -> Frame:
+        """The SEND of a copy that carries what the original did, and why it died."""
+        headers = dead_letter_headers(delivery, certificate)
+        headers["destination"] = self.wire_destination(destination)
+        return Frame("SEND", headers, delivery.frame.body)
+
+    def error(self, command: str, subject: str, text: str, broker: str) -> JmsxError:
+        """The typed error for the broker's ERROR."""
+        kind = next((kind for words, kind in _ERRORS if words in text), BrokerError)
+        return kind(f"{broker} refused {command} {subject}: {text}")
+
+
+DIALECT: Final = ClassicDialect()

@@ -1,0 +1,28 @@
+"""Clocks: the only place that reads one."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time it is, in two ways."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; for durations and deadlines."""
+
+    def wall(self) -> float:
+        """The time of day in epoch seconds; may jump."""
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment in the past."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Epoch seconds."""
+        return time.time()

@@ -1,0 +1,58 @@
+"""What the core asks its driver to do: an ordered list of frames to write and events to report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jmsx.core.events import Event
+    from jmsx.core.frames import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Write these frames to the broker, in order, as one burst."""
+
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the observers."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Drop the link: what it holds cannot be saved; `reason` says why."""
+
+    reason: str
+
+
+Action = Transmit | Report | Disconnect
+
+
+class Outbox:
+    """Collects actions until the driver takes them, oldest first."""
+
+    def __init__(self) -> None:
+        self._actions: list[Action] = []
+
+    def transmit(self, *frames: Frame) -> None:
+        """Ask for `frames` to be written as one burst."""
+        self._actions.append(Transmit(frames))
+
+    def report(self, event: Event) -> None:
+        """Ask for `event` to be reported."""
+        self._actions.append(Report(event))
+
+    def disconnect(self, reason: str) -> None:
+        """Ask for the link to be dropped."""
+        self._actions.append(Disconnect(reason))
+
+    def take(self) -> list[Action]:
+        """Hand over what was collected, and forget it."""
+        actions, self._actions = self._actions, []
+        return actions

@@ -1,0 +1,177 @@
+"""
+Dead letters: how a message that shall not be delivered again leaves the broker's queue, and is not lost.
+
+Where NACK makes the broker bury the message under its own strategy, NACK it is. Everywhere else a copy is sent first,
+and the original is acknowledged when the broker has confirmed the copy; until then it stays unacknowledged, and a
+consumer with cumulative ACKs hands out nothing, because a later ACK would cover the original too.
+
+Source: DESIGN.md section 6, classic.md 3.3, `ActiveMQMessageConsumer.java:1281-1298`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core import events
+from jmsx.core.dialect import DeathCertificate
+from jmsx.core.events import Outcome
+from jmsx.core.frames import Frame
+from jmsx.core.values import DeadLetterStrategy, Failure
+
+if TYPE_CHECKING:
+    from jmsx.core.actions import Outbox
+    from jmsx.core.consumer import ConsumerCore
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.requests import Requests
+    from jmsx.errors import JmsxError
+
+#: Seconds before a copy that the broker refused is sent again.
+RETRY: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Burial:
+    """One message on its way to a dead letter queue by copy."""
+
+    consumer: ConsumerCore
+    delivery: Delivery
+    newest: Delivery  #: of the batch: with cumulative ACKs, the one whose ACK covers all
+    destination: str  #: URI; empty: the broker's own strategy
+    reason: str
+    failure: Failure
+
+
+class DeadLetters:
+    """Buries messages for one session."""
+
+    def __init__(self, strategy: str, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
+        self._strategy = strategy  #: a DeadLetterStrategy, or the URI for copies
+        self._dialect = dialect
+        self._requests = requests
+        self._outbox = outbox
+        self._open: list[_Burial] = []
+        self._refused: list[tuple[float, _Burial]] = []
+
+    def bury(
+        self,
+        consumer: ConsumerCore,
+        batch: list[Delivery],
+        reason: str,
+        failure: Failure,
+        now: float,
+    ) -> None:
+        """Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`."""
+        by_broker = [one for one in batch if self._broker_buries(consumer, one)]
+        by_copy = [one for one in batch if one not in by_broker]
+        if by_broker:
+            self._outbox.transmit(*consumer.nack_frames(by_broker))
+        for delivery in by_broker:
+            self._report(_Burial(consumer, delivery, delivery, "", reason, failure), now)
+        for delivery in by_copy:
+            grave = self._grave(consumer)
+            burial = _Burial(consumer, delivery, by_copy[-1], grave, reason, failure)
+            consumer.parked = not consumer.settings.individual
+            self._open.append(burial)
+            self._send_copy(burial)
+
+    def next_timer(self) -> float | None:
+        """When a refused copy is sent again."""
+        return min((at for at, _ in self._refused), default=None)
+
+    def handle_timer(self, now: float) -> None:
+        """Send again the copies that are due."""
+        due = [burial for at, burial in self._refused if at <= now]
+        self._refused = [entry for entry in self._refused if entry[0] > now]
+        for burial in due:
+            self._send_copy(burial)
+
+    def clear(self) -> list[tuple[ConsumerCore, Delivery]]:
+        """Forget and return all that is not confirmed; the broker still has the originals."""
+        unconfirmed = [(burial.consumer, burial.delivery) for burial in self._open]
+        self._open, self._refused = [], []
+        return unconfirmed
+
+    def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+        if self._strategy == DeadLetterStrategy.BROKER:
+            return True
+        return self._strategy == DeadLetterStrategy.SAFE and self._dialect.buried_by_broker(
+            delivery, consumer.settings.kind
+        )
+
+    def _grave(self, consumer: ConsumerCore) -> str:
+        if self._strategy == DeadLetterStrategy.SAFE:
+            return self._dialect.dead_letter_destination(consumer.settings.kind)
+        return self._strategy
+
+    def _send_copy(self, burial: _Burial) -> None:
+        settings, failure = burial.consumer.settings, burial.failure
+        certificate = DeathCertificate(
+            reason=burial.reason,
+            destination=settings.destination,
+            delivery_count=burial.delivery.delivery_count,
+            consumer=settings.name,
+            error_type=failure.error_type,
+            error_message=failure.error_message,
+            stack=failure.stack,
+            limit=settings.policy.maximum_redeliveries,
+        )
+        copy = self._dialect.dead_letter_copy(burial.delivery, burial.destination, certificate)
+
+        def answered(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                self._confirmed(burial, now)
+            else:
+                self._refuse(burial, error, now)
+            return error
+
+        request = self._requests.open("SEND", burial.destination, answered)
+        self._outbox.transmit(
+            Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body)
+        )
+
+    def _confirmed(self, burial: _Burial, now: float) -> None:
+        if burial not in self._open:
+            return
+        self._open.remove(burial)
+        consumer = burial.consumer
+        self._report(burial, now)
+        if consumer.settings.individual:
+            self._outbox.transmit(*consumer.ack_frames([burial.delivery]))
+        elif not any(other.consumer is consumer for other in self._open):
+            self._outbox.transmit(*consumer.ack_frames([burial.newest]))
+            consumer.parked = False
+
+    def _refuse(self, burial: _Burial, error: JmsxError, now: float) -> None:
+        if burial not in self._open:
+            return
+        self._refused.append((now + RETRY, burial))
+        self._outbox.report(
+            events.DeadLetterFailed(
+                at=now,
+                consumer=burial.consumer.settings.name,
+                destination=burial.consumer.settings.destination,
+                message_key=burial.consumer.key(burial.delivery),
+                reason=str(error),
+            )
+        )
+
+    def _report(self, burial: _Burial, now: float) -> None:
+        consumer, delivery, failure = burial.consumer, burial.delivery, burial.failure
+        self._outbox.report(
+            events.MessageDeadLettered(
+                at=now,
+                consumer=consumer.settings.name,
+                destination=consumer.settings.destination,
+                message_id=delivery.message_id,
+                message_key=consumer.key(delivery),
+                attempts=delivery.delivery_count,
+                reason=burial.reason,
+                error_type=failure.error_type,
+                error_message=failure.error_message,
+                dead_letter_destination=burial.destination or None,
+                by_copy=bool(burial.destination),
+            )
+        )
+        consumer.end([delivery], Outcome.DEAD_LETTERED, now)

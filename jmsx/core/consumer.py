@@ -1,0 +1,309 @@
+"""
+One consumer: what waits to be handed out, what was handed out and is not settled, and how it is settled.
+
+The order of effects follows `ActiveMQMessageConsumer.java` (6.3.1): `beforeMessageIsConsumed` (941-978),
+`afterMessageIsConsumed` (986-1063) and `rollback` (1249-1391).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from jmsx.core import events
+from jmsx.core.batching import PAGE, Batch, batch_rule
+from jmsx.core.delivery import KEY_HEADER, Delivery
+from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.frames import Frame
+from jmsx.core.redelivery import RedeliverySchedule
+from jmsx.core.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jmsx.core.actions import Outbox
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.values import ConsumerSettings, Failure
+
+
+class ConsumerCore:
+    """The state of one subscription; times are seconds, monotonic."""
+
+    def __init__(
+        self, settings: ConsumerSettings, dialect: Dialect, outbox: Outbox, now: float
+    ) -> None:
+        self.settings = settings
+        self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
+        self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
+        self.batch = Batch(batch_rule(settings), now)
+        self.window = Window(settings.prefetch)
+        self.schedule = RedeliverySchedule()
+        self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
+        self.parked = False  #: a dead letter's copy is not confirmed yet: nothing is handed out
+        self.wanted_since: float | None = None  #: the application waits for a message
+        self._holds = 0
+        self._dry_since: float | None = now
+        self._dialect = dialect
+        self._outbox = outbox
+
+    @property
+    def unsettled(self) -> list[Delivery]:
+        """What was handed out at least once and is not settled, oldest first."""
+        return self.delivered + self.schedule.pending()
+
+    @property
+    def next_arrival(self) -> float:
+        """The arrival number of the message that would be handed out next."""
+        return self.waiting[0].arrival if self.waiting else math.inf
+
+    def accept(self, deliveries: list[Delivery], now: float) -> None:
+        """Take messages that the broker sent."""
+        self.waiting.extend(deliveries)
+        self._dry_since = None
+        self._outbox.report(
+            events.MessagesReceived(
+                at=now,
+                consumer=self.settings.name,
+                destination=self.settings.destination,
+                messages=len(deliveries),
+                redelivered=sum(1 for one in deliveries if one.redelivery_count),
+            )
+        )
+
+    def hand_out(self, now: float) -> Delivery | None:
+        """The next message for the application, or None; expired ones are buried on the way."""
+        if self.parked or (self.paused_until is not None and now < self.paused_until):
+            return None
+        while self.waiting:
+            delivery = self.waiting.popleft()
+            if not self.waiting:
+                self._dry_since = now
+            delivery.started_at = delivery.ended_at = now
+            if delivery.expires_at is not None and now > delivery.expires_at:
+                self._expire(delivery, now)
+                continue
+            self.wanted_since = None
+            self.delivered.append(delivery)
+            return delivery
+        return None
+
+    def want(self, now: float) -> None:
+        """The application waits for a message of this consumer."""
+        if self.wanted_since is None:
+            self.wanted_since = now
+
+    def consumed(self, delivery: Delivery, now: float, *, hurry: bool) -> None:
+        """
+        The application is done with `delivery`; AUTO and DUPS_OK owe an ACK for it.
+
+        `hurry`: `receive()` returns it now, so an ACK that is due for each message must be written before.
+        A delivery that is not in our hands any more (recovered by its own listener, say) owes nothing.
+        """
+        delivery.ended_at = now
+        if not self.settings.acknowledges_itself or delivery not in self.delivered:
+            return
+        self.delivered.remove(delivery)
+        trigger = self.batch.note(delivery, now)
+        if trigger is None and hurry and self.batch.late_trigger is AckTrigger.EACH:
+            trigger = AckTrigger.EACH
+        if trigger is not None:
+            self.flush(trigger, now)
+
+    def flush(self, trigger: AckTrigger, now: float) -> None:
+        """Write the ACK that the consumed batch owes, if any."""
+        batch = self.batch.take(now)
+        if batch:
+            self.acknowledge(batch, trigger, now)
+
+    def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
+        """Settle `batch` (oldest first) with plain ACKs: one for all, or one for each if individual."""
+        self._outbox.transmit(*self.ack_frames(batch))
+        self.window.acknowledged(len(batch))
+        self.note_acknowledged(batch, trigger, now)
+        self.end(batch, Outcome.ACKNOWLEDGED, now)
+
+    def ack_frames(self, batch: list[Delivery], **headers: str) -> list[Frame]:
+        """The ACK frames that settle `batch`, with `headers` (transaction) on each of them."""
+        if not self.settings.individual:
+            return [Frame("ACK", {"id": batch[-1].ack_id, **headers})]
+        return self._release_holds(batch) + [
+            Frame("ACK", {"id": one.ack_id, **headers}) for one in batch
+        ]
+
+    def nack_frames(self, batch: list[Delivery]) -> list[Frame]:
+        """The frames that give `batch` to the broker's dead letter strategy: NACK is single, and never in a tx."""
+        return self._release_holds(batch) + [Frame("NACK", {"id": one.ack_id}) for one in batch]
+
+    def open_window(self) -> list[Frame]:
+        """
+        The frames that make the broker send more, for a consumer with single ACKs.
+
+        While there is room, an ACK(tx) that is aborted at once wakes the broker up and leaves no trace. If there is
+        none, each message is held in a transaction of its own, which makes room for one more.
+        """
+        free = [one for one in self.unsettled if one.hold is None]
+        full = self.window.is_full(len(self.unsettled))
+        self.window.ask(len(self.unsettled))
+        held = free[:PAGE] if full else free[:1]
+        frames: list[Frame] = []
+        for one in held:
+            self._holds += 1
+            name = f"hold-{self.settings.subscription_id}-{self._holds}"
+            frames.append(Frame("BEGIN", {"transaction": name}))
+            frames.append(Frame("ACK", {"id": one.ack_id, "transaction": name}))
+            one.hold = name
+        self.window.cover(self.window.covered + len(held))
+        return frames if full else frames + self._release_holds(held)
+
+    def _release_holds(self, batch: list[Delivery]) -> list[Frame]:
+        held = [one for one in batch if one.hold]
+        frames = [Frame("ABORT", {"transaction": one.hold or ""}) for one in held]
+        for one in held:
+            one.hold = None
+        self.window.released(len(held))
+        return frames
+
+    def note_acknowledged(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
+        """Report the ACK frames of `batch`."""
+        sizes = [1] * len(batch) if self.settings.individual else [len(batch)]
+        for size in sizes:
+            self._outbox.report(
+                events.MessagesAcknowledged(
+                    at=now,
+                    consumer=self.settings.name,
+                    destination=self.settings.destination,
+                    messages=size,
+                    trigger=trigger,
+                )
+            )
+
+    def roll_back(
+        self, batch: list[Delivery], failure: Failure, now: float, draw: Callable[[], float]
+    ) -> bool:
+        """
+        Deliver `batch` (oldest first, all handed out) again after the policy's delay; False if it is exhausted.
+
+        The whole batch lives or dies by its newest message. An exhausted batch is left to the caller, untouched.
+        Source: `ActiveMQMessageConsumer.java:1274-1391`.
+        """
+        newest = batch[-1].redelivery_count + 1
+        if self.settings.policy.exhausted(newest):
+            return False
+        self.end(batch, Outcome.ROLLED_BACK, now)
+        self.window.rolled_back()
+        for delivery in batch:
+            delivery.redelivery_count += 1
+            delivery.failure = None
+        delay = failure.delay
+        if delay is None:
+            delay = self.settings.policy.delay(newest, draw)
+        blocking = not self.settings.non_blocking_redelivery
+        if blocking:
+            self.paused_until = now + delay if delay > 0 else None
+            self.waiting.extendleft(reversed(batch))
+            self._dry_since = None
+        else:
+            self.schedule.add(now + max(delay, 0.0), batch)
+        for delivery in batch:
+            self._report_redelivery(delivery, delay, now, blocking=blocking)
+        return True
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` has something to do, or a pause ends."""
+        due = (
+            self.batch.deadline(self._dry_since),
+            self.schedule.deadline(),
+            self.paused_until,
+            self._thirst(),
+        )
+        return min((at for at in due if at is not None), default=None)
+
+    def handle_timer(self, now: float) -> bool:
+        """Do what is due; True if the window has to be opened by the session."""
+        if self.paused_until is not None and self.paused_until <= now:
+            self.paused_until = None
+        due = self.schedule.take_due(now)
+        if due:
+            self.waiting.extend(due)
+            self._dry_since = None
+        deadline = self.batch.deadline(self._dry_since)
+        if deadline is not None and deadline <= now:
+            self.flush(self.batch.late_trigger, now)
+        thirst = self._thirst()
+        return thirst is not None and thirst <= now
+
+    def end(
+        self,
+        batch: Iterable[Delivery],
+        outcome: Outcome,
+        now: float,
+        transaction_id: str | None = None,
+    ) -> None:
+        """Report how these deliveries ended."""
+        for delivery in batch:
+            self._outbox.report(self._ended(delivery, outcome, now, transaction_id))
+
+    def key(self, delivery: Delivery) -> str:
+        """The stable identity of a message."""
+        given = delivery.headers.get(KEY_HEADER)
+        return given or self._dialect.message_key(delivery.headers)
+
+    def _thirst(self) -> float | None:
+        """When the session must open the window, because the application waits and nothing comes."""
+        if self.wanted_since is None or self._dry_since is None or self.parked:
+            return None
+        if self.settings.acknowledges_itself and not self.settings.individual:
+            return None
+        patience = self.window.patience(len(self.unsettled))
+        return None if patience is None else max(self.wanted_since, self._dry_since) + patience
+
+    def _expire(self, delivery: Delivery, now: float) -> None:
+        """
+        Give an expired message to the broker's strategy for expired messages.
+
+        Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
+        """
+        self._outbox.transmit(Frame("NACK", {"id": delivery.ack_id}))
+        self.end([delivery], Outcome.EXPIRED, now)
+
+    def _report_redelivery(
+        self, delivery: Delivery, delay: float, now: float, *, blocking: bool
+    ) -> None:
+        self._outbox.report(
+            events.RedeliveryScheduled(
+                at=now,
+                consumer=self.settings.name,
+                destination=self.settings.destination,
+                message_key=self.key(delivery),
+                next_attempt=delivery.delivery_count,
+                delay=delay,
+                blocking=blocking,
+            )
+        )
+
+    def _ended(
+        self, delivery: Delivery, outcome: Outcome, now: float, transaction_id: str | None
+    ) -> events.DeliveryEnded:
+        headers = delivery.headers
+        stamp = headers.get("timestamp", "")
+        return events.DeliveryEnded(
+            at=now,
+            consumer=self.settings.name,
+            destination=self.settings.destination,
+            message_id=delivery.message_id,
+            message_key=self.key(delivery),
+            correlation_id=headers.get("correlation-id"),
+            ack_mode=self.settings.mode.label,
+            prefetch=self.settings.prefetch,
+            attempt=delivery.delivery_count,
+            redelivered=delivery.redelivery_count > 0,
+            sent_ms=int(stamp) if stamp.isdigit() else None,
+            received_at=delivery.received_at,
+            started_at=delivery.started_at,
+            ended_at=delivery.ended_at,
+            outcome=outcome,
+            error_type=delivery.failure[0] if delivery.failure else None,
+            transaction_id=transaction_id,
+            size=len(delivery.frame.body),
+        )

@@ -1,0 +1,76 @@
+"""One message in our hands, from the frame until it is settled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jmsx.core.frames import MessageFrame
+
+#: Header that jmsx senders put on each message: its identity wherever it goes.
+KEY_HEADER = "jmsx_key"
+
+
+class Delivery:
+    """
+    A message that the broker dispatched to us; the same object over all local redeliveries.
+
+    `redelivery_count` starts at 0, or at 1 ("at least") where the broker flagged the message as redelivered, because
+    STOMP carries the flag only.
+    """
+
+    __slots__ = (
+        "ack_id",
+        "arrival",
+        "ended_at",
+        "epoch",
+        "expires_at",
+        "failure",
+        "frame",
+        "hold",
+        "message_id",
+        "received_at",
+        "redelivery_count",
+        "started_at",
+        "subscription_id",
+    )
+
+    def __init__(
+        self,
+        frame: MessageFrame,
+        *,
+        arrival: int,
+        subscription_id: str,
+        epoch: int,
+        received_at: float,
+        expires_at: float | None,
+    ) -> None:
+        headers = frame.headers
+        self.frame = frame
+        self.arrival = arrival  #: its number in the session, in the order of arrival
+        self.subscription_id = subscription_id
+        self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
+        self.ack_id = headers.get("ack", "")
+        self.message_id = headers.get("message-id", "")
+        self.redelivery_count = 1 if headers.get("redelivered") == "true" else 0
+        self.received_at = received_at  #: seconds, monotonic
+        self.expires_at = expires_at  #: seconds, monotonic; None: never
+        self.started_at = received_at
+        self.ended_at = received_at
+        self.hold: str | None = None  #: transaction that keeps the window open for it (INDIVIDUAL)
+        self.failure: tuple[str | None, str | None] | None = (
+            None  #: error class and text, if it failed
+        )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The MESSAGE headers."""
+        return self.frame.headers
+
+    @property
+    def delivery_count(self) -> int:
+        """Which delivery this is, counted from 1 (JMSXDeliveryCount)."""
+        return self.redelivery_count + 1
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.epoch}>"

@@ -1,0 +1,76 @@
+"""What differs from broker to broker: the seam that adapters fill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.frames import Frame
+    from jmsx.core.values import DestinationKind, StompAck
+    from jmsx.errors import JmsxError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathCertificate:
+    """Why a message is a dead letter, for the headers of a copy; times in epoch milliseconds."""
+
+    reason: str  #: `max_redeliveries`, `rejected`, `expired`
+    destination: str  #: where it was consumed, as URI
+    delivery_count: int
+    consumer: str
+    error_type: str | None = None
+    error_message: str | None = None
+    stack: str | None = None
+    limit: int | None = None  #: maximum_redeliveries
+
+
+class Dialect(Protocol):
+    """What this broker's STOMP does, and how to live with it. Implementations are pure and stateless."""
+
+    name: str  #: such as `classic`
+
+    def speaks(self, server: str) -> bool:
+        """Whether CONNECTED's `server` header names this kind of broker."""
+
+    def wire_destination(self, uri: str) -> str:
+        """The `destination` header for a URI such as `queue://orders`."""
+
+    def destination_uri(self, wire: str) -> str:
+        """The URI for a `destination` header."""
+
+    def subscribe_headers(
+        self,
+        *,
+        destination: str,
+        ack: StompAck,
+        prefetch: int,
+        selector: str | None,
+        durable_name: str | None,
+        no_local: bool,
+        options: Mapping[str, str],
+    ) -> dict[str, str]:
+        """Headers of SUBSCRIBE, without id and receipt; `options` are `consumer.*` options of the URI."""
+
+    def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
+        """Headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """The stable identity of a message whose sender gave it none."""
+
+    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+        """Whether NACK puts this message into the broker's dead letter queue, rather than deleting it."""
+
+    def dead_letter_destination(self, kind: DestinationKind) -> str:
+        """The URI of the queue for copies, where none is named."""
+
+    def dead_letter_copy(
+        self, delivery: Delivery, destination: str, certificate: DeathCertificate
+    ) -> Frame:
+        """The SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
+
+    def error(self, command: str, subject: str, text: str, broker: str) -> JmsxError:
+        """The typed error for the broker's ERROR `text` in answer to `command` about `subject`."""

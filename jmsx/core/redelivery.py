@@ -1,0 +1,43 @@
+"""Messages that wait for their next delivery without holding others up (non-blocking redelivery)."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jmsx.core.delivery import Delivery
+
+
+class RedeliverySchedule:
+    """A heap of batches by due time; batches that are due together come out in the order they went in."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, list[Delivery]]] = []
+        self._count = 0
+
+    def add(self, due: float, batch: list[Delivery]) -> None:
+        """Keep `batch` until `due` (seconds, monotonic)."""
+        self._count += 1
+        heapq.heappush(self._heap, (due, self._count, batch))
+
+    def deadline(self) -> float | None:
+        """When the next batch is due."""
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now: float) -> list[Delivery]:
+        """All deliveries that are due, in order."""
+        due: list[Delivery] = []
+        while self._heap and self._heap[0][0] <= now:
+            due.extend(heapq.heappop(self._heap)[2])
+        return due
+
+    def pending(self) -> list[Delivery]:
+        """All deliveries that wait, in no particular order."""
+        return [delivery for _, _, batch in self._heap for delivery in batch]
+
+    def clear(self) -> list[Delivery]:
+        """Forget and return all."""
+        pending = self.pending()
+        self._heap.clear()
+        return pending

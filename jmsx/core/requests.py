@@ -1,0 +1,95 @@
+"""Frames that the broker must answer: each asks for a RECEIPT and ends exactly once, well or badly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.errors import JmsxError
+
+    #: What the core does with an answer: given `now` and the error, if any, it returns the caller's error.
+    Continuation = Callable[[float, JmsxError | None], JmsxError | None]
+
+
+class Request:
+    """One question to the broker. The driver's caller waits until `done`, then looks at `error`."""
+
+    __slots__ = ("_continue", "command", "done", "error", "receipt_id", "subject")
+
+    def __init__(
+        self,
+        command: str,
+        subject: str,
+        receipt_id: str = "",
+        then: Continuation | None = None,
+    ) -> None:
+        self.command = command  #: the STOMP command
+        self.subject = subject  #: destination, transaction or consumer, for errors
+        self.receipt_id = receipt_id
+        self.done = False
+        self.error: JmsxError | None = None
+        self._continue = then
+
+    def end(self, now: float, error: JmsxError | None = None) -> None:
+        """Note the answer; the continuation may put a better error in its place."""
+        if self.done:
+            return
+        if self._continue is not None:
+            error = self._continue(now, error)
+        self.error = error
+        self.done = True
+
+
+def answered(command: str, subject: str, error: JmsxError | None = None) -> Request:
+    """A request that needs no broker: already done, well or badly."""
+    request = Request(command, subject)
+    request.end(0.0, error)
+    return request
+
+
+class Requests:
+    """The requests of one epoch that are not answered yet, by receipt id."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._count = 0
+        self._open: dict[str, Request] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(
+        self,
+        command: str,
+        subject: str,
+        then: Continuation | None = None,
+    ) -> Request:
+        """Register a request; put its `receipt_id` on the frame."""
+        self._count += 1
+        request = Request(command, subject, f"{self._prefix}-{self._count}", then)
+        self._open[request.receipt_id] = request
+        return request
+
+    def answer(self, receipt_id: str, now: float, error: JmsxError | None = None) -> bool:
+        """End the request with that receipt id; False if there is none."""
+        request = self._open.pop(receipt_id, None)
+        if request is None:
+            return False
+        request.end(now, error)
+        return True
+
+    def peek(self, receipt_id: str | None) -> Request | None:
+        """The open request with that receipt id."""
+        return self._open.get(receipt_id) if receipt_id is not None else None
+
+    def abandon(self, request: Request) -> None:
+        """Forget a request whose caller waits no longer; a late answer is then unknown."""
+        self._open.pop(request.receipt_id, None)
+
+    def fail_all(self, now: float, error: Callable[[Request], JmsxError]) -> None:
+        """End every open request badly: the link is gone."""
+        requests, self._open = list(self._open.values()), {}
+        for request in requests:
+            request.end(now, error(request))

@@ -1,0 +1,427 @@
+"""
+The session: JMS's unit of order, acknowledgement and transaction, on one STOMP link.
+
+The way of a message: `receive` gives it to its consumer; `deliver` hands it to the application; `consumed` or `failed`
+say how that went; `acknowledge`, `commit`, `rollback` and `recover` are the application's calls. After every call run
+`take_actions` and arm a timer for `next_timer`, at which `handle_timer` is due.
+
+Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:941-1391` (6.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core import events
+from jmsx.core.actions import Action, Outbox
+from jmsx.core.burial import DeadLetters
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.delivery import Delivery
+from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.requests import Request, Requests, answered
+from jmsx.core.transaction import TxSend
+from jmsx.core.unit_of_work import UnitOfWork
+from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
+from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.values import ConsumerSettings, SessionSettings
+
+
+class SessionCore:
+    """One session on one link after the other; each link is an epoch."""
+
+    def __init__(
+        self, settings: SessionSettings, dialect: Dialect, draw: Callable[[], float]
+    ) -> None:
+        self.settings = settings
+        self.epoch = 0
+        self._dialect = dialect
+        self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
+        self._outbox = Outbox()
+        self._requests = Requests(settings.session_id)
+        self._consumers: dict[str, ConsumerCore] = {}
+        self._arrivals = 0
+        self._closing: list[str] = []  #: consumers closed inside a transaction
+        self._dead_letters = DeadLetters(
+            settings.dead_letter, dialect, self._requests, self._outbox
+        )
+        self._work = UnitOfWork(settings, self._requests, self._outbox)
+
+    @property
+    def transacted(self) -> bool:
+        """Whether the session is SESSION_TRANSACTED."""
+        return self.settings.mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    # The link --------------------------------------------------------------------------------------------------------
+
+    def link_opened(self, server: str, seconds: float, now: float) -> None:
+        """A new link is up; nothing of an older one is valid any more."""
+        self.epoch += 1
+        self._outbox.report(events.LinkOpened(at=now, server=server, seconds=seconds))
+
+    def link_closed(self, reason: str, detail: str, now: float) -> None:
+        """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""
+        self._requests.fail_all(
+            now,
+            lambda request: ConnectionFailedError(
+                f"the connection to {self.settings.broker} was lost ({detail or reason})"
+                f" before it answered {request.command} {request.subject}"
+            ),
+        )
+        for consumer in self._consumers.values():
+            self._abandon(consumer, now)
+        for consumer, delivery in self._dead_letters.clear():
+            consumer.end([delivery], Outcome.ABANDONED, now)
+        self._work.lost(now)
+        self._consumers.clear()
+        self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
+
+    def receive(self, frames: Iterable[Frame | MessageFrame], now: float, wall: float) -> None:
+        """
+        Take frames from the broker, in order; `wall` is the time of day in epoch seconds, for expiry.
+
+        Then run `take_actions`, and see whether a waiting application can be served.
+        """
+        chunk: dict[str, list[Delivery]] = {}
+        for frame in frames:
+            if isinstance(frame, MessageFrame):
+                delivery = self._delivery(frame, now, wall)
+                chunk.setdefault(delivery.subscription_id, []).append(delivery)
+            elif frame.command == "RECEIPT":
+                self._requests.answer(frame.headers.get("receipt-id", ""), now)
+            elif frame.command == "ERROR":
+                self._receive_error(frame, now)
+        for subscription_id, deliveries in chunk.items():
+            consumer = self._consumers.get(subscription_id)
+            if consumer is not None:  # else it was closed meanwhile, and the broker takes them back
+                consumer.accept(deliveries, now)
+
+    def take_actions(self) -> list[Action]:
+        """What the driver must do now, oldest first."""
+        return self._outbox.take()
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` is next due (seconds, monotonic), or None."""
+        due = [consumer.next_timer() for consumer in self._consumers.values()]
+        due.append(self._dead_letters.next_timer())
+        return min((at for at in due if at is not None), default=None)
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        self._dead_letters.handle_timer(now)
+        for consumer in self._consumers.values():
+            if consumer.handle_timer(now):
+                self._work.open_window(consumer)
+
+    # Consumers -------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, settings: ConsumerSettings, now: float) -> Request:
+        """Open a consumer; its messages come as soon as the broker has confirmed it."""
+        consumer = ConsumerCore(settings, self._dialect, self._outbox, now)
+        self._consumers[settings.subscription_id] = consumer
+
+        def then(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None:
+                self._consumers.pop(settings.subscription_id, None)
+            else:
+                self._outbox.report(_opened(settings, now))
+            return error
+
+        request = self._requests.open("SUBSCRIBE", settings.destination, then)
+        headers = {
+            "id": settings.subscription_id,
+            **settings.headers,
+            "receipt": request.receipt_id,
+        }
+        self._outbox.transmit(Frame("SUBSCRIBE", headers))
+        return request
+
+    def deliver(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
+        """
+        The next message of these consumers, in the order of arrival, or None; ask `want` to be kept supplied.
+
+        In a transacted session a message that is over its limit on arrival is buried unseen (pre-dispatch check,
+        `ActiveMQMessageConsumer.java:556-568`).
+        """
+        consumers = [self._consumer(name) for name in subscription_ids]
+        if len(consumers) > 1:
+            consumers.sort(key=lambda consumer: consumer.next_arrival)
+        for consumer in consumers:
+            while (delivery := consumer.hand_out(now)) is not None:
+                if not self._over_limit(consumer, delivery):
+                    if self.transacted:
+                        self._work.touch(now)
+                    return delivery
+                consumer.delivered.remove(delivery)
+                self._dead_letters.bury(consumer, [delivery], "max_redeliveries", NO_FAILURE, now)
+        return None
+
+    def want(self, subscription_ids: Sequence[str], now: float) -> None:
+        """The application waits for a message of these consumers."""
+        for subscription_id in subscription_ids:
+            self._consumer(subscription_id).want(now)
+
+    def consumed(self, delivery: Delivery, now: float, *, hurry: bool = False) -> None:
+        """`receive()` returns the message (`hurry`), or its listener has returned."""
+        consumer = self._consumers.get(delivery.subscription_id)
+        if consumer is not None and delivery.epoch == self.epoch:
+            consumer.consumed(delivery, now, hurry=hurry)
+
+    def failed(self, delivery: Delivery, failure: Failure, now: float) -> None:
+        """
+        The listener raised.
+
+        CLIENT and TRANSACTED sessions take that as delivered, and the application has to recover or roll back; so does
+        DUPS_OK on a topic. Source: `ActiveMQMessageConsumer.java:1460-1470`.
+        """
+        consumer = self._consumers.get(delivery.subscription_id)
+        if consumer is None or delivery.epoch != self.epoch:
+            return
+        delivery.failure = (failure.error_type, failure.error_message)
+        delivery.ended_at = now
+        if self.transacted or self.settings.mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
+            return
+        if consumer.settings.lazy:
+            consumer.consumed(delivery, now, hurry=False)
+        elif delivery in consumer.delivered:
+            consumer.flush(AckTrigger.EACH, now)
+            self._give_back(consumer, failure, now, only=delivery)
+
+    def close_consumer(self, subscription_id: str, now: float) -> Request:
+        """
+        Close a consumer; with messages in an open transaction, when that ends.
+
+        What it was handing out is acknowledged in AUTO mode, and is the broker's again in the others.
+        Source: `ActiveMQMessageConsumer.java:733-759,843-900`.
+        """
+        consumer = self._consumers.get(subscription_id)
+        if consumer is None:
+            return answered("UNSUBSCRIBE", subscription_id)
+        if self.transacted and consumer.delivered:
+            self._closing.append(subscription_id)
+            return answered("UNSUBSCRIBE", consumer.settings.destination)
+        return self._unsubscribe(consumer, now)
+
+    def unsubscribe_durable(self, name: str) -> Request:
+        """Remove a durable subscription that no consumer uses."""
+        request = self._requests.open("UNSUBSCRIBE", name)
+        headers = self._dialect.unsubscribe_durable_headers(name)
+        self._outbox.transmit(
+            Frame("UNSUBSCRIBE", {"id": f"remove-{name}", **headers, "receipt": request.receipt_id})
+        )
+        return request
+
+    def is_open(self, subscription_id: str) -> bool:
+        """Whether the consumer exists and was not closed."""
+        return subscription_id in self._consumers and subscription_id not in self._closing
+
+    # The application's calls -----------------------------------------------------------------------------------------
+
+    def send(self, frame: Frame, key: str, destination: str, now: float) -> Request | None:
+        """
+        Send the message `key` to the URI `destination`.
+
+        The request is answered when the broker has it; None: nothing to wait for, in a transaction or when the message
+        is not persistent. Raises IllegalStateError if the transaction can only be rolled back.
+        """
+        sent = TxSend(destination, key, len(frame.body), now)
+        if not self.transacted:
+            return self._work.send(frame, sent)
+        self._work.send_transacted(frame, sent)
+        return None
+
+    def acknowledge(self, delivery: Delivery, now: float) -> None:
+        """
+        `message.acknowledge()`: CLIENT covers all that the session has delivered, INDIVIDUAL this one.
+
+        In the other modes it does nothing. An acknowledgement for an older link is dropped and counted: the broker
+        delivers that message again. Raises IllegalStateError if the consumer is closed.
+        Source: `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
+        """
+        mode = self.settings.mode
+        if mode not in (
+            AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+            AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+        ):
+            return
+        consumer = self._consumer(delivery.subscription_id)
+        if delivery.epoch != self.epoch:
+            self._outbox.report(_dropped(consumer.settings, 1, now))
+        elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
+            if delivery in consumer.delivered:
+                consumer.delivered.remove(delivery)
+                consumer.acknowledge([delivery], AckTrigger.EXPLICIT, now)
+        else:
+            self._work.close_window(self._consumers.values())
+            for each in self._consumers.values():
+                if each.delivered:
+                    batch, each.delivered = each.delivered, []
+                    each.acknowledge(batch, AckTrigger.EXPLICIT, now)
+
+    def recover(self, now: float) -> None:
+        """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
+        if self.transacted:
+            raise IllegalStateError("recover() in a transacted session: use rollback()")
+        self._work.close_window(self._consumers.values())
+        for consumer in self._consumers.values():
+            self._give_back(consumer, NO_FAILURE, now)
+
+    def commit(self, now: float) -> Request:
+        """Make sends and receives of the transaction final; raises IllegalStateError if not transacted."""
+        if not self.transacted:
+            raise IllegalStateError("commit() in a session that is not transacted")
+        refusal = self._work.refusal()
+        if refusal is not None:
+            self.rollback(now)
+            return answered("COMMIT", "", refusal)
+        return self._work.commit(self._consumers.values(), now, self._close_deferred)
+
+    def rollback(self, now: float, failure: Failure = NO_FAILURE) -> None:
+        """Undo the sends, deliver the received again; raises IllegalStateError if not transacted."""
+        if not self.transacted:
+            raise IllegalStateError("rollback() in a session that is not transacted")
+        self._work.rollback(self._consumers.values(), now)
+        for consumer in self._consumers.values():
+            self._give_back(consumer, failure, now)
+        self._close_deferred(now)
+
+    def close(self, now: float) -> list[Request]:
+        """Close every consumer, after rolling back; the requests are answered when the broker has it all."""
+        if self.transacted:
+            self.rollback(now)
+        else:
+            self._work.close_window(self._consumers.values())
+        return [self._unsubscribe(consumer, now) for consumer in list(self._consumers.values())]
+
+    def disconnect(self) -> Request:
+        """Say farewell; the link may be closed when it is answered."""
+        request = self._requests.open("DISCONNECT", self.settings.broker)
+        self._outbox.transmit(Frame("DISCONNECT", {"receipt": request.receipt_id}))
+        return request
+
+    def abandon(self, request: Request, error: JmsxError, now: float) -> None:
+        """Nobody waits for the answer of `request` any longer; a COMMIT without an answer drops the link."""
+        self._requests.abandon(request)
+        request.end(now, error)
+        if request.command == "COMMIT":
+            self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
+
+    # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _consumer(self, subscription_id: str) -> ConsumerCore:
+        if not self.is_open(subscription_id):
+            raise IllegalStateError("The Consumer is closed")
+        return self._consumers[subscription_id]
+
+    def _over_limit(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+        policy = consumer.settings.policy
+        return (
+            self.transacted
+            and policy.pre_dispatch_check
+            and policy.exhausted(delivery.redelivery_count)
+        )
+
+    def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
+        headers = frame.headers
+        expires_ms = headers.get("expires", "0")
+        expires_at = None
+        if expires_ms.isdigit() and expires_ms != "0":
+            expires_at = now + int(expires_ms) / 1000 - wall
+        self._arrivals += 1
+        return Delivery(
+            frame,
+            arrival=self._arrivals,
+            subscription_id=headers.get("subscription", ""),
+            epoch=self.epoch,
+            received_at=now,
+            expires_at=expires_at,
+        )
+
+    def _receive_error(self, frame: Frame, now: float) -> None:
+        """An ERROR answers a request, or condemns the transaction that is open (classic.md, rule 7)."""
+        text = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
+        receipt_id = frame.headers.get("receipt-id")
+        self._outbox.report(events.ErrorReceived(at=now, message=text, receipt_id=receipt_id))
+        request = self._requests.peek(receipt_id)
+        if request is not None:
+            error = self._dialect.error(
+                request.command, request.subject, text, self.settings.broker
+            )
+            self._requests.answer(request.receipt_id, now, error)
+        else:
+            self._work.condemn(text)
+
+    def _give_back(
+        self, consumer: ConsumerCore, failure: Failure, now: float, only: Delivery | None = None
+    ) -> None:
+        """Do with what was delivered as the failure's verdict says; `only` it, unless it is redelivered."""
+        if consumer.settings.lazy or not consumer.delivered:
+            return
+        if failure.verdict is Verdict.REDELIVER or only is None:
+            batch, consumer.delivered = consumer.delivered, []
+        else:
+            batch = [only]
+            consumer.delivered.remove(only)
+        if failure.verdict is Verdict.DISCARD:
+            self._outbox.transmit(*consumer.ack_frames(batch))
+            consumer.note_acknowledged(batch, AckTrigger.EACH, now)
+            consumer.end(batch, Outcome.DISCARDED, now)
+        elif failure.verdict is Verdict.REJECT:
+            self._dead_letters.bury(consumer, batch, "rejected", failure, now)
+        elif not consumer.roll_back(batch, failure, now, self._draw):
+            self._dead_letters.bury(consumer, batch, "max_redeliveries", failure, now)
+
+    def _unsubscribe(self, consumer: ConsumerCore, now: float) -> Request:
+        settings = consumer.settings
+        consumer.flush(AckTrigger.CLOSE, now)
+        if settings.acknowledges_itself and consumer.delivered:
+            batch, consumer.delivered = consumer.delivered, []
+            consumer.acknowledge(batch, AckTrigger.CLOSE, now)
+        consumer.end(consumer.delivered, Outcome.RELEASED, now)
+        del self._consumers[settings.subscription_id]
+        self._outbox.report(_closed(settings, now))
+        request = self._requests.open("UNSUBSCRIBE", settings.destination)
+        headers = {"id": settings.subscription_id, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
+        return request
+
+    def _close_deferred(self, now: float) -> None:
+        closing, self._closing = self._closing, []
+        for subscription_id in closing:
+            if subscription_id in self._consumers:
+                self._unsubscribe(self._consumers[subscription_id], now)
+
+    def _abandon(self, consumer: ConsumerCore, now: float) -> None:
+        owed = consumer.batch.take(now)
+        if owed:
+            self._outbox.report(_dropped(consumer.settings, len(owed), now))
+        consumer.end(owed + consumer.delivered, Outcome.ABANDONED, now)
+
+
+def _opened(settings: ConsumerSettings, now: float) -> events.SubscriptionOpened:
+    return events.SubscriptionOpened(
+        at=now,
+        consumer=settings.name,
+        destination=settings.destination,
+        ack_mode=settings.mode.label,
+        prefetch=settings.prefetch,
+        maximum_redeliveries=settings.policy.maximum_redeliveries,
+        optimize_acknowledge=settings.optimize is not None,
+    )
+
+
+def _closed(settings: ConsumerSettings, now: float) -> events.SubscriptionClosed:
+    return events.SubscriptionClosed(
+        at=now, consumer=settings.name, destination=settings.destination
+    )
+
+
+def _dropped(settings: ConsumerSettings, messages: int, now: float) -> events.AckDropped:
+    return events.AckDropped(
+        at=now, consumer=settings.name, destination=settings.destination, messages=messages
+    )

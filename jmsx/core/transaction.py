@@ -1,0 +1,103 @@
+"""
+The transaction of a session: its states as data, and what was done in it.
+
+Source of the states: JMS 3.1 section 6.2.7, `TransactionContext.java:226-346`, classic.md 2.8. On the wire it is begun
+late: at the first SEND, or when an ACK must open the window before the commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from jmsx.errors import IllegalStateError
+
+
+class TxState(Enum):
+    """Where the transaction stands."""
+
+    IDLE = auto()  #: nothing on the wire
+    ACTIVE = auto()  #: BEGIN was written
+    COMMITTING = auto()  #: COMMIT was written, its receipt is awaited
+
+
+class TxInput(Enum):
+    """What happens to a transaction."""
+
+    BEGIN = auto()
+    COMMIT = auto()
+    RECEIPT = auto()
+    REFUSED = auto()  #: the broker answered COMMIT with ERROR
+    ABORT = auto()
+    LOST = auto()  #: the link is gone
+
+
+_NEXT: Final = {
+    (TxState.IDLE, TxInput.BEGIN): TxState.ACTIVE,
+    (TxState.IDLE, TxInput.COMMIT): TxState.COMMITTING,  # one plain ACK is a transaction of its own
+    (TxState.IDLE, TxInput.ABORT): TxState.IDLE,
+    (TxState.IDLE, TxInput.LOST): TxState.IDLE,
+    (TxState.ACTIVE, TxInput.COMMIT): TxState.COMMITTING,
+    (TxState.ACTIVE, TxInput.ABORT): TxState.IDLE,
+    (TxState.ACTIVE, TxInput.LOST): TxState.IDLE,
+    (TxState.COMMITTING, TxInput.RECEIPT): TxState.IDLE,
+    (TxState.COMMITTING, TxInput.REFUSED): TxState.IDLE,
+    (TxState.COMMITTING, TxInput.LOST): TxState.IDLE,
+}
+
+
+def next_state(state: TxState, given: TxInput) -> TxState:
+    """The state after `given`; raises IllegalStateError where that may not happen."""
+    if (state, given) not in _NEXT:
+        raise IllegalStateError(f"cannot {given.name} a transaction that is {state.name}")
+    return _NEXT[state, given]
+
+
+@dataclass(frozen=True, slots=True)
+class TxSend:
+    """A message sent in the transaction, for the evidence."""
+
+    destination: str
+    message_key: str
+    size: int
+    at: float
+
+
+class Transaction:
+    """One transaction after the other, of one session on one link."""
+
+    #: The name on the wire, reused: Artemis keeps a broker session for each distinct name (artemis probes A15).
+    WIRE_NAME: Final = "jmsx"
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._count = 1
+        self.state = TxState.IDLE
+        self.sends: list[TxSend] = []
+        self.rollback_only: str | None = None  #: why it can only be rolled back
+        self.started_at: float | None = None  #: of the first delivery or send in it
+
+    @property
+    def transaction_id(self) -> str:
+        """A name that is unique over the life of the session, for people and events."""
+        return f"{self._session_id}:{self._count}"
+
+    @property
+    def begun(self) -> bool:
+        """Whether BEGIN is on the wire."""
+        return self.state is TxState.ACTIVE
+
+    def touch(self, now: float) -> None:
+        """Something was delivered or sent in it."""
+        if self.started_at is None:
+            self.started_at = now
+
+    def step(self, given: TxInput) -> None:
+        """Go to the next state; at the end of a transaction the next one starts clean."""
+        self.state = next_state(self.state, given)
+        if self.state is TxState.IDLE:
+            self._count += 1
+            self.sends = []
+            self.rollback_only = None
+            self.started_at = None

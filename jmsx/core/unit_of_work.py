@@ -1,0 +1,274 @@
+"""
+What a session does inside STOMP transactions: sends and commits, rollbacks, and the ACKs that open the window.
+
+The rules that keep messages from being lost on Classic (probes-classic.md part 2, classic.md rules 6-8): one transaction
+at a time on a link; no receipt on a frame inside it, save COMMIT, because a failing frame with a receipt does not spoil
+the transaction; any ERROR while it is open condemns it; no NACK and no UNSUBSCRIBE inside it; after a refused COMMIT the
+link is dropped, because the broker can neither abort that transaction nor give its messages back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core import events
+from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
+from jmsx.core.frames import Frame
+from jmsx.core.requests import answered
+from jmsx.core.transaction import Transaction, TxInput, TxSend
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    IllegalStateError,
+    JmsxError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jmsx.core.actions import Outbox
+    from jmsx.core.consumer import ConsumerCore
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.requests import Request, Requests
+    from jmsx.core.values import SessionSettings
+
+    #: What a transaction settles, consumer by consumer, each oldest first.
+    Batches = list[tuple[ConsumerCore, list[Delivery]]]
+
+
+class UnitOfWork:
+    """The transactional half of one session."""
+
+    def __init__(self, settings: SessionSettings, requests: Requests, outbox: Outbox) -> None:
+        self._settings = settings
+        self._requests = requests
+        self._outbox = outbox
+        self._transaction = Transaction(settings.session_id)
+
+    def touch(self, now: float) -> None:
+        """A message was delivered in the transaction."""
+        self._transaction.touch(now)
+
+    # Sending ---------------------------------------------------------------------------------------------------------
+
+    def send(self, frame: Frame, sent: TxSend) -> Request | None:
+        """Send outside a transaction; a persistent message is confirmed by the broker, others are not."""
+        if frame.headers.get("persistent") != "true":
+            self._outbox.transmit(frame)
+            self._report_send(sent, sent.at, "unconfirmed", None)
+            return None
+
+        def then(now: float, error: JmsxError | None) -> JmsxError | None:
+            lost = isinstance(error, ConnectionFailedError)
+            outcome = "confirmed" if error is None else "unconfirmed" if lost else "error"
+            self._report_send(sent, now, outcome, None)
+            return error
+
+        request = self._requests.open("SEND", sent.destination, then)
+        headers = {**frame.headers, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("SEND", headers, frame.body))
+        return request
+
+    def send_transacted(self, frame: Frame, sent: TxSend) -> None:
+        """
+        Send in the transaction. Nothing is awaited: a failure shows at commit.
+
+        Raises IllegalStateError if the transaction can only be rolled back.
+        """
+        transaction = self._transaction
+        if transaction.rollback_only is not None:
+            raise IllegalStateError(
+                f"the transaction can only be rolled back: {transaction.rollback_only}"
+            )
+        self._begin()
+        transaction.touch(sent.at)
+        headers = {**frame.headers, "transaction": transaction.WIRE_NAME}
+        self._outbox.transmit(Frame("SEND", headers, frame.body))
+        transaction.sends.append(sent)
+
+    # The window ------------------------------------------------------------------------------------------------------
+
+    def open_window(self, consumer: ConsumerCore) -> None:
+        """The application waits and nothing comes: make the broker send more."""
+        if consumer.settings.individual:
+            self._outbox.transmit(*consumer.open_window())
+            return
+        delivered, window = consumer.delivered, consumer.window
+        full = window.is_full(len(delivered))
+        window.ask(len(delivered))
+        self._begin()
+        window.cover(len(delivered) if full else window.covered + 1)
+        last = delivered[window.covered - 1]
+        headers = {"id": last.ack_id, "transaction": self._transaction.WIRE_NAME}
+        self._outbox.transmit(Frame("ACK", headers))
+
+    def close_window(self, consumers: Iterable[ConsumerCore]) -> None:
+        """Abort the hidden transaction of a session that is not transacted."""
+        if self._transaction.begun:
+            self._abort(consumers)
+
+    # The end of a transaction ----------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        consumers: Iterable[ConsumerCore],
+        now: float,
+        then: Callable[[float], None],
+    ) -> Request:
+        """Commit; `then(now)` runs when it is committed. A transaction with nothing in it is committed at once."""
+        consumers = list(consumers)
+        batches = [(each, each.delivered) for each in consumers if each.delivered]
+        transaction = self._transaction
+        if not batches and not transaction.sends:
+            self._abort(consumers)
+            then(now)
+            return answered("COMMIT", transaction.transaction_id)
+
+        def answer(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                self._committed(batches, now)
+                then(now)
+                return None
+            return self._not_committed(batches, error, now)
+
+        request = self._requests.open("COMMIT", transaction.transaction_id, answer)
+        self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
+        for consumer, _ in batches:
+            consumer.delivered = []
+        transaction.step(TxInput.COMMIT)
+        return request
+
+    def rollback(self, consumers: Iterable[ConsumerCore], now: float) -> None:
+        """Undo the sends; what was delivered is the caller's to give back."""
+        transaction = self._transaction
+        for sent in transaction.sends:
+            self._report_send(sent, now, "rolled_back", transaction.transaction_id)
+        if transaction.started_at is not None:
+            self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
+        self._abort(consumers)
+
+    def condemn(self, cause: str) -> None:
+        """The broker complained about an unknown frame: what is open can only be rolled back."""
+        if self._transaction.begun:
+            self._transaction.rollback_only = cause
+
+    def refusal(self) -> TransactionRolledBackError | None:
+        """The error for committing a condemned transaction, or None if it is not."""
+        cause = self._transaction.rollback_only
+        if cause is None:
+            return None
+        return TransactionRolledBackError(
+            f"transaction {self._transaction.transaction_id} on {self._settings.broker}"
+            f" was rolled back, because the broker refused a part of it: {cause}"
+        )
+
+    def lost(self, now: float) -> None:
+        """The link is gone, and an open transaction with it: the broker rolls it back."""
+        transaction = self._transaction
+        for sent in transaction.sends:
+            self._report_send(sent, now, "rolled_back", transaction.transaction_id)
+        if transaction.started_at is not None:
+            self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
+        transaction.step(TxInput.LOST)
+
+    # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if not self._transaction.begun:
+            self._transaction.step(TxInput.BEGIN)
+            self._outbox.transmit(Frame("BEGIN", {"transaction": Transaction.WIRE_NAME}))
+
+    def _abort(self, consumers: Iterable[ConsumerCore]) -> None:
+        if self._transaction.begun:
+            self._outbox.transmit(Frame("ABORT", {"transaction": Transaction.WIRE_NAME}))
+            for consumer in consumers:
+                consumer.window.aborted()
+        self._transaction.step(TxInput.ABORT)
+
+    def _commit_frames(self, batches: Batches, receipt_id: str) -> list[Frame]:
+        """
+        The burst that commits.
+
+        Receives that one ACK can settle need no transaction: a plain ACK is atomic, cheaper, and narrows the window.
+        """
+        wire = {"transaction": Transaction.WIRE_NAME}
+        begun, frames = self._transaction.begun, []
+        if not self._transaction.sends and len(batches) == 1:
+            consumer, batch = batches[0]
+            if len(batch) == 1 or not consumer.settings.individual:
+                if begun:
+                    frames.append(Frame("ABORT", wire))
+                    consumer.window.aborted()
+                consumer.window.acknowledged(len(batch))
+                *acks, last = consumer.ack_frames(batch)
+                return [*frames, *acks, Frame("ACK", {**last.headers, "receipt": receipt_id})]
+        if not begun:
+            frames.append(Frame("BEGIN", wire))
+        for consumer, batch in batches:
+            frames += consumer.ack_frames(batch, **wire)
+            consumer.window.committed()
+        return [*frames, Frame("COMMIT", {**wire, "receipt": receipt_id})]
+
+    def _committed(self, batches: Batches, now: float) -> None:
+        transaction = self._transaction
+        for consumer, batch in batches:
+            consumer.note_acknowledged(batch, AckTrigger.COMMIT, now)
+            consumer.end(batch, Outcome.COMMITTED, now, transaction.transaction_id)
+        for sent in transaction.sends:
+            self._report_send(sent, now, "confirmed", transaction.transaction_id)
+        self._report_end(TransactionOutcome.COMMITTED, sum(len(batch) for _, batch in batches), now)
+        transaction.step(TxInput.RECEIPT)
+
+    def _not_committed(
+        self,
+        batches: Batches,
+        error: JmsxError,
+        now: float,
+    ) -> JmsxError:
+        """Refused: rolled back, on a link of no further use. Unanswered: in doubt, and we say so."""
+        transaction = self._transaction
+        in_doubt = isinstance(error, ConnectionFailedError | BrokerTimeoutError)
+        for consumer, batch in batches:
+            consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
+        for sent in transaction.sends:
+            outcome = "unconfirmed" if in_doubt else "rolled_back"
+            self._report_send(sent, now, outcome, transaction.transaction_id)
+        name, broker = transaction.transaction_id, self._settings.broker
+        outcome = TransactionOutcome.IN_DOUBT if in_doubt else TransactionOutcome.ROLLED_BACK
+        self._report_end(outcome, 0, now)
+        if in_doubt:
+            transaction.step(TxInput.LOST)
+            return TransactionInDoubtError(name, broker, str(error))
+        transaction.step(TxInput.REFUSED)
+        self._outbox.disconnect(f"{broker} refused to commit {name}")
+        return TransactionRolledBackError(f"{broker} refused to commit {name}: {error}")
+
+    def _report_send(
+        self, sent: TxSend, now: float, outcome: str, transaction_id: str | None
+    ) -> None:
+        self._outbox.report(
+            events.MessageSent(
+                at=now,
+                destination=sent.destination,
+                message_key=sent.message_key,
+                outcome=outcome,
+                started_at=sent.at,
+                size=sent.size,
+                transaction_id=transaction_id,
+            )
+        )
+
+    def _report_end(self, outcome: TransactionOutcome, acknowledgements: int, now: float) -> None:
+        transaction = self._transaction
+        self._outbox.report(
+            events.TransactionEnded(
+                at=now,
+                transaction_id=transaction.transaction_id,
+                outcome=outcome,
+                started_at=now if transaction.started_at is None else transaction.started_at,
+                sends=len(transaction.sends),
+                acknowledgements=acknowledgements,
+            )
+        )

@@ -1,0 +1,141 @@
+"""The words of the core: modes, kinds of destination, and the settings of a session and of a consumer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+from jmsx.core.policy import RedeliveryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class AcknowledgeMode(IntEnum):
+    """
+    How a session acknowledges, chosen once, by mode alone.
+
+    Source: jakarta.jms.Session and ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE (`ActiveMQSession.java:197`).
+    """
+
+    SESSION_TRANSACTED = 0  #: receives and sends take effect together, at commit()
+    AUTO_ACKNOWLEDGE = 1  #: after `receive()`, or when the listener has returned
+    CLIENT_ACKNOWLEDGE = 2  #: `message.acknowledge()` covers everything the session has delivered
+    DUPS_OK_ACKNOWLEDGE = 3  #: lazily; after a crash a topic's messages may come again
+    INDIVIDUAL_ACKNOWLEDGE = 4  #: `message.acknowledge()` covers that message only
+
+    @property
+    def label(self) -> str:
+        """The short name in metrics and events, such as `auto` or `transacted`."""
+        return self.name.lower().removesuffix("_acknowledge").removeprefix("session_")
+
+
+class StompAck(StrEnum):
+    """The `ack` header of SUBSCRIBE."""
+
+    CLIENT = "client"  #: an ACK covers everything dispatched before it, too
+    CLIENT_INDIVIDUAL = "client-individual"
+
+
+class DestinationKind(Enum):
+    """What a consumer reads from; prefetch and acknowledgement differ by it."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    DURABLE = "durable"  #: a durable subscription of a topic
+
+
+class DeadLetterStrategy(StrEnum):
+    """Who puts a dead letter away, where no destination is named for it."""
+
+    SAFE = "safe"  #: the broker, and a confirmed copy of ours wherever the broker would delete it
+    BROKER = (
+        "broker"  #: the broker alone, as the Java client does it: it deletes what it cannot bury
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeAcknowledge:
+    """
+    Batching of AUTO acknowledgements; times in seconds.
+
+    Source: `ActiveMQMessageConsumer.java:992-1016`, `ActiveMQConnectionFactory.java:137-138`.
+    """
+
+    timeout: float = 0.3  #: a batch older than this goes out with the next message; 0: off
+    scheduled_interval: float = 0.0  #: a batch goes out at least this often; 0: off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What does not change during the life of a session."""
+
+    mode: AcknowledgeMode
+    broker: str  #: address without credentials, for errors
+    session_id: str
+    dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
+    non_blocking_redelivery: bool = False
+    individual_transactions: bool = False  #: TRANSACTED acknowledges each message on its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """What does not change during the life of a consumer."""
+
+    subscription_id: str
+    name: str  #: in metrics and events
+    destination: str  #: URI, such as `queue://orders`
+    kind: DestinationKind
+    mode: AcknowledgeMode
+    stomp_ack: StompAck
+    headers: Mapping[str, str]  #: of the SUBSCRIBE frame, as the dialect made them
+    prefetch: int  #: messages, >= 1
+    policy: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
+    optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
+    non_blocking_redelivery: bool = False
+
+    @property
+    def individual(self) -> bool:
+        """Whether each message is acknowledged by a frame of its own."""
+        return self.stomp_ack is StompAck.CLIENT_INDIVIDUAL
+
+    @property
+    def acknowledges_itself(self) -> bool:
+        """Whether the session acknowledges without being told to (AUTO and DUPS_OK)."""
+        return self.mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
+
+    @property
+    def lazy(self) -> bool:
+        """
+        DUPS_OK on a topic: acknowledged in batches, and never rolled back.
+
+        Source: `ActiveMQMessageConsumer.java:312-318,944`.
+        """
+        return (
+            self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
+            and self.kind is not DestinationKind.QUEUE
+        )
+
+
+class Verdict(Enum):
+    """What shall become of a message whose handler raised."""
+
+    REDELIVER = "redeliver"  #: by the policy
+    REJECT = "reject"  #: dead letter, at once
+    DISCARD = "discard"  #: acknowledge and forget, counted
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a delivery failed, and what shall become of the message."""
+
+    error_type: str | None = None
+    error_message: str | None = None
+    stack: str | None = None
+    verdict: Verdict = Verdict.REDELIVER
+    delay: float | None = None  #: seconds; overrides the policy's
+
+
+#: A rollback or recover() of the application's own: nothing was raised.
+NO_FAILURE = Failure()

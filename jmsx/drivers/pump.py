@@ -1,0 +1,291 @@
+"""
+The pump: joins one session's core to its link.
+
+One lock guards the core. stomp.py's thread puts what arrives into a queue, the pump's thread feeds it to the core, runs
+the timers and wakes those who wait; application threads call in under the same lock. What the core asks for is written
+and reported before the lock is let go, so wire and evidence show one order. Handlers run outside it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from jmsx.core.actions import Disconnect, Report, Transmit
+from jmsx.core.heartbeat import Heartbeat
+from jmsx.drivers.link import Arrival, LinkLost, StompLink
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jmsx.clock import Clock
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.events import Event, Source
+    from jmsx.core.frames import Frame
+    from jmsx.core.requests import Request
+    from jmsx.core.session import SessionCore
+    from jmsx.observe import Observers
+
+T = TypeVar("T")
+
+_log = structlog.get_logger("jmsx.session")
+
+
+class Pump:
+    """Drives one SessionCore over one StompLink."""
+
+    def __init__(
+        self,
+        core: SessionCore,
+        link: StompLink,
+        inbox: queue.SimpleQueue[tuple[StompLink, Arrival] | None],
+        *,
+        clock: Clock,
+        observers: Observers,
+        source: Source,
+        request_timeout: float,
+    ) -> None:
+        self.core = core
+        self.changed = threading.Condition()  #: the lock; notified whenever something may have come
+        self.error: JmsxError | None = None  #: why the link is gone
+        self.on_lost: Callable[[JmsxError], None] = lambda _error: None
+        self.running = True  #: deliveries are handed out: the connection is started
+        self.request_timeout = request_timeout
+        self.source = source
+        self._link = link
+        self._inbox = inbox
+        self._clock = clock
+        self._observers = observers
+        self._heartbeat: Heartbeat | None = None
+        self._armed: float | None = None  #: the timer that the pump's thread waits for
+        self._ended = False
+        self._thread = threading.Thread(
+            target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
+        )
+
+    def start(self, connected: Frame, offered: tuple[float, float]) -> None:
+        """Begin, on a link that has just said CONNECTED."""
+        answer = connected.headers.get("heart-beat", "0,0")
+        self._heartbeat = Heartbeat(offered, answer, self._clock.monotonic())
+        self._armed = self._heartbeat.next_timer()
+        self._thread.start()
+
+    def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:
+        """Serve `core` from now on; it took `seconds` to connect to `server`."""
+        with self.changed:
+            self.core, self.source = core, source
+            self.call(lambda core, now: core.link_opened(server, seconds, now))
+
+    # For application threads -----------------------------------------------------------------------------------------
+
+    def call(self, operation: Callable[[SessionCore, float], T]) -> T:
+        """Run `operation(core, now)` and do what the core then asks for; raises if the link is gone."""
+        with self.changed:
+            self.check()
+            now = self._clock.monotonic()
+            try:
+                return operation(self.core, now)
+            finally:
+                self._perform(now)
+                self._rearm()
+
+    def ask(
+        self,
+        operation: Callable[[SessionCore, float], Request | None],
+        timeout: float | None = None,
+    ) -> None:
+        """As `call`, then wait until the broker has answered; raises its error, or BrokerTimeoutError."""
+        with self.changed:
+            request = self.call(operation)
+            if request is not None:
+                self.wait(request, timeout)
+
+    def wait(self, request: Request, timeout: float | None = None) -> None:
+        """Wait for one answer; raises its error, or BrokerTimeoutError."""
+        seconds = self.request_timeout if timeout is None else timeout
+        with self.changed:
+            if not self.changed.wait_for(lambda: request.done, seconds):
+                now = self._clock.monotonic()
+                late = BrokerTimeoutError(
+                    f"{self.source.broker} did not answer {request.command} {request.subject}"
+                    f" in {seconds:g} s"
+                )
+                self.core.abandon(request, late, now)
+                self._perform(now)
+        if request.error is not None:
+            raise request.error
+
+    def take(
+        self,
+        subscription_ids: Callable[[], Sequence[str]],
+        deadline: float | None,
+        given_up: Callable[[], bool],
+        begin: Callable[[], None] = lambda: None,
+    ) -> Delivery | None:
+        """
+        The next message of the subscriptions, in the order of arrival.
+
+        None at the deadline (seconds, monotonic; None: never) or as soon as `given_up()`; raises if the link is gone.
+        `begin()` is run under the lock, before a delivery is returned.
+        """
+        with self.changed:
+            while not given_up():
+                self.check()
+                now = self._clock.monotonic()
+                names = subscription_ids() if self.running else ()
+                delivery = self.core.deliver(names, now)
+                if delivery is None:
+                    self.core.want(names, now)
+                self._perform(now)
+                self._rearm()
+                if delivery is not None:
+                    begin()
+                    return delivery
+                if deadline is not None and now >= deadline:
+                    return None
+                self.changed.wait(None if deadline is None else deadline - now)
+            return None
+
+    def check(self) -> None:
+        """Raise if the link is gone."""
+        if self.error is not None:
+            raise self.error
+
+    def wake(self) -> None:
+        """Make waiting threads look again."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def now(self) -> float:
+        """Seconds, monotonic."""
+        return self._clock.monotonic()
+
+    def end(self, reason: str) -> None:
+        """Close the socket and stop the thread; idempotent."""
+        with self.changed:
+            if self._ended:
+                return
+            self._ended = True
+            if self.error is None:
+                self._lose("closed", reason)
+        self._link.drop()
+        self._inbox.put(None)
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join()
+
+    # The pump's own thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended:
+            try:
+                arrival = self._inbox.get(timeout=self._patience())
+            except queue.Empty:
+                arrival = None
+            lost: JmsxError | None = None
+            with self.changed:
+                before = self.error
+                if not self._ended and before is None:
+                    self._turn(arrival)
+                    lost = self.error
+                self.changed.notify_all()
+            if lost is not None:
+                self._link.drop()
+                self.on_lost(lost)
+
+    def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> None:
+        now = self._clock.monotonic()
+        while True:
+            if arrival is not None and arrival[0] is self._link:  # not a broker that refused us
+                self._feed(arrival[1], now)
+            try:
+                arrival = self._inbox.get_nowait()
+            except queue.Empty:
+                break
+        timer = self.core.next_timer()
+        if timer is not None and timer <= now and self.error is None:
+            self.core.handle_timer(now)
+        self._beat(now)
+        self._perform(now)
+        self._arm()
+
+    def _feed(self, arrival: Arrival, now: float) -> None:
+        if isinstance(arrival, LinkLost):
+            self._lose("io", arrival.detail)
+        elif self.error is None:
+            frames = arrival if isinstance(arrival, list) else [arrival]
+            self.core.receive(frames, now, self._clock.wall())
+
+    def _beat(self, now: float) -> None:
+        heartbeat = self._heartbeat
+        if heartbeat is None or self.error is not None:
+            return
+        heartbeat.heard(self._link.heard_at)
+        if heartbeat.late(now):
+            self._lose("heartbeat", "the broker sent nothing for too long")
+        elif heartbeat.due(now):
+            self._write(b"\n", now)
+
+    # Under the lock --------------------------------------------------------------------------------------------------
+
+    def _perform(self, now: float) -> None:
+        """Write all frames that the core asks for in one go, then report."""
+        actions = self.core.take_actions()
+        frames = [
+            frame.encode()
+            for action in actions
+            if isinstance(action, Transmit)
+            for frame in action.frames
+        ]
+        if frames and self.error is None:
+            self._write(b"".join(frames), now)
+        for action in actions:
+            if isinstance(action, Report):
+                self._report(action.event)
+            elif isinstance(action, Disconnect) and self.error is None:
+                self._lose("error_frame", action.reason)
+
+    def _write(self, data: bytes, now: float) -> None:
+        try:
+            self._link.send(data)
+        except OSError as error:
+            self._lose("io", str(error))
+        else:
+            if self._heartbeat is not None:
+                self._heartbeat.sent(now)
+
+    def _lose(self, reason: str, detail: str) -> None:
+        if self.error is not None:
+            return
+        self.error = ConnectionFailedError(
+            f"the connection to {self.source.broker} is gone: {detail or reason}"
+        )
+        now = self._clock.monotonic()
+        self.core.link_closed(reason, detail, now)
+        for action in self.core.take_actions():
+            if isinstance(action, Report):
+                self._report(action.event)
+        self.changed.notify_all()
+
+    def _report(self, event: Event) -> None:
+        self._observers.observe(event, self.source)
+
+    def _patience(self) -> float | None:
+        armed = self._armed
+        return None if armed is None else max(0.0, armed - self._clock.monotonic())
+
+    def _arm(self) -> None:
+        timers = [self.core.next_timer()]
+        if self._heartbeat is not None:
+            timers.append(self._heartbeat.next_timer())
+        self._armed = min((at for at in timers if at is not None), default=None)
+
+    def _rearm(self) -> None:
+        """Wake the pump's thread if a timer is due before the one that it waits for."""
+        timer = self.core.next_timer()
+        if timer is not None and (self._armed is None or timer < self._armed):
+            self._armed = timer
+            self._inbox.put(None)

@@ -1,0 +1,87 @@
+"""The consumer: receive() for programs that ask, a listener for programs that wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.jms.translation import received
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.jms.destination import Destination
+    from jmsx.jms.message import Message
+    from jmsx.jms.session import Session
+
+
+class MessageConsumer:
+    """Made by `Session.create_consumer`."""
+
+    def __init__(
+        self, session: Session, destination: Destination, subscription_id: str, *, pull: bool
+    ) -> None:
+        self.session = session
+        self.destination = destination
+        self._subscription_id = subscription_id
+        self._pull = pull  #: prefetch 0
+        self._closed = False
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """
+        The next message; waits `timeout` seconds for it, or for ever (None).
+
+        None if there is none in time, or if the consumer is closed meanwhile. In AUTO mode the message is acknowledged
+        when this returns. Raises IllegalStateError if closed, or if a consumer of the session has a listener, and
+        ConnectionFailedError if the link is gone.
+        """
+        self._check()
+        pump = self.session.pump
+        deadline = None if timeout is None else pump.now() + timeout
+        names = (self._subscription_id,)
+        with pump.changed:
+            delivery = pump.take(
+                lambda: names, deadline, lambda: self._closed or self.session.closed
+            )
+            if delivery is None:
+                return None
+            message = received(delivery, self.session.dialect)
+            pump.call(lambda core, now: core.consumed(delivery, now, hurry=True))
+        return self.session.bind(message, delivery)
+
+    def receive_no_wait(self) -> Message | None:
+        """The next message that is here already, or None."""
+        return self.receive(0.0)
+
+    def set_listener(self, listener: Callable[[Message], object] | None) -> None:
+        """
+        Call `listener(message)` for each message from now on, on the session's own thread; None: no more.
+
+        In AUTO mode a message is acknowledged when the listener has returned, and delivered again by the redelivery
+        policy if it raises. Raises IllegalStateError for a consumer with prefetch 0.
+        """
+        if self._closed:
+            raise IllegalStateError("The Consumer is closed")
+        if self._pull:
+            raise JmsxError(
+                "Illegal prefetch size of zero. This setting is not supported for asynchronous"
+                " consumers please set a value of at least 1"
+            )
+        self.session.listen(self._subscription_id, listener)
+
+    def close(self) -> None:
+        """
+        Take no more messages; idempotent. With messages in an open transaction it takes effect when that ends.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.session.pump.wake()
+        if not self.session.closed and self.session.pump.error is None:
+            self.session.listen(self._subscription_id, None)
+            self.session.pump.ask(lambda core, now: core.close_consumer(self._subscription_id, now))
+
+    def _check(self) -> None:
+        self.session.check_receive()
+        if self._closed:
+            raise IllegalStateError("The Consumer is closed")

@@ -1,0 +1,71 @@
+"""Where messages go: queues and topics, with the options that a consumer may carry in the name."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jmsx.uri import DestinationUri, parse_destination
+
+
+class Destination:
+    """
+    A queue or topic; equal if of the same kind and name.
+
+    Raises InvalidDestinationError for an unfit name, ConfigurationError for an unknown option.
+    """
+
+    _kind = "queue"
+
+    def __init__(self, name: str) -> None:
+        self.address: DestinationUri = parse_destination(name, self._kind)
+
+    @property
+    def name(self) -> str:
+        """The name, without kind and options."""
+        return self.address.name
+
+    @property
+    def uri(self) -> str:
+        """Kind and name, such as `queue://orders`."""
+        return str(self.address)
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether every subscriber gets each message."""
+        return self.address.kind.endswith("topic")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Destination) and self.uri == other.uri
+
+    def __hash__(self) -> int:
+        return hash(self.uri)
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def __repr__(self) -> str:
+        return f"<{self.uri}>"
+
+
+@final
+class Queue(Destination):
+    """A queue, such as `Queue("orders")` or `Queue("orders?consumer.prefetchSize=1")`."""
+
+
+@final
+class Topic(Destination):
+    """A topic, such as `Topic("prices")`."""
+
+    _kind = "topic"
+
+
+@final
+class TemporaryQueue(Destination):
+    """A queue that lives as long as the session that made it."""
+
+    _kind = "temp-queue"
+
+
+def destination(given: Destination | str) -> Destination:
+    """`given`, or the destination that a URI such as `topic://prices` or a bare queue name stands for."""
+    return given if isinstance(given, Destination) else Destination(given)

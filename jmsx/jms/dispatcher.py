@@ -1,0 +1,122 @@
+"""The thread that calls a session's listeners: one message after the other, in the order of arrival."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+
+from jmsx.errors import JmsxError
+from jmsx.jms.translation import received
+from jmsx.steering import failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.drivers.pump import Pump
+    from jmsx.jms.message import Message
+
+    Listener = Callable[[Message], object]
+
+_log = structlog.get_logger("jmsx.session")
+
+
+class Dispatcher:
+    """Runs the listeners of one session, by subscription id."""
+
+    def __init__(
+        self, pump: Pump, dialect: Dialect, bind: Callable[[Message, Delivery], Message]
+    ) -> None:
+        self._pump = pump
+        self._dialect = dialect
+        self._bind = bind  #: gives a message its acknowledge()
+        self._listeners: dict[str, Listener] = {}
+        self._thread: threading.Thread | None = None
+        self._busy = False
+        self._stopped = False
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a listener."""
+        return bool(self._listeners)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller is a listener of this session."""
+        return threading.current_thread() is self._thread
+
+    def set(self, subscription_id: str, listener: Listener | None) -> None:
+        """Give a subscription its listener, or take it away."""
+        with self._pump.changed:
+            if listener is None:
+                self._listeners.pop(subscription_id, None)
+            else:
+                self._listeners[subscription_id] = listener
+            if self._thread is None and self._listeners:
+                name = f"jmsx-listener-{self._pump.source.session_id}"
+                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread.start()
+            self._pump.wake()
+
+    def wait_idle(self) -> None:
+        """Wait until no listener runs; at once if the caller is one."""
+        if not self.inside:
+            with self._pump.changed:
+                self._pump.changed.wait_for(lambda: not self._busy)
+
+    def stop(self) -> None:
+        """Call no listener any more, and wait for the one that runs, unless it is the caller."""
+        with self._pump.changed:
+            self._stopped = True
+            self._pump.wake()
+        if self._thread is not None and not self.inside:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                delivery = self._pump.take(self._names, None, lambda: self._stopped, self._begin)
+                if delivery is None:
+                    return
+                self._call(delivery)
+            except JmsxError as error:
+                if self._pump.error is None:
+                    _log.error("listener thread ended", error=str(error))
+                return
+            finally:
+                self._end()
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name in self._listeners if self._pump.core.is_open(name))
+
+    def _begin(self) -> None:
+        self._busy = True
+
+    def _end(self) -> None:
+        with self._pump.changed:
+            self._busy = False
+            self._pump.wake()
+
+    def _call(self, delivery: Delivery) -> None:
+        listener = self._listeners.get(delivery.subscription_id)
+        message = self._bind(received(delivery, self._dialect), delivery)
+        try:
+            if listener is not None:
+                listener(message)
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises is a failed delivery
+            failure = failure_of(error)
+            _log.warning(
+                "listener failed",
+                destination=str(message.destination),
+                message_id=message.message_id,
+                delivery_count=message.delivery_count,
+                error=repr(error),
+            )
+            if self._pump.error is None:
+                self._pump.call(lambda core, now: core.failed(delivery, failure, now))
+        else:
+            if self._pump.error is None:
+                self._pump.call(lambda core, now: core.consumed(delivery, now))

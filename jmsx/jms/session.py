@@ -1,0 +1,291 @@
+"""The session: one thread's worth of order, acknowledgement and transaction, on a socket of its own."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Self
+
+from jmsx.core.values import (
+    NO_FAILURE,
+    AcknowledgeMode,
+    ConsumerSettings,
+    DestinationKind,
+    StompAck,
+)
+from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
+from jmsx.jms.consumer import MessageConsumer
+from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
+from jmsx.jms.dispatcher import Dispatcher
+from jmsx.jms.producer import MessageProducer
+from jmsx.steering import failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.drivers.pump import Pump
+    from jmsx.jms.message import Message
+    from jmsx.options import ConnectionOptions
+
+
+class Session:
+    """
+    Made by `Connection.create_session`; use it from one thread at a time.
+
+    Every call raises IllegalStateError once the session is closed, and ConnectionFailedError once its link is gone.
+    """
+
+    def __init__(
+        self,
+        mode: AcknowledgeMode,
+        pump: Pump,
+        dialect: Dialect,
+        options: ConnectionOptions,
+        closed: Callable[[Session], None],
+    ) -> None:
+        self.mode = mode
+        self.pump = pump
+        self.dialect = dialect
+        self.options = options
+        self._told_closed = closed
+        self._ids = itertools.count(1)
+        self._closed = False
+        self._dispatcher = Dispatcher(pump, dialect, self.bind)
+
+    @property
+    def transacted(self) -> bool:
+        """Whether receives and sends take effect at commit()."""
+        return self.mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def create_queue(self, name: str) -> Queue:
+        """The queue called `name`; the broker makes it at first use."""
+        return Queue(name)
+
+    def create_topic(self, name: str) -> Topic:
+        """The topic called `name`."""
+        return Topic(name)
+
+    def create_temporary_queue(self) -> TemporaryQueue:
+        """A new queue that only this session can read, until it is closed."""
+        self.check_open()
+        return TemporaryQueue(f"{self.pump.source.session_id}-{next(self._ids)}")
+
+    def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """A producer for `destination`, or for one that is named with each message."""
+        self.check_open()
+        return MessageProducer(self, destination)
+
+    def create_consumer(
+        self,
+        destination: Destination,
+        *,
+        selector: str | None = None,
+        no_local: bool = False,
+        name: str | None = None,
+    ) -> MessageConsumer:
+        """
+        A consumer; `name` is what it is called in metrics and events (default: the destination).
+
+        Raises InvalidSelectorError, or what the broker says against it.
+        """
+        kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
+        return self._subscribe(destination, kind, selector, no_local=no_local, name=name)
+
+    def create_durable_consumer(
+        self,
+        topic: Destination,
+        subscription: str,
+        *,
+        selector: str | None = None,
+        no_local: bool = False,
+        name: str | None = None,
+    ) -> MessageConsumer:
+        """
+        A consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads it.
+
+        Raises IllegalStateError if it is in use or the connection has no client id.
+        """
+        if not topic.is_topic:
+            raise InvalidDestinationError(f"{topic} is no topic, so it has no durable subscription")
+        if self.options.client_id is None:
+            raise IllegalStateError("a durable subscription needs a connection with a client_id")
+        return self._subscribe(
+            topic,
+            DestinationKind.DURABLE,
+            selector,
+            no_local=no_local,
+            name=name or subscription,
+            durable_name=subscription,
+        )
+
+    def unsubscribe(self, subscription: str) -> None:
+        """Remove a durable subscription; raises IllegalStateError while a consumer uses it."""
+        self.check_open()
+        self.pump.ask(lambda core, _now: core.unsubscribe_durable(subscription))
+
+    def commit(self) -> None:
+        """
+        Make all sends and receives since the last commit final, together.
+
+        Raises IllegalStateError if not transacted, TransactionRolledBackError if the broker refused, and
+        TransactionInDoubtError if its answer was lost.
+        """
+        self.check_open()
+        self.pump.ask(lambda core, now: core.commit(now))
+
+    def rollback(self, cause: BaseException | None = None) -> None:
+        """
+        Undo the sends, and deliver again what was received, by the redelivery policy.
+
+        `cause` goes to the evidence and, at the end of the policy, to the dead letter; a `Reject` makes what was received
+        dead letters at once, a `Retry` sets the delay. Raises IllegalStateError if not transacted.
+        """
+        self.check_open()
+        failure = NO_FAILURE if cause is None else failure_of(cause)
+        self.pump.call(lambda core, now: core.rollback(now, failure))
+
+    def recover(self) -> None:
+        """Deliver again what is not acknowledged; raises IllegalStateError if transacted."""
+        self.check_open()
+        self.pump.call(lambda core, now: core.recover(now))
+
+    def close(self) -> None:
+        """
+        Wait for a running listener, roll back what is not committed, give the rest back, and say farewell.
+
+        Idempotent. From within a listener it does not wait for that listener.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.pump.wake()
+        self._dispatcher.stop()
+        try:
+            if self.pump.error is None:
+                requests = self.pump.call(lambda core, now: core.close(now))
+                for request in requests:
+                    self.pump.wait(request)
+                self.pump.ask(lambda core, _now: core.disconnect())
+        except JmsxError:
+            if self.pump.error is None:
+                raise
+        finally:
+            self.pump.end("session closed")
+            self._told_closed(self)
+
+    def abort(self) -> None:
+        """Drop the socket without farewell: the broker takes back all that is not settled."""
+        self.pump.end("aborted")
+
+    def pause(self) -> None:
+        """Hand out nothing until `resume()`; wait for a running listener, unless it is the caller."""
+        self.pump.running = False
+        self._dispatcher.wait_idle()
+
+    def resume(self) -> None:
+        """Hand out messages (again)."""
+        self.pump.running = True
+        self.pump.wake()
+
+    def check_open(self) -> None:
+        """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
+        if self._closed:
+            raise IllegalStateError("The Session is closed")
+        self.pump.check()
+
+    def check_receive(self) -> None:
+        """Raise IllegalStateError where `receive()` may not be called."""
+        self.check_open()
+        if self._dispatcher.active:
+            raise IllegalStateError(
+                "Cannot synchronously receive a message when a MessageListener is set"
+            )
+
+    def listen(self, subscription_id: str, listener: Callable[[Message], object] | None) -> None:
+        """Give a consumer its listener, or take it away."""
+        self.check_open()
+        self._dispatcher.set(subscription_id, listener)
+
+    def bind(self, message: Message, delivery: Delivery) -> Message:
+        """Let `message.acknowledge()` settle `delivery`."""
+
+        def acknowledge() -> None:
+            self.check_open()
+            self.pump.call(lambda core, now: core.acknowledge(delivery, now))
+
+        message.on_acknowledge(acknowledge)
+        return message
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _subscribe(
+        self,
+        destination: Destination,
+        kind: DestinationKind,
+        selector: str | None,
+        *,
+        no_local: bool,
+        name: str | None,
+        durable_name: str | None = None,
+    ) -> MessageConsumer:
+        self.check_open()
+        options = dict(destination.address.options)
+        selector = options.pop("selector", None) if selector is None else selector
+        prefetch = self._prefetch(options.pop("prefetchSize", None), kind)
+        ack = self._stomp_ack()
+        auto = self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+        settings = ConsumerSettings(
+            subscription_id=str(next(self._ids)),
+            name=name or destination.uri,
+            destination=destination.uri,
+            kind=kind,
+            mode=self.mode,
+            stomp_ack=ack,
+            headers=self.dialect.subscribe_headers(
+                destination=destination.uri,
+                ack=ack,
+                prefetch=max(prefetch, 1),
+                selector=selector,
+                durable_name=durable_name,
+                no_local=no_local,
+                options=options,
+            ),
+            prefetch=max(prefetch, 1),
+            policy=self.options.policy(destination.uri),
+            optimize=self.options.optimize() if auto and prefetch > 0 else None,
+            non_blocking_redelivery=self.options.non_blocking_redelivery,
+        )
+        self.pump.ask(lambda core, now: core.subscribe(settings, now))
+        return MessageConsumer(self, destination, settings.subscription_id, pull=prefetch == 0)
+
+    def _stomp_ack(self) -> StompAck:
+        """Cumulative where local order is dispatch order; single ACKs elsewhere (classic.md 3.1)."""
+        single = (
+            self.mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
+            or self.options.non_blocking_redelivery
+            or (self.transacted and self.options.transacted_individual_ack)
+        )
+        return StompAck.CLIENT_INDIVIDUAL if single else StompAck.CLIENT
+
+    def _prefetch(self, given: str | None, kind: DestinationKind) -> int:
+        if given is None:
+            return self.options.prefetch_policy.prefetch(kind)
+        if not given.isdigit():
+            raise ConfigurationError(f"consumer.prefetchSize={given}: must be 0 or more")
+        return int(given)

@@ -1,0 +1,48 @@
+"""
+What a handler may raise to say what shall become of its message.
+
+Anything else that it raises means: deliver again, by the redelivery policy.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+from jmsx.core.values import Failure, Verdict
+
+
+class Steering(Exception):  # noqa: N818 - these are instructions, not errors
+    """The root of the instructions."""
+
+
+class Retry(Steering):
+    """Deliver the message again after `delay` seconds (default: the policy's); it counts as a delivery."""
+
+    def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
+        super().__init__(reason)
+        self.delay = delay
+
+
+class Reject(Steering):
+    """The message will never work: dead letter, at once."""
+
+
+class Discard(Steering):
+    """The message is not worth keeping: acknowledge and forget it, counted."""
+
+
+def failure_of(error: BaseException, give_up_on: tuple[type[BaseException], ...] = ()) -> Failure:
+    """The failure that `error` stands for; a `give_up_on` error is a Reject."""
+    verdict = Verdict.REDELIVER
+    if isinstance(error, Discard):
+        verdict = Verdict.DISCARD
+    elif isinstance(error, (Reject, *give_up_on)):
+        verdict = Verdict.REJECT
+    told = error.__cause__ if isinstance(error, Steering) and error.__cause__ else error
+    return Failure(
+        error_type=type(told).__name__,
+        error_message=str(told),
+        stack="".join(traceback.format_exception(told)),
+        verdict=verdict,
+        delay=error.delay if isinstance(error, Retry) else None,
+    )
