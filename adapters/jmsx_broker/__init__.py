@@ -1,1 +1,39 @@
-"""placeholder"""
+"""
+A real broker for development and tests: ActiveMQ Classic as a child process, or one that already runs.
+
+Names are loaded when first used: the pytest plugin of this package is imported in every test run of everyone who has
+jmsx installed, and must cost them nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from jmsx_broker.broker import Broker, ExternalBroker
+    from jmsx_broker.classic import ClassicBroker
+    from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
+
+__all__ = [
+    "Broker",
+    "BrowsedMessage",
+    "ClassicBroker",
+    "ExternalBroker",
+    "QueueStatistics",
+]
+
+_HOMES: Final = {
+    "BrowsedMessage": "jmsx_broker.statistics",
+    "Broker": "jmsx_broker.broker",
+    "ClassicBroker": "jmsx_broker.classic",
+    "ExternalBroker": "jmsx_broker.broker",
+    "QueueStatistics": "jmsx_broker.statistics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public name `name`, imported now."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,201 @@
+"""
+The broker's jars: fetched once per user, then read from a cache without network.
+
+Maven fetches them where there is one; else the Ivy that PySpark ships does. Both use the registry that they are
+configured for, so a company's mirror is honoured. A cache folder appears by one rename and is therefore whole, and two
+processes that fetch at once do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jmsx.errors import ConfigurationError, ConnectionFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_log = logging.getLogger("jmsx.broker")
+
+#: The newest release whose artefacts resolve whole.
+CLASSIC_VERSION: Final = "6.1.8"
+
+#: Group, artefact, version. The last two are what the answers of the statistics plugin are written with: optional
+#: dependencies of activemq-stomp, in the versions of its parent; without them the broker drops the connection.
+COORDINATES: Final = (
+    ("org.apache.activemq", "activemq-broker", CLASSIC_VERSION),
+    ("org.apache.activemq", "activemq-client", CLASSIC_VERSION),
+    ("org.apache.activemq", "activemq-console", CLASSIC_VERSION),
+    ("org.apache.activemq", "activemq-kahadb-store", CLASSIC_VERSION),
+    ("org.apache.activemq", "activemq-spring", CLASSIC_VERSION),
+    ("org.apache.activemq", "activemq-stomp", CLASSIC_VERSION),
+    ("org.springframework", "spring-context", "6.2.10"),
+    ("org.slf4j", "slf4j-simple", "2.0.17"),
+    ("com.thoughtworks.xstream", "xstream", "1.4.21"),
+    ("org.codehaus.jettison", "jettison", "1.5.4"),
+)
+
+#: Spring brings its own bridge with the same classes, and complains when it meets this one.
+_EXCLUDED: Final = "commons-logging"
+
+_MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+#: Seconds for one fetch of 15 MB in some 40 files.
+_PATIENCE: Final = 900.0
+
+
+def classic_libraries(java: Path) -> Path:
+    """
+    The folder with every jar of ActiveMQ Classic; fetched if it is not in the cache, which takes half a minute.
+
+    Raises ConfigurationError when there is nothing to fetch with, ConnectionFailedError when fetching failed.
+    """
+    folder = _cache_folder(os.environ)
+    if not is_complete(folder):
+        _log.info("fetching ActiveMQ Classic %s to %s", CLASSIC_VERSION, folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
+            jars = _fetch(java, Path(scratch))
+            _publish(jars, folder)
+    return folder
+
+
+def is_cached() -> bool:
+    """Whether a broker can be started without network."""
+    return is_complete(_cache_folder(os.environ))
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether `folder` has each of COORDINATES; what these depend on came with them."""
+    return all((folder / f"{name}-{version}.jar").is_file() for _, name, version in COORDINATES)
+
+
+def cache_root(environment: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """The user's cache for jmsx: JMSX_CACHE, else where the platform keeps caches."""
+    if chosen := environment.get("JMSX_CACHE"):
+        return Path(chosen)
+    if base := environment.get("XDG_CACHE_HOME"):
+        return Path(base, "jmsx")
+    home = Path(environment["HOME"]) if "HOME" in environment else Path.home()
+    return home / ("Library/Caches" if platform == "darwin" else ".cache") / "jmsx"
+
+
+def maven_project(coordinates: Iterable[tuple[str, str, str]] = COORDINATES) -> str:
+    """A pom.xml that depends on `coordinates`."""
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        f"<exclusions><exclusion><groupId>{_EXCLUDED}</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+        "</dependency>\n"
+        for group, name, version in coordinates
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
+        "<groupId>jmsx</groupId><artifactId>broker</artifactId><version>1</version><packaging>pom</packaging>\n"
+        f"<dependencies>\n{dependencies}</dependencies></project>\n"
+    )
+
+
+def ivy_module(coordinates: Iterable[tuple[str, str, str]] = COORDINATES) -> str:
+    """An ivy.xml that depends on `coordinates`."""
+    dependencies = "".join(
+        f'<dependency org="{group}" name="{name}" rev="{version}"/>\n'
+        for group, name, version in coordinates
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="jmsx" module="broker"/>\n'
+        '<configurations><conf name="default"/></configurations>\n'
+        '<dependencies defaultconf="default->runtime(default),master(default)">\n'
+        f'{dependencies}<exclude org="{_EXCLUDED}"/></dependencies></ivy-module>\n'
+    )
+
+
+def _cache_folder(environment: Mapping[str, str]) -> Path:
+    """The cache folder of exactly these coordinates: another list is another folder."""
+    digest = hashlib.sha256(repr((COORDINATES, _EXCLUDED)).encode()).hexdigest()[:12]
+    return cache_root(environment) / f"classic-{CLASSIC_VERSION}-{digest}"
+
+
+def _fetch(java: Path, scratch: Path) -> Path:
+    """Fetch into `scratch` with the first tool that manages to; return the folder of the jars."""
+    tools = _tools(java, scratch)
+    if not tools:
+        raise ConfigurationError(
+            f"ActiveMQ Classic {CLASSIC_VERSION} is not in the cache, and there is nothing to fetch it with."
+            " Install Maven (apt-get install maven, brew install maven) or pip install 'jmsx[spark]'"
+        )
+    failures = []
+    for name, (command, jars) in tools.items():
+        said = _run(command, scratch)
+        if is_complete(jars):
+            return jars
+        failures.append(f"{name} said: {said}")
+    raise ConnectionFailedError(
+        f"cannot fetch ActiveMQ Classic {CLASSIC_VERSION}; is there a network? "
+        + "; ".join(failures)
+    )
+
+
+def _tools(java: Path, scratch: Path) -> dict[str, tuple[list[str | Path], Path]]:
+    """For each tool that is here: its command, and the folder that it copies the jars to."""
+    tools: dict[str, tuple[list[str | Path], Path]] = {}
+    if maven := shutil.which("mvn"):
+        (scratch / "pom.xml").write_text(maven_project(), encoding="utf-8")
+        jars = scratch / "maven"
+        options = [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+        tools["Maven"] = ([maven, "-q", "-B", _MAVEN_GOAL, *options], jars)
+    if ivy := _find_ivy():
+        (scratch / "ivy.xml").write_text(ivy_module(), encoding="utf-8")
+        jars = scratch / "ivy"
+        # maven-plugin: the packaging that the pom of activemq-protobuf, a plain jar, declares
+        options = ["-types", "jar", "bundle", "maven-plugin", "-error"]
+        options += ["-cache", f"{scratch / 'ivy-cache'}", "-ivy", "ivy.xml"]
+        options += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+        tools["Ivy"] = ([java, "-jar", ivy, *options], jars)
+    return tools
+
+
+def _find_ivy() -> Path | None:
+    """The Ivy among PySpark's jars, if PySpark is installed (which is not imported for it)."""
+    spec = importlib.util.find_spec("pyspark")
+    folders = (spec.submodule_search_locations if spec else None) or []
+    return next((jar for folder in folders for jar in Path(folder, "jars").glob("ivy-*.jar")), None)
+
+
+def _run(command: list[str | Path], folder: Path) -> str:
+    """Run a fetching tool to its end; return the end of what it said."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a tool found on this machine, with our own arguments
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    told = [line for line in done.stdout.splitlines() if line.strip()]
+    return " | ".join(told[-5:])[-1000:] or f"nothing (exit {done.returncode})"
+
+
+def _publish(jars: Path, folder: Path) -> None:
+    """Move `jars` to `folder` in one step; whoever came first with a whole folder wins."""
+    if folder.exists() and not is_complete(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        jars.rename(folder)
+    except OSError:
+        if not is_complete(folder):
+            raise

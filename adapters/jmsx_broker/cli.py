@@ -1,0 +1,108 @@
+"""`jmsx broker`: start a real broker on this machine, and ask one for its counts."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from jmsx.errors import JmsxError
+from jmsx_broker.artefacts import CLASSIC_VERSION, is_cached
+from jmsx_broker.classic import ClassicBroker, log_tail
+from jmsx_broker.statistics import queue_statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+app = typer.Typer(help="A real broker for development.", no_args_is_help=True, add_completion=False)
+
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+@app.command()
+def start(
+    port: Annotated[int, typer.Option(help="Port of STOMP; 0 takes a free one.")] = 61613,
+    openwire_port: Annotated[int, typer.Option(help="Port for Java clients; 0: a free one.")] = 0,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the messages; else they go with it.")
+    ] = None,
+) -> None:
+    """Run ActiveMQ Classic until Ctrl-C."""
+    broker = ClassicBroker(port, openwire_port=openwire_port, data=data)
+    with _told_errors(), _ending_on_sigterm():
+        try:
+            _start(broker)
+            code = broker.wait()
+            _fail(
+                f"the broker ended with {code}:\n{log_tail(broker.log.read_text('utf-8', 'replace'))}"
+            )
+        except KeyboardInterrupt:
+            _err.print("stopping …")
+        finally:
+            broker.close()
+    _err.print("stopped")
+
+
+@app.command()
+def stats(
+    queue: Annotated[str, typer.Argument(help="A queue, such as orders or queue://orders.")],
+    url: Annotated[
+        str, typer.Option(envvar="JMSX_BROKER_URL", help="The broker's STOMP.")
+    ] = "stomp://127.0.0.1:61613",
+) -> None:
+    """Print the broker's own counts of a queue."""
+    with _told_errors():
+        told = queue_statistics(url, queue)
+        if not told.exists:
+            _fail(f"{url} has no queue {told.queue}")
+    table = Table("count", told.queue)
+    for name, count in asdict(told).items():
+        if name not in {"queue", "exists"}:
+            table.add_row(name, f"{count:,}")
+    _out.print(table)
+
+
+def _start(broker: ClassicBroker) -> None:
+    """Start it, and say where it is."""
+    if not is_cached():
+        _err.print(f"fetching ActiveMQ Classic {CLASSIC_VERSION}, this once …")
+    broker.start()
+    _out.print(broker.url, style="bold green")
+    _err.print(f"Java clients: {broker.openwire_url}   log: {broker.log}   Ctrl-C stops it")
+
+
+@contextlib.contextmanager
+def _told_errors() -> Iterator[None]:
+    """Tell the user an error of ours in words, without a traceback."""
+    try:
+        yield
+    except JmsxError as error:
+        _fail(str(error))
+
+
+@contextlib.contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM do as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _fail(text: str) -> NoReturn:
+    """Print an error and end with 1."""
+    _err.print("error:", text, style="red", markup=False)
+    raise typer.Exit(1)

@@ -1,0 +1,129 @@
+"""
+A child process that dies when this process does, whatever way this one dies.
+
+Two small shells do it, both in sessions of their own, where the terminal's Ctrl-C does not reach them:
+
+- The gate becomes the child: it waits for one line from us and then replaces itself by the command. If we die first,
+  it reads the end of the pipe and goes away.
+- The watch reads a pipe that only we write to. If it ends without the word that all is well, we are dead, and the watch
+  kills the child and removes its scratch folder.
+
+PR_SET_PDEATHSIG is not used: it fires when the *thread* that started the child ends, and exists on Linux only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_GATE: Final = 'read -r go && exec "$@" </dev/null'
+
+_WATCH: Final = """
+read -r word && exit
+kill -9 "$1"
+tries=100
+while kill -0 "$1" 2>/dev/null && [ "$tries" -gt 0 ]; do tries=$((tries - 1)); sleep 0.05; done
+[ -z "$2" ] || rm -rf -- "$2"
+"""
+
+
+class Child:
+    """
+    A running command; ends at the latest when this process ends.
+
+    Args:
+        command: the program and its arguments.
+        folder: its working folder.
+        log: the file that its output is added to.
+        scratch: a folder that goes with it if we die; None keeps everything.
+
+    """
+
+    def __init__(
+        self, command: list[str | Path], *, folder: Path, log: Path, scratch: Path | None
+    ) -> None:
+        with log.open("ab") as output:
+            self._process = _open_shell(_GATE, *command, folder=folder, output=output)
+        self._watch: subprocess.Popen[bytes] | None = None
+        try:
+            self._watch = _open_shell(_WATCH, self.pid, scratch or "")
+            _tell(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process id of the command itself."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, or None while it runs."""
+        return self._process.poll()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing happens if it has ended."""
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait until it has ended by itself, at most `timeout` seconds; return its exit code or None."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(timeout)
+        return None
+
+    def terminate(self, timeout: float) -> None:
+        """Ask it to end, wait `timeout` seconds, then kill it; interrupted, kill it at once."""
+        try:
+            self.send_signal(signal.SIGCONT)  # a paused process would not hear
+            self.send_signal(signal.SIGTERM)
+            self.wait(timeout)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it now and wait until it is gone, with everything that watched it."""
+        self._process.kill()
+        self._process.wait()
+        _close(self._process)
+        if self._watch is not None:
+            _tell(self._watch)
+            self._watch.wait()
+
+
+def _open_shell(
+    script: str,
+    *arguments: object,
+    folder: Path | None = None,
+    output: IO[bytes] | int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start one of the two shells."""
+    return subprocess.Popen(  # noqa: S603 - our own script
+        ["/bin/sh", "-c", script, "jmsx", *map(str, arguments)],
+        cwd=folder or "/",
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _tell(shell: subprocess.Popen[bytes]) -> None:
+    """Say the one word that a shell waits for; one that has ended needs none."""
+    if shell.stdin is not None and not shell.stdin.closed:
+        with contextlib.suppress(BrokenPipeError):
+            shell.stdin.write(b"ok\n")
+            shell.stdin.flush()
+    _close(shell)
+
+
+def _close(shell: subprocess.Popen[bytes]) -> None:
+    """Close our end of a shell's pipe."""
+    if shell.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            shell.stdin.close()

@@ -1,0 +1,153 @@
+"""
+The smallest STOMP client that can ask a broker a question: one socket, one thread, no state.
+
+It is not the jmsx driver, on purpose: what checks the library's work must not share its faults.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import unquote, urlsplit
+
+from jmsx.core.frames import Frame, parse_headers
+from jmsx.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    ConfigurationError,
+    ConnectionFailedError,
+    MessageFormatError,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+#: The port of a STOMP broker whose URL names none.
+_STOMP_PORT: Final = 61613
+
+
+class Wire:
+    """
+    A connection to the broker at `url` (stomp://user:password@host:port); a context manager.
+
+    Every wait is at most `timeout` seconds long, then BrokerTimeoutError is raised. ConnectionFailedError means that
+    the broker is not there or hung up, BrokerError carries the text of an ERROR frame.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 10.0) -> None:
+        self.url = url
+        self._timeout = timeout
+        address, headers = _parse(url)
+        try:
+            self._socket = socket.create_connection(address, timeout=timeout)
+        except OSError as error:
+            raise ConnectionFailedError(f"no broker answers at {url}: {error}") from error
+        self._reader = self._socket.makefile("rb")
+        try:
+            self.send(Frame("CONNECT", headers))
+            self.server = self.receive("CONNECTED").headers.get("server", "")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def send(self, frame: Frame) -> None:
+        """Write one frame and do not wait."""
+        try:
+            self._socket.sendall(frame.encode())
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def request(self, frame: Frame) -> None:
+        """Write one frame and wait until the broker has done it; frames before its RECEIPT are dropped."""
+        self.send(Frame(frame.command, {**frame.headers, "receipt": "done"}, frame.body))
+        self.receive("RECEIPT")
+
+    def receive(self, command: str) -> Frame:
+        """The next frame called `command`; others are dropped, ERROR is raised as BrokerError."""
+        while True:
+            frame = self._read()
+            if frame.command == "ERROR":
+                text = frame.headers.get("message") or frame.body.decode("utf-8", "replace")
+                raise BrokerError(f"{self.url} answered: {text}")
+            if frame.command == command:
+                return frame
+
+    def close(self) -> None:
+        """Hang up."""
+        self._reader.close()
+        self._socket.close()
+
+    def _read(self) -> Frame:
+        """The next frame, whatever it is."""
+        try:
+            command = self._line()
+            while not command:  # heart-beats and line ends between frames
+                command = self._line()
+            lines = []
+            while line := self._line():
+                lines.append(line)
+            headers = parse_headers(b"\n".join(lines), escaped=command != b"CONNECTED")
+            return Frame(command.decode("utf-8", "replace"), headers, self._body(headers))
+        except TimeoutError as error:
+            raise BrokerTimeoutError(f"{self.url} said nothing for {self._timeout} s") from error
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _line(self) -> bytes:
+        """One line of a frame's head, without its end."""
+        line = self._reader.readline()
+        if not line.endswith(b"\n"):
+            raise self._lost("the connection was closed")
+        return line.rstrip(b"\r\n")
+
+    def _body(self, headers: dict[str, str]) -> bytes:
+        """The body that follows `headers`, and its closing NUL."""
+        if "content-length" in headers:
+            length = int(headers["content-length"])
+            body = self._reader.read(length + 1)
+            if len(body) <= length:
+                raise self._lost("the connection was closed within a frame")
+        else:
+            body = self._until_nul()
+        if not body.endswith(b"\0"):
+            raise MessageFormatError(f"{self.url} sent a frame without its closing NUL")
+        return body[:-1]
+
+    def _until_nul(self) -> bytes:
+        """All bytes up to the next NUL, with it."""
+        body = b""
+        while not body.endswith(b"\0"):
+            ready = self._reader.peek()
+            if not ready:
+                raise self._lost("the connection was closed within a frame")
+            body += self._reader.read(ready.find(b"\0") + 1 or len(ready))
+        return body
+
+    def _lost(self, why: object) -> ConnectionFailedError:
+        return ConnectionFailedError(f"lost the broker at {self.url}: {why}")
+
+
+def _parse(url: str) -> tuple[tuple[str, int], dict[str, str]]:
+    """The address and the CONNECT headers of a stomp:// URL; raises ConfigurationError on any other."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigurationError(f"{url!r} is not a URL: {error}") from error
+    if parts.scheme not in {"stomp", "tcp"} or not parts.hostname:
+        raise ConfigurationError(f"{url!r} is not like stomp://host:61613")
+    headers = {"accept-version": "1.2", "host": parts.hostname}
+    if parts.username is not None:
+        headers |= {"login": unquote(parts.username), "passcode": unquote(parts.password or "")}
+    return (parts.hostname, _STOMP_PORT if port is None else port), headers
