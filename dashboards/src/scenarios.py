@@ -1,0 +1,382 @@
+"""
+What each alert must do: series that somebody could have seen, and when it fires.
+
+For each threshold there is traffic on either side of it, near enough that half or twice the threshold
+would be found out. All series have a sample each 30 s; `promtool test rules` plays them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dashboards.src.alerts import BURNS, SETTLED_IN_AN_HOUR
+
+STEP: Final = 30  #: seconds between two samples
+JOB: Final = "shop"
+INSTANCE: Final = "a:9000"
+OTHER_INSTANCE: Final = "b:9000"
+DESTINATION: Final = "queue://orders"
+CONSUMER: Final = "handle"
+BROKER: Final = "broker:61613"
+
+_TARGET: Final = {"job": JOB, "instance": INSTANCE}
+_WHERE: Final = {"job": JOB, "destination": DESTINATION}
+_WHO: Final = {**_WHERE, "consumer": CONSUMER}
+_LINK: Final = {**_TARGET, "broker": BROKER}
+_SERIES: Final = {**_TARGET, "destination": DESTINATION, "consumer": CONSUMER}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One input series, with its values in promtool's notation: `0+2x9` is 0, 2, … 18."""
+
+    name: str
+    labels: dict[str, str]
+    values: str
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """At `minute` the alert fires with these labels, or does not."""
+
+    minute: float
+    firing: dict[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """At `minute` a recording rule has these values, each with its labels."""
+
+    record: str
+    minute: float
+    values: tuple[tuple[dict[str, str], float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One story about one alert."""
+
+    alert: str
+    title: str
+    series: tuple[Series, ...]
+    points: tuple[Point, ...]
+    recorded: tuple[Recorded, ...] = ()
+
+
+def counted(*segments: tuple[int, float]) -> str:
+    """Word a counter that grows by so much each step, for so many minutes, segment by segment."""
+    words = []
+    value = 0
+    for index, (growth, minutes) in enumerate(segments):
+        steps = int(minutes * 60 / STEP) - (1 if index else 0)
+        start = value + (growth if index else 0)
+        words.append(f"{start}+{growth}x{steps}")
+        value = start + growth * steps
+    return " ".join(words)
+
+
+def held(*segments: tuple[float | str, float]) -> str:
+    """Word a gauge that has this value for so many minutes, segment by segment; `_` is no sample."""
+    return " ".join(f"{value}x{int(minutes * 60 / STEP) - 1}" for value, minutes in segments)
+
+
+def _once(minutes: float) -> str:
+    """Word a counter that grows by 1 once, after 5 minutes."""
+    return held((0, 5), (1, minutes - 5))
+
+
+def _never(*minutes: float) -> tuple[Point, ...]:
+    return tuple(Point(minute, None) for minute in minutes)
+
+
+def _fires(labels: dict[str, str], *minutes: float) -> tuple[Point, ...]:
+    return tuple(Point(minute, labels) for minute in minutes)
+
+
+def _settled(values: str) -> Series:
+    labels = {**_SERIES, "ack_mode": "client", "outcome": "acknowledged"}
+    return Series("jmsx_settled_messages_total", labels, values)
+
+
+def _dead_lettered(growths: tuple[tuple[int, float], ...], _minutes: float) -> tuple[Series, ...]:
+    labels = {**_SERIES, "reason": "rejected"}
+    return (Series("jmsx_dead_lettered_messages_total", labels, counted(*growths)),)
+
+
+def _late(growths: tuple[tuple[int, float], ...], minutes: float) -> tuple[Series, ...]:
+    name = "jmsx_end_to_end_latency_seconds"
+    early = tuple((1000 - growth, lasting) for growth, lasting in growths)
+    return (
+        Series(f"{name}_bucket", {**_SERIES, "le": "30.0"}, counted(*early)),
+        Series(f"{name}_count", _SERIES, counted((1000, minutes))),
+    )
+
+
+def _burning(alert: str) -> tuple[Scenario, ...]:
+    """Play a burn-rate alert: 1000 messages each step, so a growth is a share in 1/1000."""
+    burn = BURNS[alert]
+    bad = _late if "latency" in burn.record else _dead_lettered
+    threshold = 1000 * burn.factor * burn.budget
+    hot, cool = int(threshold * 1.5), int(threshold * 0.7)
+    short, long = burn.short_minutes, burn.long_minutes
+    wait = burn.wait_minutes
+
+    def played(
+        title: str,
+        *growths: tuple[int, float],
+        points: tuple[Point, ...],
+        recorded: tuple[Recorded, ...] = (),
+    ) -> Scenario:
+        minutes = sum(lasting for _, lasting in growths)
+        settled = _settled(counted((1000, minutes)))
+        return Scenario(alert, title, (*bad(growths, minutes), settled), points, recorded)
+
+    stops = 3 * wait
+    return (
+        played(
+            "fires after its wait, and ends with the cause",
+            (hot, stops),
+            (0, 2 * short),
+            points=(
+                *_never(wait - 0.5),
+                *_fires(_WHERE, wait + 2, stops),
+                *_never(stops + short + 1),
+            ),
+        ),
+        played(
+            "a short burst is no alert",
+            (cool, long),
+            (hot, short + wait + 2),
+            points=_never(long, long + short + wait + 1),
+        ),
+        played(
+            "what is over is no alert",
+            (hot, long),
+            (cool, short + wait + 2),
+            points=_never(long + short + wait + 1),
+        ),
+        played(
+            "within the budget",
+            (cool, long),
+            points=_never(2 * wait, long),
+            recorded=(
+                *(Recorded(name, long, ((_WHERE, cool / 1000),)) for name in burn.ratios),
+                Recorded(SETTLED_IN_AN_HOUR, long, ((_WHERE, 120_000),)),
+            ),
+        ),
+    )
+
+
+def _quiet_queue() -> Scenario:
+    """A queue with a message each 2.5 minutes, all dead-lettered: 10 in an hour must have passed."""
+    values = " ".join(f"{number}x4" for number in range(20))
+    labels = {**_SERIES, "reason": "rejected"}
+    return Scenario(
+        "JmsxDeadLetterBudgetFastBurn",
+        "fewer than 10 messages in an hour say nothing",
+        (Series("jmsx_dead_lettered_messages_total", labels, values), _settled(values)),
+        (*_never(10, 16), *_fires(_WHERE, 35)),
+    )
+
+
+_LOSS: Final = (
+    Scenario(
+        "JmsxDeadLetterPublishFailing",
+        "one failure is enough",
+        (Series("jmsx_dead_letter_failures_total", {**_SERIES, "reason": "rejected"}, _once(20)),),
+        (*_never(4.5), *_fires(_WHERE, 5.5, 9), *_never(12)),
+    ),
+    Scenario(
+        "JmsxAcknowledgementsDropped",
+        "three messages are delivered again",
+        (
+            Series(
+                "jmsx_ack_dropped_messages_total", {**_SERIES, "reason": "stale_epoch"}, _once(30)
+            ),
+        ),
+        (*_never(4.5, 8), *_fires(_WHO, 11, 14), *_never(20)),
+    ),
+    Scenario(
+        "JmsxTransactionsInDoubt",
+        "one in doubt among many that were committed",
+        (
+            Series("jmsx_transactions_total", {**_TARGET, "outcome": "in_doubt"}, _once(30)),
+            Series(
+                "jmsx_transactions_total", {**_TARGET, "outcome": "committed"}, counted((5, 30))
+            ),
+        ),
+        (*_never(4.5), *_fires({"job": JOB}, 6, 18), *_never(22)),
+    ),
+    Scenario(
+        "JmsxSendFailing",
+        "one refused among many that were confirmed",
+        tuple(
+            Series(
+                "jmsx_sent_messages_total",
+                {**_TARGET, "destination": DESTINATION, "outcome": outcome},
+                values,
+            )
+            for outcome, values in (("error", _once(30)), ("confirmed", counted((5, 30))))
+        ),
+        (*_never(4.5), *_fires(_WHERE, 6, 14), *_never(17)),
+    ),
+)
+
+
+def _processed(redelivered: tuple[tuple[int, float], ...]) -> tuple[Series, ...]:
+    minutes = sum(lasting for _, lasting in redelivered)
+    return (
+        Series(
+            "jmsx_processed_messages_total",
+            {**_SERIES, "outcome": "acknowledged"},
+            counted((100, minutes)),
+        ),
+        Series(
+            "jmsx_redeliveries_total", {**_SERIES, "mode": "client_delayed"}, counted(*redelivered)
+        ),
+    )
+
+
+def _filled(busy: int, idle: str) -> tuple[Series, ...]:
+    other = {**_SERIES, "instance": OTHER_INSTANCE}
+    return (
+        Series("jmsx_unsettled_messages", _SERIES, held((busy, 40))),
+        Series("jmsx_prefetch_limit_messages", _SERIES, held((100, 40))),
+        Series("jmsx_unsettled_messages", other, idle),
+        Series("jmsx_prefetch_limit_messages", other, held((100, 40))),
+    )
+
+
+_PROGRESS: Final = (
+    Scenario(
+        "JmsxConsumerStalled",
+        "settles, stops, and is restarted",
+        (
+            Series("jmsx_unsettled_messages", _SERIES, held((5, 30), (0, 10))),
+            _settled(counted((20, 5), (0, 35))),
+        ),
+        (*_never(9, 12), *_fires(_SERIES, 17, 29), *_never(32)),
+    ),
+    Scenario(
+        "JmsxConsumerStalled",
+        "nothing to do",
+        (Series("jmsx_unsettled_messages", _SERIES, held((0, 30))), _settled(held((200, 30)))),
+        _never(12, 25),
+    ),
+    Scenario(
+        "JmsxConsumerStalled",
+        "busy",
+        (Series("jmsx_unsettled_messages", _SERIES, held((5, 30))), _settled(counted((1, 30)))),
+        _never(12, 25),
+    ),
+    Scenario(
+        "JmsxRedeliveryStorm",
+        "30 % for 20 minutes",
+        _processed(((30, 20), (0, 20))),
+        (*_never(8), *_fires(_WHO, 12, 20), *_never(32)),
+        (
+            Recorded(
+                "job_destination_consumer:jmsx_redeliveries_per_processed:ratio_rate10m",
+                10,
+                ((_WHO, 0.3),),
+            ),
+        ),
+    ),
+    Scenario("JmsxRedeliveryStorm", "14 %", _processed(((14, 30),)), _never(15, 25)),
+    Scenario(
+        "JmsxPrefetchImbalance",
+        "one is full, one idles, until it gets something",
+        _filled(90, held((0, 30), (5, 10))),
+        (*_never(10, 14), *_fires(_WHERE, 16, 29), *_never(31)),
+        (
+            Recorded(
+                "job_instance_destination:jmsx_prefetch_fill:ratio",
+                35,
+                (
+                    ({**_TARGET, "destination": DESTINATION}, 0.9),
+                    ({**_WHERE, "instance": OTHER_INSTANCE}, 0.05),
+                ),
+            ),
+        ),
+    ),
+    Scenario("JmsxPrefetchImbalance", "half full", _filled(60, held((0, 40))), _never(20, 35)),
+    Scenario("JmsxPrefetchImbalance", "all have some", _filled(90, held((1, 40))), _never(20, 35)),
+)
+
+
+def _disconnected(reason: str, values: str) -> Series:
+    return Series("jmsx_disconnects_total", {**_LINK, "reason": reason}, values)
+
+
+def _skewed(*growths: tuple[int, float]) -> tuple[Series, ...]:
+    minutes = sum(lasting for _, lasting in growths)
+    return (
+        Series("jmsx_negative_latency_messages_total", _SERIES, counted(*growths)),
+        Series("jmsx_delivery_latency_seconds_count", _SERIES, counted((1000, minutes))),
+    )
+
+
+_LINK_AND_WATCH: Final = (
+    Scenario(
+        "JmsxConnectionDown",
+        "is lost and comes back",
+        (Series("jmsx_connection_up", _LINK, held((1, 5), (0, 10), (1, 5))),),
+        (*_never(4.5, 6.5), *_fires(_LINK, 7.5, 14.5), *_never(16)),
+    ),
+    Scenario(
+        "JmsxConnectionFlapping",
+        "a loss each minute for 15 minutes; what we closed does not count",
+        (
+            _disconnected("io", " ".join(f"{number}x1" for number in range(16)) + " 15x60"),
+            _disconnected("closed", counted((10, 45))),
+        ),
+        (*_never(5), *_fires(_LINK, 10, 15), *_never(35)),
+    ),
+    Scenario(
+        "JmsxBrokerErrors",
+        "one ERROR",
+        (Series("jmsx_broker_error_frames_total", _LINK, _once(30)),),
+        (*_never(4.5), *_fires(_LINK, 6, 14), *_never(17)),
+    ),
+    Scenario(
+        "JmsxClockSkew",
+        "1.5 % come from the future for half an hour",
+        _skewed((15, 30), (0, 30)),
+        (*_never(10, 14), *_fires(_SERIES, 17, 30), *_never(50)),
+        (
+            Recorded(
+                "job_instance_destination_consumer:jmsx_negative_latency:ratio_rate15m",
+                15,
+                ((_SERIES, 0.015),),
+            ),
+        ),
+    ),
+    Scenario("JmsxClockSkew", "0.7 %", _skewed((7, 40)), _never(25, 40)),
+    Scenario(
+        "JmsxLabelOverflow",
+        "one value too many",
+        (Series("jmsx_label_overflow_total", {**_TARGET, "label": "destination"}, _once(90)),),
+        (*_never(4.5), *_fires({**_TARGET, "label": "destination"}, 6, 60), *_never(70)),
+    ),
+    Scenario(
+        "JmsxMetricsAbsent",
+        "comes late, and goes",
+        (
+            Series(
+                "jmsx_build_info",
+                {**_TARGET, "version": "0.1.0", "python": "3.11.7"},
+                held(("_", 10), (1, 10), ("_", 30)),
+            ),
+        ),
+        (*_never(3), *_fires({}, 8), *_never(12, 24), *_fires({}, 35)),
+    ),
+)
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    *(scenario for alert in BURNS for scenario in _burning(alert)),
+    _quiet_queue(),
+    *_LOSS,
+    *_PROGRESS,
+    *_LINK_AND_WATCH,
+)

@@ -1,0 +1,87 @@
+"""The few shapes that most panels have: a number, a rate, a share, quantiles."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.src.model import Panel, Query, View
+
+J: Final = 'job=~"$job",instance=~"$instance"'  #: matchers of what belongs to a process
+D: Final = J + ',destination=~"$destination"'  #: of what belongs to a destination
+B: Final = J + ',broker=~"$broker"'  #: of what belongs to a connection
+I: Final = "[$__rate_interval]"  # noqa: E741 - the window of every rate
+R: Final = "[$__range]"  #: what is shown, for single numbers
+
+AT_ALL: Final = ((1, "red"),)  #: one is too many
+
+
+def ratio(
+    title: str, description: str, part: str, whole: str, *thresholds: tuple[float, str]
+) -> Panel:
+    """Draw the share that `part` has in `whole` for each destination, 0 to 1."""
+    by = "sum by (destination)"
+    return Panel(
+        title=title,
+        description=description,
+        unit="percentunit",
+        queries=(Query(f"{by} (rate({part}{I})) / {by} (rate({whole}{I}))", "{{destination}}"),),
+        thresholds=thresholds,
+    )
+
+
+def rates(title: str, description: str, unit: str, series: str, *by: str) -> Panel:
+    """Draw the rate of `series` for each combination of the labels `by`."""
+    legend = " ".join(f"{{{{{label}}}}}" for label in by)
+    return Panel(
+        title=title,
+        description=description,
+        unit=unit,
+        queries=(Query(f"sum by ({', '.join(by)}) (rate({series}{I}))", legend),),
+    )
+
+
+def quantiles(title: str, description: str, histogram: str, matchers: str, by: str = "") -> Panel:
+    """Draw median, 95th and 99th percentile of `histogram`, or only the 95th for each `by`."""
+    levels = ((0.95, f"{{{{{by}}}}}"),) if by else ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+    labels = f"le, {by}" if by else "le"
+    return Panel(
+        title=title,
+        description=description,
+        unit="s",
+        queries=tuple(
+            Query(
+                f"histogram_quantile({level}, sum by ({labels})"
+                f" (rate({histogram}_bucket{{{matchers}}}{I})))",
+                legend,
+            )
+            for level, legend in levels
+        ),
+    )
+
+
+def stat(
+    title: str,
+    description: str,
+    unit: str,
+    expr: str,
+    thresholds: tuple[tuple[float, str], ...],
+    *,
+    base_color: str = "green",
+) -> Panel:
+    """Show one number."""
+    return Panel(
+        title=title,
+        view=View.STAT,
+        description=description,
+        unit=unit,
+        queries=(Query(expr),),
+        thresholds=thresholds,
+        base_color=base_color,
+        width=4,
+        height=4,
+    )
+
+
+def mean(histogram: str) -> str:
+    """Word the mean of `histogram` over all destinations."""
+    return f"sum(rate({histogram}_sum{{{D}}}{I})) / sum(rate({histogram}_count{{{D}}}{I}))"
