@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import structlog
 
 from tests.conformance import brokers, recording
 from tests.conformance.compare import first_difference
@@ -78,6 +81,10 @@ def _load(paths: Iterable[Path], *, strict: bool) -> tuple[list[Scenario], list[
 def _jmsx(broker: Broker, jobs: int, scenarios: Sequence[Scenario]) -> Iterable[Trace]:
     from tests.conformance.client import JmsxClient  # noqa: PLC0415 - the judge runs without jmsx
 
+    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
+    structlog.configure(
+        wrapper_class=quiet, logger_factory=structlog.PrintLoggerFactory(sys.stderr)
+    )
     return JmsxClient(broker=broker, jobs=jobs).run(scenarios)
 
 

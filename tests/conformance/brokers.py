@@ -6,6 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from jmsx_broker import ClassicBroker
+from jmsx_broker.artefacts import classic_libraries
+from jmsx_broker.java import find_java
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -19,6 +23,7 @@ class OpenWire:
 
     url: str  #: tcp://host:port
     jars: Path  #: the folder with the ActiveMQ client and what it needs
+    java: Path  #: the folder with the programs java and javac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +39,14 @@ class Broker:
 def running(kind: str) -> Iterator[Broker]:
     """Run a fresh broker of a kind of `KINDS` for the time of the `with` block."""
     if kind == "classic":
-        from jmsx_broker import (  # noqa: PLC0415 - only who uses a broker pays for it
-            ClassicBroker,
-            classic_jars,
-        )
-
         with ClassicBroker() as classic:
-            openwire = OpenWire(url=classic.openwire_url, jars=classic_jars())
+            java = find_java()
+            openwire = OpenWire(
+                url=classic.openwire_url, jars=classic_libraries(java), java=java.parent
+            )
             yield Broker(url=classic.url, openwire=openwire)
     else:
-        from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - the same
+        from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - only who uses it needs it
 
         with FakeBrokerServer() as fake:
             yield Broker(url=fake.url)

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from jmsx_broker.artefacts import cache_root
 from tests.conformance.traces import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.conformance.brokers import Broker
+    from tests.conformance.brokers import Broker, OpenWire
     from tests.conformance.scenario import Scenario
 
 _SOURCE: Final = Path(__file__).parent / "java" / "ScenarioRunner.java"
@@ -70,33 +71,35 @@ class JavaClient:
                     process.kill()
             errors.seek(0)
             if by_path:
-                raise JavaRunnerError(f"no trace of {', '.join(by_path)}: {errors.read()[-2000:]}")
+                raise JavaRunnerError(
+                    f"the Java runner left {len(by_path)} scenarios out: {errors.read()[:2000]}"
+                )
 
     def _command(self) -> list[str]:
         openwire = self.broker.openwire
         if openwire is None:
             raise JavaRunnerError("the Java client cannot talk to this broker")
-        path = os.pathsep.join([str(compiled(openwire.jars)), f"{openwire.jars}{os.sep}*"])
-        command = ["java", _HEAP, _QUIET, "-cp", path, _SOURCE.stem]
+        path = os.pathsep.join([str(compiled(openwire)), f"{openwire.jars}{os.sep}*"])
+        command = [str(openwire.java / "java"), _HEAP, _QUIET, "-cp", path, _SOURCE.stem]
         command += ["--url", openwire.url, "--jobs", str(self.jobs)]
         return [*command, "--stomp-like"] if self.stomp_like else command
 
 
-def compiled(jars: Path) -> Path:
+def compiled(openwire: OpenWire) -> Path:
     """
     Compile the Java runner, unless that was done before, and give the folder of its classes.
 
     Raises JavaRunnerError.
     """
     key = hashlib.sha256(_SOURCE.read_bytes())
-    key.update("\n".join(sorted(jar.name for jar in jars.glob("*.jar"))).encode())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    classes = cache / "jmsx" / "conformance" / key.hexdigest()[:16]
+    key.update("\n".join(sorted(jar.name for jar in openwire.jars.glob("*.jar"))).encode())
+    classes = cache_root(os.environ) / f"conformance-{key.hexdigest()[:12]}"
     if classes.is_dir():
         return classes
     classes.parent.mkdir(parents=True, exist_ok=True)
     fresh = tempfile.mkdtemp(dir=classes.parent)
-    command = ["javac", "-nowarn", "-d", fresh, "-cp", f"{jars}{os.sep}*", str(_SOURCE)]
+    command = [str(openwire.java / "javac"), "-nowarn", "-d", fresh]
+    command += ["-cp", f"{openwire.jars}{os.sep}*", str(_SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         shutil.rmtree(fresh)

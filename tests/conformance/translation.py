@@ -62,8 +62,7 @@ def connection_options(options: Json, uri: Callable[[str], str]) -> dict[str, An
     )
     given: dict[str, Any] = {name: options[name] for name in direct if name in options}
     if "prefetch" in options:
-        kinds = ("queue", "queue_browser", "topic", "durable_topic")
-        given["prefetch_policy"] = jmsx.PrefetchPolicy(**dict.fromkeys(kinds, options["prefetch"]))
+        given["prefetch_policy"] = jmsx.PrefetchPolicy.all(options["prefetch"])
     policy = redelivery_policy(options.get("redelivery_policy", {}))
     given["redelivery_policy"] = policy
     if "redelivery_policies" in options:
@@ -117,7 +116,7 @@ def _recorded(message: jmsx.Message, name: str, logical: Callable[[Any], Any]) -
             value = message.properties.get(argument)
             return None if value is None else str(value)
         case "cause_contains":
-            return argument in (message.properties.get(_CAUSE) or "")
+            return argument in str(message.properties.get(_CAUSE, ""))
         case "expires":
             return bool(message.expiration)
         case "has_reply_to":

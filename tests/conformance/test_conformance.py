@@ -1,0 +1,88 @@
+"""
+The suite itself: every scenario on the judge and on jmsx, through the command line.
+
+The Java column shows that the recorded results are right; the others show that jmsx is.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.scenario import find
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+ROOT = Path(__file__).parents[2]
+
+
+def conformance(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line; it may not take longer than its three minutes."""
+    command = [sys.executable, "-m", "tests.conformance", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=175, check=False
+    )
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("client", "broker"), [("java", "classic"), ("jmsx", "classic")])
+def test_every_scenario_passes(client: str, broker: str) -> None:
+    """No scenario fails, and each got a verdict."""
+    done = conformance("--client", client, "--broker", broker, SCENARIOS)
+
+    *verdicts, total = done.stdout.splitlines() or ["nothing was printed"]
+    failed = [line for line in verdicts if line.startswith("FAIL")]
+    assert done.returncode == 0, "\n".join([*failed, total, done.stderr])
+    assert len(verdicts) == len(find([SCENARIOS]))
+
+
+@pytest.mark.broker
+def test_a_wrong_expectation_and_a_malformed_file_fail(tmp_path: Path) -> None:
+    """The judge of the judge: a changed expectation is found, and the exit code says so."""
+    source = SCENARIOS / "count-first-delivery.json"
+    wrong = json.loads(source.read_text(encoding="utf-8"))
+    wrong["expected"][0] = {"error": "JMS"}
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")
+    (tmp_path / "malformed.json").write_text("{}", encoding="utf-8")
+
+    done = conformance("--client", "java", tmp_path, source)
+
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert lines[0].startswith("FAIL malformed: malformed: malformed.json: `steps`")
+    assert 'FAIL count-first-delivery: step 0 (connect): expected {"error": "JMS"}' in done.stdout
+    assert "PASS count-first-delivery" in lines
+    assert lines[-1] == "1 passed, 2 failed, 0 skipped"
+
+
+@pytest.mark.broker
+def test_a_trace_is_one_line_a_scenario(tmp_path: Path) -> None:
+    """Traces need no expectations, and hold an outcome for every step, with times where asked."""
+    steps = [
+        {"op": "connect", "as": "c"},
+        {"op": "session", "as": "s", "on": "c", "mode": "AUTO"},
+        {"op": "consumer", "as": "k", "in": "s", "destination": "q"},
+        {"op": "receive_none", "from": "k", "timeout": 0.2, "elapsed": [0, 9]},
+    ]
+    raw = {"id": "new", "destinations": {"q": "queue"}, "steps": steps}
+    (tmp_path / "new.json").write_text(json.dumps(raw), encoding="utf-8")
+
+    done = conformance("--client", "java", "--trace", tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    trace = json.loads(done.stdout)
+    assert trace["id"] == "new"
+    assert trace["outcomes"][:3] == [{"ok": True}] * 3
+    assert trace["outcomes"][3]["none"] is True
+    assert trace["outcomes"][3]["elapsed"] >= 0.2
+
+
+def test_a_missing_path_is_a_usage_error() -> None:
+    """Nothing is run, and the exit code is not that of a failed scenario."""
+    done = conformance("--client", "java", "nowhere.json")
+
+    assert done.returncode == 2
+    assert "nowhere.json: no such file or folder" in done.stderr
