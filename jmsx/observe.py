@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import structlog
+from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jmsx.core.events import Event, Source
 
-_log = structlog.get_logger("jmsx.observe")
+_log = logger("jmsx.observe")
 
 
 @runtime_checkable

@@ -31,12 +31,12 @@ class Discard(Steering):
     """The message is not worth keeping: acknowledge and forget it, counted."""
 
 
-def failure_of(error: BaseException, give_up_on: tuple[type[BaseException], ...] = ()) -> Failure:
-    """The failure that `error` stands for; a `give_up_on` error is a Reject."""
+def failure_of(error: BaseException) -> Failure:
+    """The failure that `error` stands for; the cause of a steering exception is told in its place."""
     verdict = Verdict.REDELIVER
     if isinstance(error, Discard):
         verdict = Verdict.DISCARD
-    elif isinstance(error, (Reject, *give_up_on)):
+    elif isinstance(error, Reject):
         verdict = Verdict.REJECT
     told = error.__cause__ if isinstance(error, Steering) and error.__cause__ else error
     return Failure(

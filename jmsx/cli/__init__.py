@@ -1,0 +1,14 @@
+"""The `jmsx` command. Commands of adapters join by the entry point group `jmsx.commands`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; what goes wrong is one clear line on standard error, never a traceback."""
+    try:
+        from jmsx.cli.commands import run  # noqa: PLC0415 - the extra may be missing, and we say so
+    except ModuleNotFoundError as error:
+        sys.exit(f"jmsx: the command line needs {error.name}; install it: pip install 'jmsx[cli]'")
+    sys.exit(run())

@@ -156,12 +156,14 @@ class DeadLetterFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSent:
-    """A SEND ended: `confirmed` by a receipt or commit, `error`, or `unconfirmed`."""
+    """A SEND ended, well or not."""
 
     at: float
     destination: str
     message_key: str
-    outcome: str  #: `confirmed`, `unconfirmed` (no answer, or none asked for), `error`
+    outcome: (
+        str  #: `confirmed` by receipt or commit, `unconfirmed` (none came), `error`, `rolled_back`
+    )
     started_at: float
     size: int
     transaction_id: str | None = None

@@ -362,6 +362,9 @@ class SessionCore:
         """Do with what was delivered as the failure's verdict says; `only` it, unless it is redelivered."""
         if consumer.settings.lazy or not consumer.delivered:
             return
+        if failure.error_type is not None:
+            for delivery in [only] if only is not None else consumer.delivered:
+                delivery.failure = (failure.error_type, failure.error_message)
         if failure.verdict is Verdict.REDELIVER or only is None:
             batch, consumer.delivered = consumer.delivered, []
         else:

@@ -1,10 +1,11 @@
 """
 What a session does inside STOMP transactions: sends and commits, rollbacks, and the ACKs that open the window.
 
-The rules that keep messages from being lost on Classic (probes-classic.md part 2, classic.md rules 6-8): one transaction
-at a time on a link; no receipt on a frame inside it, save COMMIT, because a failing frame with a receipt does not spoil
-the transaction; any ERROR while it is open condemns it; no NACK and no UNSUBSCRIBE inside it; after a refused COMMIT the
-link is dropped, because the broker can neither abort that transaction nor give its messages back.
+The rules that keep messages from being lost on Classic (probes-classic.md part 2, classic.md rules 6-8): one
+transaction at a time on a link; no receipt on a frame inside it, save COMMIT, because a failing frame with a receipt
+does not spoil the transaction; any ERROR while it is open condemns it; no NACK and no UNSUBSCRIBE inside
+it; after a refused COMMIT the link is dropped, because the broker can neither abort that transaction nor give its
+messages back.
 """
 
 from __future__ import annotations

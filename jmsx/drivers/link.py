@@ -67,7 +67,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """
         Connect; returns CONNECTED.
 
-        Raises ConnectionFailedError, BrokerTimeoutError, SecurityError or InvalidClientIdError; the socket is then closed.
+        Raises ConnectionFailedError, BrokerTimeoutError, SecurityError or InvalidClientIdError, with the socket closed.
         """
         options = self._options
         connection = DriverConnection(self._transport)

@@ -12,12 +12,11 @@ import queue
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
-
 from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.heartbeat import Heartbeat
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("jmsx.session")
+_log = logger("jmsx.session")
 
 
 class Pump:
@@ -53,6 +52,7 @@ class Pump:
         self.changed = threading.Condition()  #: the lock; notified whenever something may have come
         self.error: JmsxError | None = None  #: why the link is gone
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
+        self.farewell = False  #: we have said DISCONNECT: that the broker closes is no loss
         self.running = True  #: deliveries are handed out: the connection is started
         self.request_timeout = request_timeout
         self.source = source
@@ -190,7 +190,7 @@ class Pump:
                 before = self.error
                 if not self._ended and before is None:
                     self._turn(arrival)
-                    lost = self.error
+                    lost = None if self.farewell else self.error
                 self.changed.notify_all()
             if lost is not None:
                 self._link.drop()
@@ -264,7 +264,7 @@ class Pump:
             f"the connection to {self.source.broker} is gone: {detail or reason}"
         )
         now = self._clock.monotonic()
-        self.core.link_closed(reason, detail, now)
+        self.core.link_closed("closed" if self.farewell else reason, detail, now)
         for action in self.core.take_actions():
             if isinstance(action, Report):
                 self._report(action.event)

@@ -9,6 +9,7 @@ parser (B14).
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -78,10 +79,8 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         """Close the socket without farewell; stomp.py's thread then ends by itself."""
         connection = self.socket
         if connection is not None:
-            try:
+            with contextlib.suppress(OSError):  # closed already, which is what is wanted
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it was closed already, which is what is wanted
 
 
 class DriverConnection(StompConnection12):  # type: ignore[misc]  # stomp.py ships no types

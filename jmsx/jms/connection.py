@@ -8,13 +8,12 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any, Self
 
-import structlog
-
 from jmsx.clock import SystemClock
 from jmsx.core.values import AcknowledgeMode, SessionSettings
 from jmsx.drivers.open import OpenLink
 from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
 from jmsx.jms.session import Session
+from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import ConnectionOptions
 from jmsx.uri import parse_broker_uri
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-_log = structlog.get_logger("jmsx.connection")
+_log = logger("jmsx.connection")
 
 
 class Connection:
@@ -43,7 +42,7 @@ class Connection:
         self._uri = parse_broker_uri(url, given)
         self.options = self._uri.options
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._observers = observers if isinstance(observers, Observers) else Observers(observers)
+        self._observers = Observers(observers)
         self._clock = SystemClock()
         self._lock = threading.RLock()
         self._sessions: list[Session] = []
@@ -100,14 +99,24 @@ class Connection:
             for session in self._sessions:
                 session.resume()
 
-    def stop(self) -> None:
-        """Hand out nothing until `start()`; waits for running listeners, unless one of them calls."""
+    def stop(self, timeout: float | None = None) -> bool:
+        """
+        Hand out nothing until `start()`; waits for running listeners, unless one of them calls.
+
+        False if one still runs after `timeout` seconds (None: wait for ever).
+        """
         with self._lock:
             self._check()
             self._started = False
             sessions = list(self._sessions)
         for session in sessions:
             session.pause()
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        left = [
+            session.wait_idle(None if deadline is None else deadline - self._clock.monotonic())
+            for session in sessions
+        ]
+        return all(left)
 
     def close(self) -> None:
         """Close all sessions, each of them also if another fails; idempotent."""
@@ -182,5 +191,5 @@ class Connection:
         if listener is not None:
             try:
                 listener(error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - an application's listener may raise anything
                 _log.exception("exception listener failed")

@@ -70,9 +70,7 @@ class MessageConsumer:
         self.session.listen(self._subscription_id, listener)
 
     def close(self) -> None:
-        """
-        Take no more messages; idempotent. With messages in an open transaction it takes effect when that ends.
-        """
+        """Take no more messages; idempotent. With messages in an open transaction, when that ends."""
         if self._closed:
             return
         self._closed = True

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-import structlog
-
 from jmsx.errors import JmsxError
 from jmsx.jms.translation import received
+from jmsx.log import logger
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     Listener = Callable[[Message], object]
 
-_log = structlog.get_logger("jmsx.session")
+_log = logger("jmsx.session")
 
 
 class Dispatcher:
@@ -61,11 +60,10 @@ class Dispatcher:
                 self._thread.start()
             self._pump.wake()
 
-    def wait_idle(self) -> None:
-        """Wait until no listener runs; at once if the caller is one."""
-        if not self.inside:
-            with self._pump.changed:
-                self._pump.changed.wait_for(lambda: not self._busy)
+    def wait_idle(self, timeout: float | None) -> bool:
+        """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""
+        with self._pump.changed:
+            return self.inside or self._pump.changed.wait_for(lambda: not self._busy, timeout)
 
     def stop(self) -> None:
         """Call no listener any more, and wait for the one that runs, unless it is the caller."""

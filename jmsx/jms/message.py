@@ -70,7 +70,8 @@ class Message:
         """
         Settle it: in CLIENT mode all that its session has delivered, in INDIVIDUAL mode this one, else nothing.
 
-        Raises IllegalStateError if its consumer is closed or it never came in, ConnectionFailedError if the link is gone.
+        Raises IllegalStateError if its consumer is closed or it never came in, ConnectionFailedError if the link is
+        gone.
         """
         if self._acknowledge is None:
             raise IllegalStateError("a message that was not received cannot be acknowledged")

@@ -80,4 +80,4 @@ class MessageProducer:
 
 def new_key() -> str:
     """A new identity: 12 hex digits of epoch milliseconds, then 20 of chance; sorts by time."""
-    return f"{int(time.time() * 1000):012x}{random.getrandbits(80):020x}"  # noqa: S311 - an id, no secret
+    return f"{int(time.time() * 1000):012x}{random.getrandbits(80):020x}"

@@ -144,8 +144,8 @@ class Session:
         """
         Undo the sends, and deliver again what was received, by the redelivery policy.
 
-        `cause` goes to the evidence and, at the end of the policy, to the dead letter; a `Reject` makes what was received
-        dead letters at once, a `Retry` sets the delay. Raises IllegalStateError if not transacted.
+        `cause` goes to the evidence and, at the end of the policy, to the dead letter; a `Reject` makes what was
+        received dead letters at once, a `Retry` sets the delay. Raises IllegalStateError if not transacted.
         """
         self.check_open()
         failure = NO_FAILURE if cause is None else failure_of(cause)
@@ -172,6 +172,7 @@ class Session:
                 requests = self.pump.call(lambda core, now: core.close(now))
                 for request in requests:
                     self.pump.wait(request)
+                self.pump.farewell = True
                 self.pump.ask(lambda core, _now: core.disconnect())
         except JmsxError:
             if self.pump.error is None:
@@ -185,9 +186,12 @@ class Session:
         self.pump.end("aborted")
 
     def pause(self) -> None:
-        """Hand out nothing until `resume()`; wait for a running listener, unless it is the caller."""
+        """Hand out nothing until `resume()`."""
         self.pump.running = False
-        self._dispatcher.wait_idle()
+
+    def wait_idle(self, timeout: float | None) -> bool:
+        """Wait `timeout` seconds (None: for ever) for a running listener, unless it calls; False if it runs on."""
+        return self._dispatcher.wait_idle(timeout)
 
     def resume(self) -> None:
         """Hand out messages (again)."""

@@ -1,0 +1,10 @@
+"""
+For tests of jmsx, and of applications that use it: a broker in memory, the same behind a real socket, and a clock.
+
+`FakeBroker` needs no thread and no time; `FakeBrokerServer` is for code that opens its own connections.
+"""
+
+from jmsx.testing.clock import FakeClock
+from jmsx.testing.fake_broker import FakeBroker
+
+__all__ = ["FakeBroker", "FakeClock"]

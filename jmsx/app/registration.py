@@ -1,0 +1,82 @@
+"""What `@app.consumer(...)` was told: a handler, and how its messages are consumed."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.jms.destination import Destination
+
+    Handler = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """
+    One handler and its settings; times in seconds.
+
+    Raises ConfigurationError when they make no sense together.
+    """
+
+    handler: Handler
+    destination: Destination
+    name: str  #: in metrics, events and logs
+    mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    redelivery: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
+    give_up_on: tuple[
+        type[Exception], ...
+    ] = ()  #: errors that no retry can cure: dead letter at once
+    dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or a destination URI for copies
+    concurrency: int = 1  #: sessions, each with a thread and a socket of its own
+    prefetch: int | None = None  #: messages; None: the connection's
+    selector: str | None = None
+    durable: str | None = None  #: name of the durable subscription
+    non_blocking_redelivery: bool = False
+    optimize_acknowledge: bool = False
+    takes_session: bool = False  #: whether the handler wants the session as second argument
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ConfigurationError(
+                f"consumer {self.name}: concurrency must be 1 or more, not {self.concurrency}"
+            )
+        if self.durable is not None and self.concurrency > 1:
+            raise ConfigurationError(
+                f"consumer {self.name}: a durable subscription has one reader, not {self.concurrency}"
+            )
+        if self.prefetch is not None and self.prefetch < 1:
+            raise ConfigurationError(
+                f"consumer {self.name}: prefetch must be 1 or more, not {self.prefetch}"
+            )
+        if self.optimize_acknowledge and self.mode is not AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            raise ConfigurationError(
+                f"consumer {self.name}: optimize_acknowledge is for AUTO_ACKNOWLEDGE only"
+            )
+
+
+def takes_session(handler: Callable[..., Any]) -> bool:
+    """
+    Whether `handler(message, session)` is meant rather than `handler(message)`.
+
+    Raises ConfigurationError for any other signature, and for a coroutine function.
+    """
+    name = getattr(handler, "__qualname__", repr(handler))
+    if inspect.iscoroutinefunction(handler):
+        raise ConfigurationError(f"{name} is async; consumers are plain functions")
+    parameters = [
+        parameter
+        for parameter in inspect.signature(handler).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    if not parameters or len(required) > 2:  # noqa: PLR2004 - message and session
+        raise ConfigurationError(f"{name} must take (message) or (message, session)")
+    return len(required) == 2  # noqa: PLR2004 - message and session

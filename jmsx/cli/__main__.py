@@ -1,0 +1,5 @@
+"""`python -m jmsx.cli` is `jmsx`."""
+
+from jmsx.cli import main
+
+main()

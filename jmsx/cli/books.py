@@ -1,0 +1,77 @@
+"""The demo's own books, kept by message key: what was sent, what was settled, and how often."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from jmsx.core.events import (
+    DeliveryEnded,
+    Event,
+    MessageDeadLettered,
+    MessageSent,
+    Outcome,
+    RedeliveryScheduled,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Outcomes that the application, or its wish, brought about.
+_DONE = frozenset({Outcome.ACKNOWLEDGED, Outcome.COMMITTED, Outcome.DISCARDED, Outcome.EXPIRED})
+
+
+class Books:
+    """An observer that remembers every key; for runs of a size that fits into memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.sent: dict[str, str] = {}  #: key -> destination
+        self.settled: Counter[str] = Counter()  #: key -> how often it was done
+        self.settled_at: Counter[str] = Counter()  #: destination -> messages settled, dead ones too
+        self.dead: dict[str, int] = {}  #: key -> deliveries it had
+        self.processed = 0  #: deliveries that the handler finished
+        self.redelivered = 0  #: redeliveries that were decided
+
+    def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - an observer's signature
+        """Note what concerns the books."""
+        with self._lock:
+            match event:
+                case MessageSent(outcome="confirmed"):
+                    self.sent[event.message_key] = event.destination
+                case DeliveryEnded() if event.outcome in _DONE:
+                    self.settled[event.message_key] += 1
+                    self.settled_at[event.destination] += 1
+                    self.processed += event.outcome is not Outcome.EXPIRED
+                case MessageDeadLettered():
+                    self.dead[event.message_key] = event.attempts
+                    self.settled_at[event.destination] += 1
+                case RedeliveryScheduled():
+                    self.redelivered += 1
+                case _:
+                    pass
+
+    def close(self) -> None:
+        """Nothing to flush."""
+
+    def open_keys(self) -> int:
+        """How many sent messages are neither settled nor dead yet."""
+        with self._lock:
+            return len(self.sent.keys() - self.settled.keys() - self.dead.keys())
+
+    def sent_to(self) -> Counter[str]:
+        """Messages sent, by destination."""
+        with self._lock:
+            return Counter(self.sent.values())
+
+    def duplicates(self) -> int:
+        """How many messages were done more than once."""
+        with self._lock:
+            return sum(1 for times in self.settled.values() if times > 1)
+
+    def lost(self, on_broker: Iterable[str]) -> set[str]:
+        """Keys that were sent, were not settled, and do not lie on the broker either."""
+        with self._lock:
+            return self.sent.keys() - self.settled.keys() - set(on_broker)

@@ -1,0 +1,71 @@
+"""The root of the command line: which commands there are, and how errors reach the user."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from jmsx import plugins
+from jmsx.cli.demo import demo
+from jmsx.cli.report import report
+from jmsx.cli.run import run_app
+from jmsx.errors import JmsxError
+
+app = typer.Typer(
+    name="jmsx",
+    help="Reliable messaging for Python services on ActiveMQ, over STOMP.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command("run")(run_app)
+app.command()(report)
+
+_err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+@app.callback()
+def root(
+    *,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
+) -> None:
+    """Reliable messaging for Python services on ActiveMQ, over STOMP."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.CRITICAL,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def run() -> int:
+    """Run the command of `sys.argv`; returns the exit code."""
+    for name in plugins.names("jmsx.commands"):
+        try:
+            app.add_typer(plugins.load("jmsx.commands", name), name=name)
+        except JmsxError as error:
+            _err.print(f"jmsx: no command {name!r}: {error}", style="yellow", markup=False)
+    try:
+        code = app(standalone_mode=False)
+    except JmsxError as error:
+        _err.print("error:", str(error), style="red", markup=False)
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        _err.print("interrupted", style="yellow")
+        return 130
+    except typer.Exit as leave:
+        return leave.exit_code
+    except Exception as error:  # noqa: BLE001 - the last resort: words, not a traceback
+        show = getattr(error, "show", None)
+        if show is not None:  # a mistake in the arguments, which typer explains best
+            show()
+            return 2
+        _err.print(f"error: {type(error).__name__}: {error}", style="red", markup=False)
+        _err.print(f"jmsx {version('jmsx')}: this is a fault of ours; please report it")
+        return 1
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,113 @@
+"""`jmsx demo`: a real broker, a real application with real failures, and the proof that nothing was lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from jmsx.cli.trial import Trial, Verdict, find_example, fresh_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_out = Console(highlight=False, soft_wrap=True)
+_err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def demo(
+    *,
+    messages: Annotated[int, typer.Option(min=1, help="How many messages to send.")] = 2000,
+    app: Annotated[
+        Path | None, typer.Option(help="A file with `app` and `messages(count)`.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the evidence goes.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, and nothing else.")
+    ] = False,
+) -> None:
+    """Run a shop with failing handlers on a real broker, and account for every message."""
+    folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
+    folder.mkdir(parents=True, exist_ok=True)
+    trial = Trial(app or find_example(), folder, messages)
+    with _draining_on_signals(trial):
+        _err.print("starting a broker (the first time it is fetched) …")
+        with fresh_broker() as broker:
+            with _progress(messages) as progress:
+                trial.exchange(broker, progress)
+            if not trial.interrupted:
+                _err.print("accounting, by Spark …")
+            verdict = trial.judge(broker, with_report=not trial.interrupted)
+    if as_json:
+        _out.print_json(json.dumps(verdict.as_dict()), indent=None, highlight=False)
+    else:
+        _show(verdict)
+    if trial.interrupted:
+        raise typer.Exit(130 if verdict.passed else 1)
+    if not verdict.passed:
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _draining_on_signals(trial: Trial) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM drains, the second aborts."""
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        if trial.interrupted:
+            raise KeyboardInterrupt
+        _err.print("draining; once more aborts …")
+        trial.interrupt()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Bars:
+    """One bar for sending, one for settling."""
+
+    def __init__(self, progress: Progress, messages: int) -> None:
+        self._progress = progress
+        self._tasks = {
+            phase: progress.add_task(phase, total=messages) for phase in ("sending", "draining")
+        }
+
+    def __call__(self, phase: str, done: int) -> None:
+        task = self._progress.tasks[self._tasks[phase]]
+        total = max(task.total or 0, done)
+        self._progress.update(self._tasks[phase], completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _progress(messages: int) -> Iterator[_Bars]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=_err) as progress:
+        yield _Bars(progress, messages)
+
+
+def _show(verdict: Verdict) -> None:
+    table = Table("", "messages", title="jmsx demo")
+    table.columns[1].justify = "right"
+    for name in ("sent", "processed", "redelivered", "dead_lettered", "left", "lost", "duplicates"):
+        table.add_row(name.replace("_", " "), f"{getattr(verdict, name):,}")
+    _out.print(table)
+    _out.print(f"audit by Spark: {verdict.audit}")
+    if verdict.agree:
+        _out.print("metrics, event log and broker agree", style="green")
+    for difference in verdict.differences:
+        _out.print(f"disagreement: {difference}", style="red", markup=False)
+    for name in ("report", "events", "metrics"):
+        if getattr(verdict, name):
+            _out.print(f"{name}: {getattr(verdict, name)}", markup=False)

@@ -1,0 +1,48 @@
+"""`jmsx run shop:app`: run an application until SIGTERM or Ctrl-C, then drain it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from jmsx.app import App
+from jmsx.errors import ConfigurationError
+
+_err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def run_app(
+    target: Annotated[str, typer.Argument(help="MODULE:APP, such as shop:app.")],
+    url: Annotated[
+        str | None, typer.Option(envvar="JMSX_BROKER_URL", help="The broker; wins over the app's.")
+    ] = None,
+    drain_timeout: Annotated[
+        float, typer.Option(help="Seconds that running handlers have to finish.")
+    ] = 30.0,
+) -> None:
+    """Run an application's consumers."""
+    app = load_app(target)
+    app.url = url or app.url
+    _err.print(f"{target}: {len(app.consumers)} consumers on {app.url}; Ctrl-C drains")
+    app.run(drain_timeout)
+    _err.print("drained")
+
+
+def load_app(target: str) -> App:
+    """The App that MODULE:NAME names; raises ConfigurationError saying what is missing."""
+    module_name, colon, name = target.partition(":")
+    if not colon:
+        raise ConfigurationError(f"{target!r} is not MODULE:APP, such as shop:app")
+    sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"cannot import {module_name}: {error}") from error
+    app = getattr(module, name, None)
+    if not isinstance(app, App):
+        raise ConfigurationError(f"{module_name} has no App called {name!r}")
+    return app

@@ -1,0 +1,202 @@
+"""One run of the demo: a fresh broker, the example application, its traffic, and the evidence."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import jmsx
+from jmsx import plugins
+from jmsx.app import App
+from jmsx.cli import reconciliation
+from jmsx.cli.books import Books
+from jmsx.errors import ConfigurationError, ConnectionFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+DEAD_LETTERS: Final = "queue://ActiveMQ.DLQ"
+
+#: Seconds without any progress after which draining gives up.
+PATIENCE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a run came to; counts are messages, paths are where the evidence lies."""
+
+    sent: int
+    processed: int
+    redelivered: int
+    dead_lettered: int
+    lost: int
+    duplicates: int
+    audit: str  #: Spark's verdict: balanced, suspect, unverifiable
+    agree: bool
+    report: str
+    events: str
+    metrics: str
+    left: int = 0  #: still on the broker, in a queue of the application
+    differences: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was lost and all books agree."""
+        return self.lost == 0 and self.agree
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+class Trial:
+    """Sends `messages` messages to the application in `example` and follows every one of them."""
+
+    def __init__(self, example: Path, out: Path, messages: int) -> None:
+        self._out = out
+        self._messages = messages
+        self._module = load_example(example)
+        self.books = Books()
+        self._interrupted = threading.Event()
+        self._events = out / "events"
+        self._app: App = self._module.app
+        self._metrics = plugins.load("jmsx.observers", "prometheus")()
+        self._log = plugins.load("jmsx.observers", "eventlog")(self._events, service="jmsx-demo")
+        self._app.observe(self.books, self._metrics, self._log)
+
+    @property
+    def queues(self) -> list[str]:
+        """URIs of the queues that the application consumes."""
+        return sorted({consumer.destination.uri for consumer in self._app.consumers})
+
+    def interrupt(self) -> None:
+        """Stop sending, and drain."""
+        self._interrupted.set()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was cut short."""
+        return self._interrupted.is_set()
+
+    def exchange(self, broker: Any, progress: Callable[[str, int], None]) -> None:
+        """
+        Send and consume everything on `broker`; `progress(phase, messages)` is told how far it is.
+
+        Raises what the application raises, such as ConnectionFailedError when the broker dies.
+        """
+        self._app.url = broker.url
+        self._app.start()
+        try:
+            self._send(progress)
+            self._drain(progress)
+            self._app.wait(0)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._app.abort()
+            raise
+        self._app.stop()
+
+    def judge(self, broker: Any, *, with_report: bool) -> Verdict:
+        """Compare what was sent with what was settled and what lies on the broker."""
+        metrics_path = self._out / "metrics.prom"
+        metrics_path.write_bytes(_exposition(self._metrics))
+        dead = [message.headers.get("jmsx_key", "") for message in broker.browse(DEAD_LETTERS)]
+        left = [
+            message.headers.get("jmsx_key", "")
+            for queue in self.queues
+            for message in broker.browse(queue)
+        ]
+        statistics = {queue: broker.statistics(queue) for queue in self.queues}
+        differences = reconciliation.broker_differences(self.books, statistics, len(dead))
+        differences += reconciliation.metric_differences(self.books, self._metrics)
+        audit, page = "not run", ""
+        if with_report:
+            result = plugins.load("jmsx.reports", "spark")(
+                self._events, self._out / "report", title="jmsx demo"
+            )
+            audit, page = result.audit["verdict"], str(result.report)
+            differences += reconciliation.log_differences(self.books, result.audit["counts"])
+        return Verdict(
+            sent=len(self.books.sent),
+            processed=self.books.processed,
+            redelivered=self.books.redelivered,
+            dead_lettered=len(self.books.dead),
+            lost=len(self.books.lost([*dead, *left])),
+            duplicates=self.books.duplicates(),
+            audit=audit,
+            agree=not differences,
+            report=page,
+            events=str(self._events),
+            metrics=str(metrics_path),
+            left=len(left),
+            differences=differences,
+        )
+
+    def _send(self, progress: Callable[[str, int], None]) -> None:
+        with self._app.connect() as connection:
+            session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+            producer = session.create_producer()
+            for number, (destination, body) in enumerate(self._module.messages(self._messages), 1):
+                producer.send(jmsx.Message(body), destination=destination)
+                if number % 100 == 0 or number == self._messages:
+                    session.commit()
+                    self._app.wait(0)
+                    progress("sending", number)
+                    if self.interrupted:
+                        break
+
+    def _drain(self, progress: Callable[[str, int], None]) -> None:
+        """Wait until all is settled, or nothing moves any more, or we are told to stop."""
+        last, since = self.books.open_keys(), time.monotonic()
+        while last and not self.interrupted:
+            self._app.wait(0.1)
+            now_open = self.books.open_keys()
+            progress("draining", len(self.books.sent) - now_open)
+            if now_open != last:
+                last, since = now_open, time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                return
+
+
+@contextlib.contextmanager
+def fresh_broker() -> Iterator[Any]:
+    """A broker of its own, gone afterwards."""
+    broker = plugins.load("jmsx.brokers", "classic")()
+    with broker:
+        yield broker
+
+
+def find_example() -> Path:
+    """The example application: beside this module in a wheel, in `examples` of a checkout."""
+    for place in (Path(__file__).parent, Path(__file__).parents[2] / "examples"):
+        if (place / "orders.py").exists():
+            return place / "orders.py"
+    raise ConfigurationError("the example orders.py is not installed; use --app FILE")
+
+
+def load_example(path: Path) -> ModuleType:
+    """The module at `path`, which must have an `app` and a function `messages(count)`."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise ConfigurationError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not isinstance(getattr(module, "app", None), App) or not hasattr(module, "messages"):
+        raise ConfigurationError(f"{path} must have an App called app, and messages(count)")
+    return module
+
+
+def _exposition(metrics: Any) -> bytes:
+    from prometheus_client import generate_latest  # noqa: PLC0415 - only with the extra
+
+    text: bytes = generate_latest(metrics.registry)
+    return text
+
+
+__all__ = ["ConnectionFailedError", "Trial", "Verdict", "find_example", "fresh_broker"]
