@@ -26,10 +26,7 @@ from jmsx_broker.wire import Wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The question's destination; the broker answers with one map per match and an empty map at the end.
-_QUESTION: Final = (
-    "/queue/ActiveMQ.Statistics.Destination.ActiveMQ.Statistics.Destination.List.End.With.Null."
-)
+_QUESTIONS: Final = "/queue/ActiveMQ.Statistics."
 _ANSWERS: Final = "/temp-queue/jmsx.statistics"
 
 
@@ -67,16 +64,17 @@ def queue_statistics(url: str, queue: str) -> QueueStatistics:
 
     Raises UnsupportedError when the broker has no statistics plugin, and the errors of `Wire`.
     """
+    name = queue_name(queue)
     with Wire(url) as wire:
-        return _ask(wire, queue_name(queue))
+        return _ask(wire, name)
 
 
 def browse_queue(url: str, queue: str) -> list[BrowsedMessage]:
     """
     All messages that lie in `queue`, oldest first; those in flight at a consumer too. None is taken or changed.
 
-    The broker shows a browser only what fits into its memory (70 % of memoryLimit: 416 of 1,000 messages of 500 kB,
-    with 256 MB) and then says that this was all. So its own count is asked before and after: ResourceAllocationError
+    The broker shows a browser only what fits into its memory (probed: 416 of 1,000 messages of 500 kB, with 256 MB)
+    and then says that this was all. So its own count is asked before and after: ResourceAllocationError
     is raised when messages are missing. Also UnsupportedError without the plugin, and the errors of `Wire`.
     """
     name = queue_name(queue)
@@ -108,11 +106,8 @@ def parse_map(body: bytes) -> dict[str, str | int | float]:
 
     An entry is {"string": [key, text]} or {"string": key, "long": number}.
     """
-    entries = json.loads(body)["map"]
-    if not entries:
-        return {}
     values: dict[str, str | int | float] = {}
-    for entry in entries["entry"]:
+    for entry in json.loads(body)["map"]["entry"]:
         name = entry.pop("string")
         if isinstance(name, list):
             values[name[0]] = name[1]
@@ -122,13 +117,18 @@ def parse_map(body: bytes) -> dict[str, str | int | float]:
 
 
 def _ask(wire: Wire, name: str) -> QueueStatistics:
-    """Ask for the counts of one queue."""
+    """
+    Ask for the counts of one queue.
+
+    An unknown queue is not answered, so the broker is asked for its own counts next: that answer is the end.
+    """
     subscription = {"id": "statistics", "destination": _ANSWERS, "ack": "auto"}
     wire.request(Frame("SUBSCRIBE", {**subscription, "transformation": "jms-map-json"}))
-    wire.send(Frame("SEND", {"destination": _QUESTION + name, "reply-to": _ANSWERS}))
+    for topic in (f"Destination.{name}", "Broker"):
+        wire.send(Frame("SEND", {"destination": _QUESTIONS + topic, "reply-to": _ANSWERS}))
     told: dict[str, str | int | float] = {}
     try:
-        while answer := parse_map(wire.receive("MESSAGE").body):
+        while "destinationName" in (answer := parse_map(wire.receive("MESSAGE").body)):
             told = answer
     except BrokerTimeoutError as error:
         raise UnsupportedError(

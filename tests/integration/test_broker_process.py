@@ -1,0 +1,181 @@
+"""A real broker as a child process: it starts, keeps messages, and leaves nothing behind, however we end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.errors import BrokerTimeoutError, ConfigurationError, IllegalStateError
+from jmsx_broker import ClassicBroker
+from jmsx_broker.wire import Wire
+from tests.integration.broker_support import (
+    eventually,
+    executable,
+    is_listening,
+    is_running,
+    python,
+    read_line,
+    send,
+)
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from jmsx_broker import Broker
+
+pytestmark = pytest.mark.broker
+
+#: A program that starts a broker, tells where it is, and then waits for its end.
+PARENT = """
+from jmsx_broker import ClassicBroker
+broker = ClassicBroker().start()
+print(broker.pid, broker.url, broker.log.parent, flush=True)
+input()
+"""
+
+
+def test_broker_answers_as_classic(classic_broker: Broker) -> None:
+    """The fixture's broker is the release that we say it is."""
+    with Wire(classic_broker.url) as wire:
+        assert wire.server == "ActiveMQ/6.1.8"
+
+
+def test_stop_leaves_neither_process_nor_port_nor_folder() -> None:
+    """After the with block, it is as if there had never been a broker."""
+    with ClassicBroker() as broker:
+        pid, url, folder = broker.pid, broker.url, broker.log.parent
+        assert is_running(pid)
+        assert is_listening(url)
+        assert is_listening(broker.openwire_url)
+    assert not is_running(pid)
+    assert not is_listening(url)
+    assert not is_listening(broker.openwire_url)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_broker_ends_with_its_parent(number: signal.Signals) -> None:
+    """A parent that cannot clean up leaves no process, no port and no folder."""
+    with python("-c", PARENT) as process:
+        pid, url, folder = where(process)
+        process.send_signal(number)
+        process.wait()
+        assert eventually(lambda: not is_running(pid))
+        assert eventually(lambda: not is_listening(url))
+        assert eventually(lambda: not folder.exists())
+
+
+def test_paused_broker_ends_with_its_parent() -> None:
+    """A frozen broker is not forgotten either."""
+    with python("-c", PARENT) as process:
+        pid, url, _ = where(process)
+        os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        assert eventually(lambda: not is_running(pid))
+        assert eventually(lambda: not is_listening(url))
+
+
+def test_broker_does_not_hear_the_terminal() -> None:
+    """Ctrl-C goes to the whole group of the parent; when the broker ends is the parent's decision."""
+    with ClassicBroker() as broker:
+        assert os.getsid(broker.pid) != os.getsid(0)
+        assert os.getpgid(broker.pid) != os.getpgid(0)
+
+
+@pytest.mark.parametrize("end", [ClassicBroker.stop, ClassicBroker.kill])
+def test_restart_keeps_persistent_messages(end: Callable[[ClassicBroker], None]) -> None:
+    """The same object started again has the same ports and what was confirmed before."""
+    with ClassicBroker() as broker:
+        before = broker.url, broker.openwire_url
+        send(broker, "kept", [b"a", b"b"])
+        end(broker)
+        assert not broker.running
+        broker.start()
+        assert before == (broker.url, broker.openwire_url)
+        assert [message.body for message in broker.browse("kept")] == [b"a", b"b"]
+
+
+def test_broker_killed_by_a_stranger_starts_again() -> None:
+    """A broker that ended by itself is not in the way of the next start."""
+    with ClassicBroker() as broker:
+        send(broker, "kept", [b"a"])
+        os.kill(broker.pid, signal.SIGKILL)
+        assert broker.wait(10) == -signal.SIGKILL
+        assert not broker.running
+        broker.start()
+        assert broker.statistics("kept").size == 1
+
+
+def test_given_folder_outlives_the_object(tmp_path: Path) -> None:
+    """A folder that the user named is kept, for another object too."""
+    with ClassicBroker(data=tmp_path / "data") as broker:
+        send(broker, "kept", [b"a"])
+    with ClassicBroker(data=tmp_path / "data") as broker:
+        assert [message.body for message in broker.browse("kept")] == [b"a"]
+
+
+def test_paused_broker_is_silent_until_it_is_resumed() -> None:
+    """A paused broker accepts a connection, by the kernel, and says nothing."""
+    with ClassicBroker() as broker:
+        broker.pause()
+        with pytest.raises(BrokerTimeoutError):
+            Wire(broker.url, timeout=0.5)
+        broker.resume()
+        Wire(broker.url).close()
+        broker.pause()
+        pid = broker.pid
+    assert not is_running(pid)
+
+
+def test_second_start_is_refused() -> None:
+    """A running broker is not started twice, and the refusal does not hurt it."""
+    with ClassicBroker() as broker:
+        with pytest.raises(IllegalStateError):
+            broker.start()
+        Wire(broker.url).close()
+
+
+def test_used_port_is_named() -> None:
+    """A port that somebody else listens on is a clear error, and nothing is left behind."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = ClassicBroker(port)
+        with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}"):
+            broker.start()
+    assert not broker.running
+
+
+def test_failed_start_quotes_the_log_and_leaves_nothing(tmp_path: Path) -> None:
+    """A broker that cannot work says why in its own words, and is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    broker = ClassicBroker(port, openwire_port=port, data=tmp_path)
+    with pytest.raises(ConfigurationError, match=r"(?s)ended with 1 while starting.*in use"):
+        broker.start()
+    assert not broker.running
+    assert not is_listening(broker.url)
+
+
+def test_start_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that does not come up in time is ended, and its temporary folder is removed."""
+    script = """[ "$1" != -version ] && exec sleep 99; echo 'version "17.0.1"'"""
+    monkeypatch.setenv("JMSX_JAVA", str(executable(tmp_path / "java", script)))
+    broker = ClassicBroker()
+    with pytest.raises(BrokerTimeoutError, match="did not answer in time"):
+        broker.start(timeout=0.3)
+    assert not broker.running
+    with pytest.raises(IllegalStateError):
+        _ = broker.log
+
+
+def where(process: subprocess.Popen[str]) -> tuple[int, str, Path]:
+    """What PARENT tells of its broker: process id, URL, folder."""
+    pid, url, folder = read_line(process).split()
+    return int(pid), url, Path(folder)
