@@ -43,7 +43,7 @@ class Metric:
     kind: Kind
     labels: tuple[str, ...]
     help: str
-    fed_by: tuple[str, ...]  #: the events that move it; empty for what jmsx knows without any
+    fed_by: tuple[str, ...]  #: the events that move it; empty where no event alone does
     buckets: tuple[float, ...] = ()  #: upper bounds in `unit`, without +Inf; histograms only
 
     @property
@@ -74,7 +74,7 @@ LABELS: Final[dict[str, str]] = {
     "optimize_acknowledge": "`true` or `false`",
     "outcome": "how it ended; the values of `Outcome`, `TransactionOutcome` or of a SEND",
     "python": "the interpreter's version; one for each process",
-    "reason": "why; at most 20, then `__other__`",
+    "reason": "why, in one word; at most 20 and no sentence, else `__other__`",
     "redelivered": "`true` when the broker's own flag was set",
     "result": "`ok`, or `error` when the handler raised",
     "trigger": "why the ACK was written; the values of `AckTrigger`",
@@ -239,7 +239,7 @@ _FAILURE: Final = (
     ),
     _counter(
         "jmsx_dead_letter_failures_total",
-        (*_CONSUMER, "reason"),
+        _CONSUMER,
         "Dead letters that could not be confirmed; the original stays unacknowledged.",
         "DeadLetterFailed",
     ),
@@ -342,10 +342,6 @@ _LINK: Final = (
         "jmsx_label_overflow_total",
         ("label",),
         "Events whose label value was replaced, because there were too many values.",
-        "MessagesReceived",
-        "DeliveryEnded",
-        "MessageSent",
-        "LinkOpened",
     ),
 )
 

@@ -10,7 +10,6 @@ from jmsx.core.events import SETTLED, AckTrigger, Outcome
 if TYPE_CHECKING:
     from jmsx.core.events import (
         AckDropped,
-        DeadLetterFailed,
         DeliveryEnded,
         MessageDeadLettered,
         MessagesAcknowledged,
@@ -59,6 +58,7 @@ class ConsumerSeries:
         "_attempts_done",
         "_batch",
         "_buffer_wait",
+        "_dead_letter_failures",
         "_delayed",
         "_delivery_latency",
         "_end_to_end_latency",
@@ -127,9 +127,9 @@ class ConsumerSeries:
         self._redelivery_delay = self._distribution("jmsx_redelivery_delay_seconds")
         self._attempts_done = self._distribution("jmsx_delivery_attempts", outcome="settled")
         self._attempts_dead = self._distribution("jmsx_delivery_attempts", outcome="dead_lettered")
+        self._dead_letter_failures = self._tally("jmsx_dead_letter_failures_total")
         for reason in DEAD_LETTER_REASONS:
             self._tally("jmsx_dead_lettered_messages_total", reason=reason)
-            self._tally("jmsx_dead_letter_failures_total", reason=reason)
 
     def note_received(self, event: MessagesReceived) -> None:
         """Count the frames."""
@@ -193,10 +193,9 @@ class ConsumerSeries:
         reason = self._open.reason.admit(event.reason)
         self._tally("jmsx_dead_lettered_messages_total", reason=reason).value += 1
 
-    def note_dead_letter_failed(self, event: DeadLetterFailed) -> None:
-        """Count one dead letter that is none."""
-        reason = self._open.reason.admit(event.reason)
-        self._tally("jmsx_dead_letter_failures_total", reason=reason).value += 1
+    def note_dead_letter_failed(self) -> None:
+        """Count one dead letter that is none; its reason is a sentence, and so no label."""
+        self._dead_letter_failures.value += 1
 
     def note_ack_dropped(self, event: AckDropped) -> None:
         """Count the messages of an acknowledgement that was not sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ _TEMPORARY_PREFIXES: Final = (
     "/remote-temp-queue/",
     "/remote-temp-topic/",
 )
+
+
+_WORD: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class LabelGuard:
@@ -60,3 +64,16 @@ class DestinationGuard(LabelGuard):
         if value.startswith(_TEMPORARY_PREFIXES):
             return TEMPORARY
         return super().admit(value)
+
+
+class WordGuard(LabelGuard):
+    """As `LabelGuard`, and what is no single word, such as the text of an exception, is `__other__` too."""
+
+    __slots__ = ()
+
+    def admit(self, value: str) -> str:
+        """Give `value` itself, or `__other__` when it is a sentence or one too many."""
+        if _WORD.fullmatch(value):
+            return super().admit(value)
+        self._overflow.value += 1
+        return OTHER

@@ -31,7 +31,7 @@ from jmsx.core.events import (
 )
 from jmsx_prometheus.catalogue import find
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS, ConsumerSeries, OpenValues
-from jmsx_prometheus.labels import DestinationGuard, LabelGuard
+from jmsx_prometheus.labels import DestinationGuard, LabelGuard, WordGuard
 from jmsx_prometheus.links import DISCONNECT_REASONS, Links
 from jmsx_prometheus.series import SeriesTable, Tally
 
@@ -79,7 +79,7 @@ class PrometheusObserver:
         self._table = SeriesTable()
         self._destinations = DestinationGuard(maximum_destinations, self._overflow("destination"))
         self._consumer_names = LabelGuard(maximum_consumers, self._overflow("consumer"))
-        reasons = LabelGuard(
+        reasons = WordGuard(
             20, self._overflow("reason"), known=(*DEAD_LETTER_REASONS, *DISCONNECT_REASONS)
         )
         self._open_values = OpenValues(
@@ -178,7 +178,7 @@ class PrometheusObserver:
             case MessageDeadLettered():
                 consumer.note_dead_lettered(event)
             case DeadLetterFailed():
-                consumer.note_dead_letter_failed(event)
+                consumer.note_dead_letter_failed()
             case AckDropped():
                 consumer.note_ack_dropped(event)
             case SubscriptionOpened():

@@ -117,8 +117,7 @@ _LOSS: Final = (
     Alert(
         name="JmsxDeadLetterPublishFailing",
         expr=(
-            "sum without (instance, consumer, reason)"
-            " (increase(jmsx_dead_letter_failures_total[5m])) > 0"
+            "sum without (instance, consumer) (increase(jmsx_dead_letter_failures_total[5m])) > 0"
         ),
         severity=Severity.PAGE,
         labels=_WHERE,

@@ -1,0 +1,164 @@
+"""Events to tell an observer: one of each kind to change as needed, and a story with all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.events import (
+    AckDropped,
+    AckTrigger,
+    DeadLetterFailed,
+    DeliveryEnded,
+    ErrorReceived,
+    LinkClosed,
+    LinkOpened,
+    MessageDeadLettered,
+    MessagesAcknowledged,
+    MessageSent,
+    MessagesReceived,
+    Outcome,
+    RedeliveryScheduled,
+    Source,
+    SubscriptionClosed,
+    SubscriptionOpened,
+    TransactionEnded,
+    TransactionOutcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx.core.events import Event
+
+AT: Final = 1_000.0  #: seconds, monotonic
+WALL: Final = 1_700_000_000.0  #: seconds since the epoch at `AT`
+CONSUMER: Final = "handle"
+DESTINATION: Final = "queue://orders"
+WHO: Final = {"destination": DESTINATION, "consumer": CONSUMER}
+
+SOURCE: Final = Source(
+    broker="broker:61613", broker_kind="classic", connection_id="c1", session_id="s1", epoch=1
+)
+LINK_OPENED: Final = LinkOpened(at=AT, server="ActiveMQ/6.1.8", seconds=0.02)
+LINK_CLOSED: Final = LinkClosed(at=AT, reason="closed")
+SUBSCRIBED: Final = SubscriptionOpened(
+    at=AT,
+    consumer=CONSUMER,
+    destination=DESTINATION,
+    ack_mode="client",
+    prefetch=100,
+    maximum_redeliveries=6,
+    optimize_acknowledge=False,
+)
+UNSUBSCRIBED: Final = SubscriptionClosed(at=AT, consumer=CONSUMER, destination=DESTINATION)
+RECEIVED: Final = MessagesReceived(
+    at=AT, consumer=CONSUMER, destination=DESTINATION, messages=1, redelivered=0
+)
+#: Sent 2 s before it arrived, waited 0.25 s, took 0.5 s, acknowledged 0.125 s later.
+ENDED: Final = DeliveryEnded(
+    at=AT,
+    consumer=CONSUMER,
+    destination=DESTINATION,
+    message_id="ID:1",
+    message_key="ID:1",
+    correlation_id=None,
+    ack_mode="client",
+    prefetch=100,
+    attempt=1,
+    redelivered=False,
+    sent_ms=int((WALL - 2.875) * 1000),
+    received_at=AT - 0.875,
+    started_at=AT - 0.625,
+    ended_at=AT - 0.125,
+    outcome=Outcome.ACKNOWLEDGED,
+)
+ACKNOWLEDGED: Final = MessagesAcknowledged(
+    at=AT, consumer=CONSUMER, destination=DESTINATION, messages=1, trigger=AckTrigger.EACH
+)
+REDELIVERY: Final = RedeliveryScheduled(
+    at=AT,
+    consumer=CONSUMER,
+    destination=DESTINATION,
+    message_key="ID:1",
+    next_attempt=2,
+    delay=1.0,
+    blocking=True,
+)
+DEAD_LETTERED: Final = MessageDeadLettered(
+    at=AT,
+    consumer=CONSUMER,
+    destination=DESTINATION,
+    message_id="ID:1",
+    message_key="ID:1",
+    attempts=7,
+    reason="max_redeliveries",
+    error_type="ValueError",
+    error_message="no such order",
+    dead_letter_destination=None,
+    by_copy=False,
+)
+DEAD_LETTER_FAILED: Final = DeadLetterFailed(
+    at=AT,
+    consumer=CONSUMER,
+    destination=DESTINATION,
+    message_key="ID:1",
+    reason="no, because of ID:1",
+)
+SENT: Final = MessageSent(
+    at=AT,
+    destination=DESTINATION,
+    message_key="ID:2",
+    outcome="confirmed",
+    started_at=AT - 0.25,
+    size=10,
+)
+TRANSACTION: Final = TransactionEnded(
+    at=AT,
+    transaction_id="t1",
+    outcome=TransactionOutcome.COMMITTED,
+    started_at=AT - 1.5,
+    sends=2,
+    acknowledgements=3,
+)
+ERROR: Final = ErrorReceived(at=AT, message="no")
+ACK_DROPPED: Final = AckDropped(at=AT, consumer=CONSUMER, destination=DESTINATION, messages=2)
+
+
+def stand_still() -> tuple[float, float]:
+    """A clock for tests: monotonic and wall seconds of the moment `AT`."""
+    return AT, WALL
+
+
+def working_hours() -> Iterator[Event]:
+    """One round of all that can happen to messages: 11 come in, 2 of them again, and 1 stays unsettled."""
+    yield replace(RECEIVED, messages=11, redelivered=2)
+    yield replace(ENDED, outcome=Outcome.ROLLED_BACK, error_type="ValueError")
+    yield REDELIVERY
+    yield replace(REDELIVERY, delay=0.0)
+    for attempt, outcome in enumerate(Outcome, start=1):
+        if outcome is not Outcome.ROLLED_BACK:
+            yield replace(ENDED, outcome=outcome, attempt=attempt)
+    yield replace(ENDED, sent_ms=int((WALL + 60) * 1000))
+    yield replace(ENDED, ack_mode="transacted", outcome=Outcome.COMMITTED, attempt=2)
+    for trigger in AckTrigger:
+        yield replace(ACKNOWLEDGED, trigger=trigger, messages=3)
+    yield DEAD_LETTERED
+    yield replace(DEAD_LETTERED, reason="rejected")
+    yield DEAD_LETTER_FAILED
+    yield ACK_DROPPED
+    for sent in ("confirmed", "unconfirmed", "error"):
+        yield replace(SENT, outcome=sent)
+    for ended in TransactionOutcome:
+        yield replace(TRANSACTION, outcome=ended)
+    yield ERROR
+
+
+def lifetime() -> Iterator[tuple[Event, Source]]:
+    """A session from its first socket over a lost one to its orderly end, with every kind of event."""
+    for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), replace(LINK_CLOSED, reason="io")):
+        yield event, SOURCE
+    again = replace(SOURCE, epoch=2)
+    closing = (UNSUBSCRIBED, RECEIVED, LINK_CLOSED)
+    for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), *closing):
+        yield event, again

@@ -1,0 +1,36 @@
+"""Debian's Prometheus and its promtool, as tests use them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def require(tool: str) -> str:
+    """Find `tool` on the path; without it skip, but fail where CI runs."""
+    found = shutil.which(tool)
+    if found is not None:
+        return found
+    reason = f"{tool} is not installed (Debian: apt-get install prometheus)"
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def promtool(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run promtool with `given` on its standard input; its exit code is the test's business."""
+    return subprocess.run(
+        [require("promtool"), *map(str, arguments)],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )

@@ -1,0 +1,122 @@
+"""Gauges that hang on a socket: they rise and fall with it, and never drift."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jmsx.core.events import Event, Outcome, Source
+from jmsx_prometheus import PrometheusObserver
+from tests.dashboards.stories import (
+    ENDED,
+    LINK_CLOSED,
+    LINK_OPENED,
+    RECEIVED,
+    SOURCE,
+    SUBSCRIBED,
+    UNSUBSCRIBED,
+    stand_still,
+)
+
+_AGAIN = replace(SOURCE, epoch=2)
+_OTHER = replace(SOURCE, session_id="s2")
+_LOST = replace(LINK_CLOSED, reason="heartbeat")
+
+
+def _told(*told: tuple[Event, Source]) -> PrometheusObserver:
+    observer = PrometheusObserver(clock=stand_still)
+    for event, source in told:
+        observer.observe(event, source)
+    return observer
+
+
+def _up(observer: PrometheusObserver) -> dict[tuple[str, ...], float]:
+    return observer.totals("jmsx_connection_up", "broker")
+
+
+def test_up_while_all_sessions_are() -> None:
+    """One session without its socket makes the broker down; the next socket makes it up again."""
+    both = ((LINK_OPENED, SOURCE), (LINK_OPENED, _OTHER))
+    assert _up(_told(*both)) == {("broker:61613",): 1}
+    assert _up(_told(*both, (_LOST, SOURCE))) == {("broker:61613",): 0}
+    assert _up(_told(*both, (_LOST, SOURCE), (LINK_OPENED, _AGAIN))) == {("broker:61613",): 1}
+
+
+def test_closed_is_not_down() -> None:
+    """A session that we closed is not missed, also when its socket was lost before."""
+    assert _up(_told((LINK_OPENED, SOURCE), (LINK_CLOSED, SOURCE))) == {}
+    lost = ((LINK_OPENED, SOURCE), (LINK_OPENED, _OTHER), (_LOST, SOURCE))
+    assert _up(_told(*lost, (LINK_CLOSED, SOURCE))) == {("broker:61613",): 1}
+
+
+def test_disconnects_count_by_reason() -> None:
+    """Each end of a socket counts once."""
+    observer = _told(
+        (LINK_OPENED, SOURCE), (_LOST, SOURCE), (LINK_OPENED, _AGAIN), (LINK_CLOSED, _AGAIN)
+    )
+    assert observer.value("jmsx_disconnects_total", reason="heartbeat") == 1
+    assert observer.value("jmsx_disconnects_total", reason="closed") == 1
+    assert observer.value("jmsx_disconnects_total") == 2
+
+
+def test_unsettled_falls_with_each_settled_message() -> None:
+    """A message that is rolled back waits here for its next delivery; others are gone."""
+    opened = ((LINK_OPENED, SOURCE), (replace(RECEIVED, messages=3), SOURCE))
+    assert _told(*opened).value("jmsx_unsettled_messages") == 3
+    assert _told(*opened, (ENDED, SOURCE)).value("jmsx_unsettled_messages") == 2
+    rolled_back = replace(ENDED, outcome=Outcome.ROLLED_BACK)
+    assert _told(*opened, (rolled_back, SOURCE)).value("jmsx_unsettled_messages") == 3
+
+
+def test_lost_socket_gives_everything_back() -> None:
+    """What is reported of the old socket afterwards changes nothing."""
+    observer = _told(
+        (LINK_OPENED, SOURCE),
+        (SUBSCRIBED, SOURCE),
+        (replace(RECEIVED, messages=3), SOURCE),
+        (_LOST, SOURCE),
+        (replace(ENDED, outcome=Outcome.ABANDONED), SOURCE),
+        (LINK_OPENED, _AGAIN),
+        (RECEIVED, _AGAIN),
+        (replace(ENDED, outcome=Outcome.ABANDONED), SOURCE),
+    )
+    assert observer.value("jmsx_unsettled_messages") == 1
+    assert observer.value("jmsx_open_subscriptions") == 0
+    assert observer.value("jmsx_prefetch_limit_messages") == 0
+
+
+def test_subscriptions_and_their_prefetch_add_up() -> None:
+    """Two sessions with one consumer each are two slots."""
+    opened = (
+        (LINK_OPENED, SOURCE),
+        (SUBSCRIBED, SOURCE),
+        (LINK_OPENED, _OTHER),
+        (SUBSCRIBED, _OTHER),
+    )
+    observer = _told(*opened)
+    assert observer.value("jmsx_open_subscriptions") == 2
+    assert observer.value("jmsx_prefetch_limit_messages") == 200
+    closed = _told(*opened, (replace(RECEIVED, messages=4), SOURCE), (UNSUBSCRIBED, SOURCE))
+    assert closed.value("jmsx_open_subscriptions") == 1
+    assert closed.value("jmsx_prefetch_limit_messages") == 100
+    assert closed.value("jmsx_unsettled_messages") == 0
+
+
+_EVENTS = st.sampled_from(
+    [LINK_OPENED, _LOST, LINK_CLOSED, SUBSCRIBED, UNSUBSCRIBED, RECEIVED, ENDED]
+)
+_SOURCES = st.sampled_from([SOURCE, _AGAIN, _OTHER])
+
+
+@given(st.lists(st.tuples(_EVENTS, _SOURCES)))
+def test_no_gauge_is_ever_negative_or_left_over(told: list[tuple[Event, Source]]) -> None:
+    """Whatever comes in whatever order, nothing is below 0, and nothing stays when all is closed."""
+    observer = _told(*told)
+    names = ("jmsx_unsettled_messages", "jmsx_open_subscriptions", "jmsx_prefetch_limit_messages")
+    assert all(observer.value(name) >= 0 for name in names)
+    for source in (SOURCE, _AGAIN, _OTHER):
+        observer.observe(LINK_OPENED, source)
+        observer.observe(LINK_CLOSED, source)
+    assert [observer.value(name) for name in names] == [0, 0, 0]
