@@ -40,7 +40,7 @@ class Script:
         for name, kind in scenario.destinations.items():
             of_kind = jmsx.Topic if kind == "topic" else jmsx.Queue
             self._destinations[name] = of_kind(self._physical(name))
-        self._ops: dict[str, Callable[[Json], Json | None]] = {
+        self._ops: dict[str, Callable[[Json], object]] = {
             "connect": self._connect,
             "start": lambda step: self._objects[step["target"]].start(),
             "stop": lambda step: self._objects[step["target"]].stop(),
@@ -81,7 +81,8 @@ class Script:
 
     def perform(self, step: Json) -> Json:
         """Run one step and give its outcome; raises what the client raises."""
-        return self._ops[step["op"]](step) or {"ok": True}
+        outcome = self._ops[step["op"]](step)
+        return outcome if isinstance(outcome, dict) else {"ok": True}
 
     def note(self, reference: str, message: jmsx.Message) -> None:
         """Keep a message for steps that refer to it."""
