@@ -59,7 +59,7 @@ def classic_libraries(java: Path) -> Path:
 
     Raises ConfigurationError when there is nothing to fetch with, ConnectionFailedError when fetching failed.
     """
-    folder = _cache_folder(os.environ)
+    folder = cache_folder(os.environ)
     if not is_complete(folder):
         _log.info("fetching ActiveMQ Classic %s to %s", CLASSIC_VERSION, folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def classic_libraries(java: Path) -> Path:
 
 def is_cached() -> bool:
     """Whether a broker can be started without network."""
-    return is_complete(_cache_folder(os.environ))
+    return is_complete(cache_folder(os.environ))
 
 
 def is_complete(folder: Path) -> bool:
@@ -118,7 +118,7 @@ def ivy_module(coordinates: Iterable[tuple[str, str, str]] = COORDINATES) -> str
     )
 
 
-def _cache_folder(environment: Mapping[str, str]) -> Path:
+def cache_folder(environment: Mapping[str, str]) -> Path:
     """The cache folder of exactly these coordinates: another list is another folder."""
     digest = hashlib.sha256(repr((COORDINATES, _EXCLUDED)).encode()).hexdigest()[:12]
     return cache_root(environment) / f"classic-{CLASSIC_VERSION}-{digest}"

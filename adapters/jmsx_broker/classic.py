@@ -248,7 +248,8 @@ class ClassicBroker(Broker):
 
 def log_tail(log: str, lines: int = 12, width: int = 400) -> str:
     """The last `lines` lines of a log that say something: no stack frames, each at most `width` characters."""
-    telling = [line for line in log.splitlines() if not re.match(r"\s+(at |\.\.\. )", line)]
+    stack = re.compile(r"\s*$|\s+(at |\.\.\. )")
+    telling = [line for line in log.splitlines() if not stack.match(line)]
     return "\n".join(f"  {line[:width]}" for line in telling[-lines:]) or "  (empty)"
 
 
