@@ -1,0 +1,107 @@
+"""What must not stand in any file of the repository: a misspelt name, a path of one machine, a registry's host."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from itertools import combinations
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+
+NAME: Final = "jmsx"
+
+#: Written by uv: it names the registry that it resolved from.
+LOCK: Final = "uv.lock"
+
+#: In two parts, so that this file does not name them.
+HOSTS: Final = (
+    ("pypi", "org"),
+    ("pythonhosted", "org"),
+    ("repo1.maven", "org"),
+    ("repo.maven", "apache.org"),
+    ("registry.npmjs", "org"),
+    ("proxy.golang", "org"),
+    ("crates", "io"),
+    ("deb.debian", "org"),
+)
+
+#: Home and work folders at the start of a path; `https://host/home/` is none.
+MACHINE_PATH: Final = re.compile(r"(?<![\w.~-])/(?:root|work|home|Users)/\w")
+
+
+def swapped(name: str) -> list[str]:
+    """`name` with any two of its letters swapped."""
+    words = []
+    for first, second in combinations(range(len(name)), 2):
+        letters = list(name)
+        letters[first], letters[second] = letters[second], letters[first]
+        words.append("".join(letters))
+    return words
+
+
+def misspelling(name: str) -> re.Pattern[str]:
+    """
+    Any swapping of `name`, in one of the cases that a name is written in.
+
+    Mixed cases are left out, and capitals before a small letter: the management extensions of Java, followed by a word
+    that begins with S, would else be found in the camel case of Java's class names.
+    """
+    words = swapped(name)
+    lower, title, upper = ("|".join(map(case, words)) for case in (str.lower, str.title, str.upper))
+    return re.compile(f"{lower}|{title}|(?:{upper})(?![a-z])")
+
+
+@pytest.fixture(scope="module")
+def tracked() -> dict[str, str]:
+    """Every file that git tracks and that is there: its name and its text, undecodable bytes replaced."""
+    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
+    files = (name for name in listed if name and (ROOT / name).is_file())
+    return {name: (ROOT / name).read_text("utf-8", errors="replace") for name in files}
+
+
+def test_files_are_there_to_be_read(tracked: dict[str, str]) -> None:
+    """The other tests would pass on an empty list."""
+    assert {"pyproject.toml", "jmsx/errors.py", LOCK} <= tracked.keys()
+
+
+def test_name_is_nowhere_misspelt(tracked: dict[str, str]) -> None:
+    """Two swapped letters in the package's name are hard to see and easy to type."""
+    pattern = misspelling(NAME)
+    assert [name for name in tracked if pattern.search(name)] == []
+    assert found(pattern, tracked) == {}
+
+
+@pytest.mark.parametrize("word", swapped(NAME))
+@pytest.mark.parametrize("form", ["{}", "import {}_classic", "{}-demo", "X{}Y"])
+def test_misspelling_would_be_found(word: str, form: str) -> None:
+    """The search sees each of the six swaps, in each case, in the places where a name stands."""
+    for case in (str.lower, str.title, str.upper):
+        assert misspelling(NAME).search(form.format(case(word)))
+
+
+def test_right_spelling_is_not_found() -> None:
+    """The name itself, and Java's word before another, are no misspellings."""
+    words = ("JMX", "Service")
+    java = "".join(words)
+    assert misspelling(NAME).search(f"{NAME} {NAME.upper()} {NAME.title()} {java}") is None
+
+
+def test_no_path_of_one_machine(tracked: dict[str, str]) -> None:
+    """A file that names somebody's home works on that machine only."""
+    assert found(MACHINE_PATH, tracked) == {}
+
+
+def test_no_host_of_a_registry(tracked: dict[str, str]) -> None:
+    """Where packages come from is the user's setting: a company has a mirror of its own."""
+    pattern = re.compile("|".join(re.escape(".".join(host)) for host in HOSTS))
+    assert found(pattern, tracked) == {}
+
+
+def found(pattern: re.Pattern[str], files: dict[str, str]) -> dict[str, str]:
+    """The first match in each file, the lock file left out."""
+    matches = ((name, pattern.search(text)) for name, text in files.items() if name != LOCK)
+    return {name: match[0] for name, match in matches if match}
