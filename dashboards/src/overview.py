@@ -5,7 +5,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from grafana_foundation_sdk.builders import (
+from dashboards.src.alerts import ALERTS
+from dashboards.src.model import DASHBOARD, Panel, Query, Row, View
+from dashboards.src.rows_failure import ACKNOWLEDGEMENT, CONNECTION, FAILURE
+from dashboards.src.rows_health import HEALTH, LATENCY, TRAFFIC
+from dashboards.src.sdk import (
+    DashboardCursorSync,
+    DataSourceRef,
+    GraphThresholdsStyleMode,
+    JSONEncoder,
+    LegendDisplayMode,
+    LegendPlacement,
+    PromQueryFormat,
+    StackingMode,
+    Threshold,
+    ThresholdsMode,
+    VariableRefresh,
+    VariableSort,
     bargauge,
     common,
     dashboard,
@@ -16,27 +32,6 @@ from grafana_foundation_sdk.builders import (
     table,
     timeseries,
 )
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.common import (
-    DataSourceRef,
-    GraphThresholdsStyleMode,
-    LegendDisplayMode,
-    LegendPlacement,
-    StackingMode,
-)
-from grafana_foundation_sdk.models.dashboard import (
-    DashboardCursorSync,
-    Threshold,
-    ThresholdsMode,
-    VariableRefresh,
-    VariableSort,
-)
-from grafana_foundation_sdk.models.prometheus import PromQueryFormat
-
-from dashboards.src.alerts import ALERTS
-from dashboards.src.model import DASHBOARD, Panel, Query, Row, View
-from dashboards.src.rows_failure import ACKNOWLEDGEMENT, CONNECTION, FAILURE
-from dashboards.src.rows_health import HEALTH, LATENCY, TRAFFIC
 from dashboards.src.shapes import B, D, J
 
 if TYPE_CHECKING:

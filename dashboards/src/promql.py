@@ -24,6 +24,7 @@ _FUNCTIONS: Final = frozenset(
     {"absent", "changes", "histogram_quantile", "increase", "irate", "rate", "time", "vector"}
 )
 _OPERATORS: Final = frozenset({"and", "or", "unless"})
+_UNREADABLE: Final = frozenset({"by", "without", "bool", "offset"})
 _MATCHINGS: Final = frozenset({"on", "ignoring", "group_left", "group_right"})
 
 
@@ -99,6 +100,8 @@ class _Reader:
     def _read_word(self, word: str) -> None:
         if word in _OPERATORS or word == "Inf":
             return
+        if word in _UNREADABLE:
+            raise PromqlError(f"{word} cannot stand here in {self._query}")
         if word in _MATCHINGS:
             self._labels()
         elif word in _AGGREGATIONS:

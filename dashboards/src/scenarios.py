@@ -20,6 +20,7 @@ DESTINATION: Final = "queue://orders"
 CONSUMER: Final = "handle"
 BROKER: Final = "broker:61613"
 
+_DEAD_LETTERED: Final = "jmsx_dead_lettered_messages_total"
 _TARGET: Final = {"job": JOB, "instance": INSTANCE}
 _WHERE: Final = {"job": JOB, "destination": DESTINATION}
 _WHO: Final = {**_WHERE, "consumer": CONSUMER}
@@ -101,7 +102,7 @@ def _settled(values: str) -> Series:
 
 def _dead_lettered(growths: tuple[tuple[int, float], ...], _minutes: float) -> tuple[Series, ...]:
     labels = {**_SERIES, "reason": "rejected"}
-    return (Series("jmsx_dead_lettered_messages_total", labels, counted(*growths)),)
+    return (Series(_DEAD_LETTERED, labels, counted(*growths)),)
 
 
 def _late(growths: tuple[tuple[int, float], ...], minutes: float) -> tuple[Series, ...]:
@@ -145,10 +146,14 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
             ),
         ),
         played(
-            "a short burst is no alert",
+            "within the budget, then a short burst",
             (cool, long),
             (hot, short + wait + 2),
-            points=_never(long, long + short + wait + 1),
+            points=_never(2 * wait, long, long + short + wait + 1),
+            recorded=(
+                *(Recorded(name, long, ((_WHERE, cool / 1000),)) for name in burn.ratios),
+                Recorded(SETTLED_IN_AN_HOUR, long, ((_WHERE, 120_000),)),
+            ),
         ),
         played(
             "what is over is no alert",
@@ -156,27 +161,28 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
             (cool, short + wait + 2),
             points=_never(long + short + wait + 1),
         ),
-        played(
-            "within the budget",
-            (cool, long),
-            points=_never(2 * wait, long),
-            recorded=(
-                *(Recorded(name, long, ((_WHERE, cool / 1000),)) for name in burn.ratios),
-                Recorded(SETTLED_IN_AN_HOUR, long, ((_WHERE, 120_000),)),
-            ),
-        ),
+        _quiet_queue(alert),
     )
 
 
-def _quiet_queue() -> Scenario:
-    """A queue with a message each 2.5 minutes, all dead-lettered: 10 in an hour must have passed."""
-    values = " ".join(f"{number}x4" for number in range(20))
-    labels = {**_SERIES, "reason": "rejected"}
+def _quiet_queue(alert: str) -> Scenario:
+    """Play a message each 2.5 minutes, none of them well: 10 in an hour must have passed."""
+    values = " ".join(f"{number}x4" for number in range(25))
+    name = "jmsx_end_to_end_latency_seconds"
+    series = (
+        (
+            Series(f"{name}_bucket", {**_SERIES, "le": "30.0"}, "0x124"),
+            Series(f"{name}_count", _SERIES, values),
+        )
+        if "latency" in BURNS[alert].record
+        else (Series(_DEAD_LETTERED, {**_SERIES, "reason": "rejected"}, values),)
+    )
+    wait = BURNS[alert].wait_minutes
     return Scenario(
-        "JmsxDeadLetterBudgetFastBurn",
-        "fewer than 10 messages in an hour say nothing",
-        (Series("jmsx_dead_lettered_messages_total", labels, values), _settled(values)),
-        (*_never(10, 16), *_fires(_WHERE, 35)),
+        alert,
+        "few messages say nothing, until more than 10 have passed",
+        (*series, _settled(values)),
+        (*_never(15 + wait + 4), *_fires(_WHERE, 27.5 + wait + 3)),
     )
 
 
@@ -375,7 +381,6 @@ _LINK_AND_WATCH: Final = (
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     *(scenario for alert in BURNS for scenario in _burning(alert)),
-    _quiet_queue(),
     *_LOSS,
     *_PROGRESS,
     *_LINK_AND_WATCH,
