@@ -11,7 +11,7 @@ import socket
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -26,9 +26,6 @@ from jmsx_broker.configuration import CONFIGURATION, activemq_xml
 from jmsx_broker.java import find_java
 from jmsx_broker.process import Child
 from jmsx_broker.wire import Wire
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _HOST: Final = "127.0.0.1"
 
@@ -79,12 +76,7 @@ class ClassicBroker(Broker):
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -7,7 +7,7 @@ It is not the jmsx driver, on purpose: what checks the library's work must not s
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 from jmsx.core.frames import Frame, parse_headers
@@ -18,9 +18,6 @@ from jmsx.errors import (
     ConnectionFailedError,
     MessageFormatError,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 #: The port of a STOMP broker whose URL names none.
 _STOMP_PORT: Final = 61613
@@ -53,12 +50,7 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def send(self, frame: Frame) -> None:

@@ -26,9 +26,11 @@ def test_connectors_listen_on_the_loopback_only() -> None:
 def test_broker_has_what_jmsx_needs() -> None:
     """A store, the scheduler for delayed redelivery, and the statistics plugin for the audit."""
     element = broker()
-    assert tuple(
-        element.get(name) for name in ("persistent", "schedulerSupport", "useJmx")
-    ) == ("true", "true", "false")
+    assert tuple(element.get(name) for name in ("persistent", "schedulerSupport", "useJmx")) == (
+        "true",
+        "true",
+        "false",
+    )
     assert element.find(f"{CORE}persistenceAdapter/{CORE}kahaDB") is not None
     assert element.find(f"{CORE}plugins/{CORE}statisticsBrokerPlugin") is not None
 
