@@ -6,5 +6,6 @@ For tests of jmsx, and of applications that use it: a broker in memory, the same
 
 from jmsx.testing.clock import FakeClock
 from jmsx.testing.fake_broker import FakeBroker
+from jmsx.testing.server import FakeBrokerServer
 
-__all__ = ["FakeBroker", "FakeClock"]
+__all__ = ["FakeBroker", "FakeBrokerServer", "FakeClock"]

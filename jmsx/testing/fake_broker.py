@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jmsx.testing.fake_transaction import FakeTransaction
 
 _ORIGIN = 1_700_000_000.0
+_NOT_SCHEDULED = {"AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON"}
 
 
 class FakeBroker:
@@ -128,6 +129,11 @@ class FakeBroker:
             self.settle()
         self._now = now
 
+    @property
+    def now(self) -> float:
+        """The time that was last told (seconds, monotonic)."""
+        return self._now
+
     def now_ms(self) -> int:
         """Epoch milliseconds."""
         return round((self._origin + self._now) * 1000)
@@ -188,6 +194,8 @@ class FakeBroker:
             raise BrokerFault(
                 str(destination), "org.apache.activemq.DestinationDoesNotExistException"
             )
+        for name in _NOT_SCHEDULED & message.properties.keys():
+            raise NotImplementedError(f"the fake broker has no {name}")
         if self.manners.scheduler and "AMQ_SCHEDULED_DELAY" in message.properties:
             self._schedule(message, transaction)
         else:
@@ -205,9 +213,6 @@ class FakeBroker:
 
         Source: probes-classic.md "AMQ_SCHEDULED_DELAY over STOMP"; same message id, and scheduledJobId tells it.
         """
-        for name in ("AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON"):
-            if name in message.properties:
-                raise NotImplementedError(f"the fake broker has no {name}")
         delay = int(message.properties.pop("AMQ_SCHEDULED_DELAY")) / 1000
         message.properties["scheduledJobId"] = message.message_id
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from jmsx.testing.fake_link import FakeLink
     from jmsx.testing.fake_subscription import Acknowledgement
 
+#: Headers that would change what happens in ways that are not modelled.
+_NOT_MODELLED: Final = {
+    "transformation",
+    "activemq.retroactive",
+    "activemq.maximumPendingMessageLimit",
+}
 _HEART_BEAT: Final = re.compile(r"([0-9]+),([0-9]+)")
 
 
@@ -33,6 +39,8 @@ def execute(link: FakeLink, frame: Frame) -> None:
         raise ProtocolFault(f"Unknown STOMP action: {frame.command}", fatal=True)
     if frame.command not in _BEFORE_CONNECTED and link.client_id is None:
         raise ProtocolFault("Not connected.")
+    for name in _NOT_MODELLED & frame.headers.keys():
+        raise NotImplementedError(f"the fake broker has no {name}")
     _COMMANDS[frame.command](link, frame)
 
 
