@@ -135,7 +135,9 @@ def _merged(expected: Any, actual: Any, key: str = "") -> Any:
         return {"min": min(bounds["min"], actual), "max": max(bounds["max"], actual)}
     if key in ("elapsed", "gaps") or (isinstance(expected, dict) and "one_of" in expected):
         return expected
-    return {"one_of": [expected, actual]} if key in ("redelivered", "none", "error") else actual
+    if key == "redelivered":
+        return {"one_of": [False, True]}
+    return {"one_of": [expected, actual]} if key == "error" else actual
 
 
 def _unseen(outcome: Json, seen: set[str], reason: str) -> tuple[Json, str]:

@@ -28,7 +28,9 @@ def conformance(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize(("client", "broker"), [("java", "classic"), ("jmsx", "classic")])
+@pytest.mark.parametrize(
+    ("client", "broker"), [("java", "classic"), ("jmsx", "classic"), ("jmsx", "fake")]
+)
 def test_every_scenario_passes(client: str, broker: str) -> None:
     """No scenario fails, and each got a verdict."""
     done = conformance("--client", client, "--broker", broker, SCENARIOS)
@@ -86,3 +88,11 @@ def test_a_missing_path_is_a_usage_error() -> None:
 
     assert done.returncode == 2
     assert "nowhere.json: no such file or folder" in done.stderr
+
+
+def test_the_java_client_cannot_talk_to_the_fake_broker() -> None:
+    """The fake broker speaks STOMP only; that is said, not reported as failed scenarios."""
+    done = conformance("--client", "java", "--broker", "fake", SCENARIOS)
+
+    assert done.returncode == 2
+    assert "the Java client cannot talk to this broker" in done.stderr
