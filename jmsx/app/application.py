@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from jmsx.app.registration import Handler
-
     from jmsx.jms.message import Property
 
 H = TypeVar("H", bound="Handler")
@@ -105,14 +104,18 @@ class App:
 
     def replace_handler(self, name: str, handler: Handler) -> None:
         """Put another handler in the place of the consumer `name`'s; before `start()`, for tests and trials."""
+        self.change(name, handler=handler, takes_session=takes_session(handler))
+
+    def change(self, name: str, **settings: Any) -> None:
+        """Change settings (fields of `Consumer`) of the consumer `name`; before `start()`."""
         self._check_not_running()
         if name not in self._consumers:
-            raise ConfigurationError(
-                f"no consumer {name!r}; there are {', '.join(self._consumers)}"
-            )
-        self._consumers[name] = replace(
-            self._consumers[name], handler=handler, takes_session=takes_session(handler)
-        )
+            known = ", ".join(self._consumers)
+            raise ConfigurationError(f"no consumer {name!r}; there are {known}")
+        try:
+            self._consumers[name] = replace(self._consumers[name], **settings)
+        except TypeError as error:
+            raise ConfigurationError(f"consumer {name}: {error}") from error
 
     def start(self) -> None:
         """Open all consumers, and then let messages flow; on failure everything is closed again."""

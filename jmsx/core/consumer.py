@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jmsx.core import events
-from jmsx.core.batching import PAGE, Batch, batch_rule
+from jmsx.core.batching import Batch, batch_rule
 from jmsx.core.delivery import KEY_HEADER, Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
@@ -37,7 +37,7 @@ class ConsumerCore:
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
         self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
         self.batch = Batch(batch_rule(settings), now)
-        self.window = Window(settings.prefetch)
+        self.window = Window(settings.prefetch, individual=settings.individual)
         self.schedule = RedeliverySchedule()
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.parked = False  #: a dead letter's copy is not confirmed yet: nothing is handed out
@@ -119,7 +119,7 @@ class ConsumerCore:
     def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Settle `batch` (oldest first) with plain ACKs: one for all, or one for each if individual."""
         self._outbox.transmit(*self.ack_frames(batch))
-        self.window.acknowledged(len(batch))
+        self.window.settled(len(batch))
         self.note_acknowledged(batch, trigger, now)
         self.end(batch, Outcome.ACKNOWLEDGED, now)
 
@@ -133,28 +133,34 @@ class ConsumerCore:
 
     def nack_frames(self, batch: list[Delivery]) -> list[Frame]:
         """The frames that give `batch` to the broker's dead letter strategy: NACK is single, and never in a tx."""
+        self.window.settled(len(batch))
         return self._release_holds(batch) + [Frame("NACK", {"id": one.ack_id}) for one in batch]
 
-    def open_window(self) -> list[Frame]:
-        """
-        The frames that make the broker send more, for a consumer with single ACKs.
+    def _open_window(self) -> None:
+        """Make the broker send more, because the application waits and nothing comes; see `window`."""
+        unsettled = self.unsettled
+        covered = self.window.ask(len(unsettled))
+        if not self.settings.individual:
+            name = {"transaction": f"window-{self.settings.subscription_id}"}
+            ack = Frame("ACK", {"id": self.delivered[covered - 1].ack_id, **name})
+            self._outbox.transmit(Frame("BEGIN", name), ack, Frame("ABORT", name))
+            self.window.widened(covered)
+            return
+        hold = self.window.is_full(len(unsettled))
+        batch = [one for one in unsettled if one.hold is None][:covered]
+        frames = self._hold_frames(batch)
+        self._outbox.transmit(*frames, *([] if hold else self._release_holds(batch)))
 
-        While there is room, an ACK(tx) that is aborted at once wakes the broker up and leaves no trace. If there is
-        none, each message is held in a transaction of its own, which makes room for one more.
-        """
-        free = [one for one in self.unsettled if one.hold is None]
-        full = self.window.is_full(len(self.unsettled))
-        self.window.ask(len(self.unsettled))
-        held = free[:PAGE] if full else free[:1]
+    def _hold_frames(self, batch: list[Delivery]) -> list[Frame]:
+        """The frames that hold each message in a transaction of its own, which makes room for one more."""
         frames: list[Frame] = []
-        for one in held:
+        for one in batch:
             self._holds += 1
-            name = f"hold-{self.settings.subscription_id}-{self._holds}"
-            frames.append(Frame("BEGIN", {"transaction": name}))
-            frames.append(Frame("ACK", {"id": one.ack_id, "transaction": name}))
-            one.hold = name
-        self.window.cover(self.window.covered + len(held))
-        return frames if full else frames + self._release_holds(held)
+            one.hold = f"hold-{self.settings.subscription_id}-{self._holds}"
+            frames.append(Frame("BEGIN", {"transaction": one.hold}))
+            frames.append(Frame("ACK", {"id": one.ack_id, "transaction": one.hold}))
+        self.window.widened(len(batch))
+        return frames
 
     def _release_holds(self, batch: list[Delivery]) -> list[Frame]:
         held = [one for one in batch if one.hold]
@@ -191,7 +197,7 @@ class ConsumerCore:
         if self.settings.policy.exhausted(newest):
             return False
         self.end(batch, Outcome.ROLLED_BACK, now)
-        self.window.rolled_back()
+        self.window.reset()
         for delivery in batch:
             delivery.redelivery_count += 1
             delivery.failure = None
@@ -219,8 +225,8 @@ class ConsumerCore:
         )
         return min((at for at in due if at is not None), default=None)
 
-    def handle_timer(self, now: float) -> bool:
-        """Do what is due; True if the window has to be opened by the session."""
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
         if self.paused_until is not None and self.paused_until <= now:
             self.paused_until = None
         due = self.schedule.take_due(now)
@@ -231,7 +237,9 @@ class ConsumerCore:
         if deadline is not None and deadline <= now:
             self.flush(self.batch.late_trigger, now)
         thirst = self._thirst()
-        return thirst is not None and thirst <= now
+        if thirst is not None and thirst <= now:
+            self.wanted_since = now
+            self._open_window()
 
     def end(
         self,
@@ -265,6 +273,7 @@ class ConsumerCore:
         Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
         """
         self._outbox.transmit(Frame("NACK", {"id": delivery.ack_id}))
+        self.window.settled(len(self.delivered) + 1)
         self.end([delivery], Outcome.EXPIRED, now)
 
     def _report_redelivery(

@@ -115,8 +115,7 @@ class SessionCore:
         """Do what is due."""
         self._dead_letters.handle_timer(now)
         for consumer in self._consumers.values():
-            if consumer.handle_timer(now):
-                self._work.open_window(consumer)
+            consumer.handle_timer(now)
 
     # Consumers -------------------------------------------------------------------------------------------------------
 
@@ -257,7 +256,6 @@ class SessionCore:
                 consumer.delivered.remove(delivery)
                 consumer.acknowledge([delivery], AckTrigger.EXPLICIT, now)
         else:
-            self._work.close_window(self._consumers.values())
             for each in self._consumers.values():
                 if each.delivered:
                     batch, each.delivered = each.delivered, []
@@ -267,7 +265,6 @@ class SessionCore:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
-        self._work.close_window(self._consumers.values())
         for consumer in self._consumers.values():
             self._give_back(consumer, NO_FAILURE, now)
 
@@ -285,7 +282,7 @@ class SessionCore:
         """Undo the sends, deliver the received again; raises IllegalStateError if not transacted."""
         if not self.transacted:
             raise IllegalStateError("rollback() in a session that is not transacted")
-        self._work.rollback(self._consumers.values(), now)
+        self._work.rollback(now)
         for consumer in self._consumers.values():
             self._give_back(consumer, failure, now)
         self._close_deferred(now)
@@ -294,8 +291,6 @@ class SessionCore:
         """Close every consumer, after rolling back; the requests are answered when the broker has it all."""
         if self.transacted:
             self.rollback(now)
-        else:
-            self._work.close_window(self._consumers.values())
         return [self._unsubscribe(consumer, now) for consumer in list(self._consumers.values())]
 
     def disconnect(self) -> Request:

@@ -1,5 +1,5 @@
 """
-What a session does inside STOMP transactions: sends and commits, rollbacks, and the ACKs that open the window.
+What a session does inside a STOMP transaction: sends, commits and rollbacks.
 
 The rules that keep messages from being lost on Classic (probes-classic.md part 2, classic.md rules 6-8): one
 transaction at a time on a link; no receipt on a frame inside it, save COMMIT, because a failing frame with a receipt
@@ -83,47 +83,24 @@ class UnitOfWork:
             raise IllegalStateError(
                 f"the transaction can only be rolled back: {transaction.rollback_only}"
             )
-        self._begin()
+        if not transaction.begun:
+            transaction.step(TxInput.BEGIN)
+            self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
         transaction.touch(sent.at)
         headers = {**frame.headers, "transaction": transaction.WIRE_NAME}
         self._outbox.transmit(Frame("SEND", headers, frame.body))
         transaction.sends.append(sent)
 
-    # The window ------------------------------------------------------------------------------------------------------
-
-    def open_window(self, consumer: ConsumerCore) -> None:
-        """The application waits and nothing comes: make the broker send more."""
-        if consumer.settings.individual:
-            self._outbox.transmit(*consumer.open_window())
-            return
-        delivered, window = consumer.delivered, consumer.window
-        full = window.is_full(len(delivered))
-        window.ask(len(delivered))
-        self._begin()
-        window.cover(len(delivered) if full else window.covered + 1)
-        last = delivered[window.covered - 1]
-        headers = {"id": last.ack_id, "transaction": self._transaction.WIRE_NAME}
-        self._outbox.transmit(Frame("ACK", headers))
-
-    def close_window(self, consumers: Iterable[ConsumerCore]) -> None:
-        """Abort the hidden transaction of a session that is not transacted."""
-        if self._transaction.begun:
-            self._abort(consumers)
-
     # The end of a transaction ----------------------------------------------------------------------------------------
 
     def commit(
-        self,
-        consumers: Iterable[ConsumerCore],
-        now: float,
-        then: Callable[[float], None],
+        self, consumers: Iterable[ConsumerCore], now: float, then: Callable[[float], None]
     ) -> Request:
         """Commit; `then(now)` runs when it is committed. A transaction with nothing in it is committed at once."""
-        consumers = list(consumers)
         batches = [(each, each.delivered) for each in consumers if each.delivered]
         transaction = self._transaction
         if not batches and not transaction.sends:
-            self._abort(consumers)
+            transaction.step(TxInput.ABORT)
             then(now)
             return answered("COMMIT", transaction.transaction_id)
 
@@ -141,14 +118,16 @@ class UnitOfWork:
         transaction.step(TxInput.COMMIT)
         return request
 
-    def rollback(self, consumers: Iterable[ConsumerCore], now: float) -> None:
+    def rollback(self, now: float) -> None:
         """Undo the sends; what was delivered is the caller's to give back."""
         transaction = self._transaction
         for sent in transaction.sends:
             self._report_send(sent, now, "rolled_back", transaction.transaction_id)
         if transaction.started_at is not None:
             self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
-        self._abort(consumers)
+        if transaction.begun:
+            self._outbox.transmit(Frame("ABORT", {"transaction": transaction.WIRE_NAME}))
+        transaction.step(TxInput.ABORT)
 
     def condemn(self, cause: str) -> None:
         """The broker complained about an unknown frame: what is open can only be rolled back."""
@@ -176,40 +155,23 @@ class UnitOfWork:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        if not self._transaction.begun:
-            self._transaction.step(TxInput.BEGIN)
-            self._outbox.transmit(Frame("BEGIN", {"transaction": Transaction.WIRE_NAME}))
-
-    def _abort(self, consumers: Iterable[ConsumerCore]) -> None:
-        if self._transaction.begun:
-            self._outbox.transmit(Frame("ABORT", {"transaction": Transaction.WIRE_NAME}))
-            for consumer in consumers:
-                consumer.window.aborted()
-        self._transaction.step(TxInput.ABORT)
-
     def _commit_frames(self, batches: Batches, receipt_id: str) -> list[Frame]:
         """
         The burst that commits.
 
         Receives that one ACK can settle need no transaction: a plain ACK is atomic, cheaper, and narrows the window.
         """
-        wire = {"transaction": Transaction.WIRE_NAME}
-        begun, frames = self._transaction.begun, []
         if not self._transaction.sends and len(batches) == 1:
             consumer, batch = batches[0]
             if len(batch) == 1 or not consumer.settings.individual:
-                if begun:
-                    frames.append(Frame("ABORT", wire))
-                    consumer.window.aborted()
-                consumer.window.acknowledged(len(batch))
-                *acks, last = consumer.ack_frames(batch)
-                return [*frames, *acks, Frame("ACK", {**last.headers, "receipt": receipt_id})]
-        if not begun:
-            frames.append(Frame("BEGIN", wire))
+                consumer.window.settled(len(batch))
+                *releases, ack = consumer.ack_frames(batch)
+                return [*releases, Frame("ACK", {**ack.headers, "receipt": receipt_id})]
+        wire = {"transaction": Transaction.WIRE_NAME}
+        frames = [] if self._transaction.begun else [Frame("BEGIN", wire)]
         for consumer, batch in batches:
             frames += consumer.ack_frames(batch, **wire)
-            consumer.window.committed()
+            consumer.window.reset()
         return [*frames, Frame("COMMIT", {**wire, "receipt": receipt_id})]
 
     def _committed(self, batches: Batches, now: float) -> None:

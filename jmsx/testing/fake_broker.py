@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 from jmsx.testing.fake_destination import Destination, Kind, parse_stomp_name
 from jmsx.testing.fake_link import FakeLink
 from jmsx.testing.fake_queue import BrowserSubscription, FakeQueue, QueueSubscription
+from jmsx.testing.fake_selector import Selector, SelectorSyntaxError
 from jmsx.testing.fake_subscription import DurableSubscription, TopicSubscription
 from jmsx.testing.fake_topic import FakeTopic
 from jmsx.testing.faults import BrokerFault, Cut, FaultPlan, Refusal
 from jmsx.testing.manners import CLASSIC, Manners
-from jmsx.testing.selectors import Selector, SelectorSyntaxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

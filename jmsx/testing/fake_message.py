@@ -18,7 +18,7 @@ from jmsx.testing.faults import ProtocolFault, SocketFault
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.testing.selectors import Value
+    from jmsx.testing.fake_selector import Value
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _HIGHEST_PRIORITY: Final = 9
@@ -53,7 +53,6 @@ class StoredMessage:
     sequence: int = 0  #: order of arrival in its destination
     acked: bool = False  #: acknowledged, perhaps in a transaction that is still open
     dropped: bool = False  #: gone from its queue
-    owner: object | None = None  #: the subscription that holds it locked
 
     def is_expired(self, now_ms: int) -> bool:
         """Whether its time to live is over."""
@@ -77,7 +76,6 @@ class StoredMessage:
             properties=properties,
             acked=False,
             dropped=False,
-            owner=None,
         )
 
     def lookup(self, name: str) -> Value:

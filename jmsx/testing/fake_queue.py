@@ -69,8 +69,7 @@ class QueueSubscription(StoreSubscription):
         self.queue = queue
 
     def add(self, message: StoredMessage) -> None:
-        """Lock `message` for this consumer and dispatch it, unless it expired meanwhile."""
-        message.owner = self
+        """Dispatch `message`, unless it expired meanwhile."""
         if message.is_expired(self.house.now_ms()):
             self.queue.expire(message)
             return
@@ -247,9 +246,7 @@ class FakeQueue:
                 self._choose_exclusive(candidate)
         self._group_owners = {g: o for g, o in self._group_owners.items() if o is not consumer}
         for message in consumer.dispatched.values():
-            if message.owner is consumer:
-                message.owner = None
-                message.redelivery_counter += 1
+            message.redelivery_counter += 1
             if not message.dropped:
                 self._redelivered[message] = None
         consumer.dispatched.clear()
@@ -339,9 +336,9 @@ class FakeQueue:
         return None
 
     def _may_have(self, consumer: QueueSubscription, message: StoredMessage) -> bool:
-        if message.owner not in {None, consumer} or not consumer.matches(message):
+        if self._exclusive not in {None, consumer} or not consumer.matches(message):
             return False
-        return self._exclusive in {None, consumer} and self._joins_group(consumer, message)
+        return self._joins_group(consumer, message)
 
     def _joins_group(self, consumer: QueueSubscription, message: StoredMessage) -> bool:
         """

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from jmsx.testing.fake_destination import Destination
     from jmsx.testing.fake_message import StoredMessage
+    from jmsx.testing.fake_selector import Selector
     from jmsx.testing.fake_transaction import FakeTransaction
-    from jmsx.testing.selectors import Selector
 
 
 class AckType(StrEnum):

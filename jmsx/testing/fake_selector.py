@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from jmsx.testing import selector_values as values
-from jmsx.testing.selector_values import SelectorValueError, Value
+from jmsx.testing import fake_selector_values as values
+from jmsx.testing.fake_selector_values import SelectorValueError, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,11 +83,18 @@ class Selector:
         parser.expect_end()
 
     def matches(self, lookup: Callable[[str], Value]) -> bool:
-        """Whether a message is wanted; `lookup` gives a property's value, None if there is none."""
+        """
+        Whether a message is wanted; `lookup` gives a property's value, None if there is none.
+
+        Raises NotImplementedError on arithmetic with a string: on the real broker that stops the dispatch of the
+        whole queue, for all its consumers, until this one is gone (seen live on 6.1.8).
+        """
         try:
             return self._condition.evaluate(lookup) is True
-        except SelectorValueError:
-            return False
+        except SelectorValueError as error:
+            raise NotImplementedError(
+                f"the fake broker has no way to break a queue as this selector would: {self.text}: {error}"
+            ) from error
 
 
 def _condition(given: _Expression) -> _Expression:

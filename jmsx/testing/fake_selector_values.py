@@ -22,7 +22,7 @@ _FLOAT: Final = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)
 
 
 class SelectorValueError(ValueError):
-    """Values that the operator cannot take: the message is not wanted."""
+    """Values that the operator cannot take."""
 
 
 def negate_truth(value: Value) -> Value:
