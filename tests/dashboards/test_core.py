@@ -1,0 +1,69 @@
+"""What the core really reports, over a socket: the metrics are the events, and the gauges come down again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from jmsx.core.events import DeliveryEnded, MessagesAcknowledged, RedeliveryScheduled
+from jmsx.core.values import AcknowledgeMode
+from jmsx.jms.connection import Connection
+from jmsx.jms.message import Message
+from jmsx.testing.server import FakeBrokerServer
+from jmsx_prometheus import PrometheusObserver
+
+if TYPE_CHECKING:
+    from jmsx.core.events import Event, Source
+
+
+class _Log:
+    """Keeps every event."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def observe(self, event: Event, _source: Source) -> None:
+        self.events.append(event)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def test_metrics_are_the_events_of_a_session() -> None:
+    """Send 50, take 20, acknowledge 10, recover 10, take 1 of them again, close."""
+    observer, log = PrometheusObserver(), _Log()
+    with FakeBrokerServer() as broker:
+        with Connection(broker.url, observers=[observer, log]) as connection:
+            connection.start()
+            session = connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE)
+            queue = session.create_queue("orders")
+            producer = session.create_producer(queue)
+            for number in range(50):
+                producer.send(Message(f"order {number}"))
+            consumer = session.create_consumer(queue)
+            for number in range(1, 21):
+                message = consumer.receive(5)
+                assert message is not None
+                if number == 10:
+                    message.acknowledge()
+            assert observer.value("jmsx_connection_up") == 1
+            assert observer.value("jmsx_open_subscriptions") == 1
+            assert observer.value("jmsx_unsettled_messages") == 40
+            session.recover()
+            assert consumer.receive(5) is not None
+        assert observer.value("jmsx_unsettled_messages") == 0
+        assert observer.value("jmsx_open_subscriptions") == 0
+    counted = observer.totals("jmsx_processed_messages_total", "outcome")
+    told = Counter((one.outcome.value,) for one in log.events if isinstance(one, DeliveryEnded))
+    assert {outcome: count for outcome, count in counted.items() if count} == told
+    assert told["acknowledged",] == 10
+    assert told["rolled_back",] == 10
+    assert observer.value("jmsx_sent_messages_total", outcome="confirmed") == 50
+    assert observer.value("jmsx_received_messages_total") == 50
+    assert observer.value("jmsx_redeliveries_total") == _count(log, RedeliveryScheduled) == 10
+    assert observer.value("jmsx_ack_frames_total") == _count(log, MessagesAcknowledged)
+    assert observer.value("jmsx_label_overflow_total") == 0
+
+
+def _count(log: _Log, kind: type[Event]) -> int:
+    return sum(isinstance(event, kind) for event in log.events)
