@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,9 @@ COORDINATES: Final = (
 _EXCLUDED: Final = "commons-logging"
 
 _MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+#: What a line of a fetching tool has that says why it failed; their first such line says it best.
+_BLAME: Final = re.compile(r"\[ERROR\]|not found|Exception")
 
 #: Seconds for one fetch of 15 MB in some 40 files.
 _PATIENCE: Final = 900.0
@@ -156,7 +160,7 @@ def _tools(java: Path, scratch: Path) -> dict[str, tuple[list[str | Path], Path]
         (scratch / "ivy.xml").write_text(ivy_module(), encoding="utf-8")
         jars = scratch / "ivy"
         # maven-plugin: the packaging that the pom of activemq-protobuf, a plain jar, declares
-        options = ["-types", "jar", "bundle", "maven-plugin", "-error"]
+        options = ["-types", "jar", "bundle", "maven-plugin", "-warn"]
         options += ["-cache", f"{scratch / 'ivy-cache'}", "-ivy", "ivy.xml"]
         options += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
         tools["Ivy"] = ([java, "-jar", ivy, *options], jars)
@@ -171,7 +175,7 @@ def _find_ivy() -> Path | None:
 
 
 def _run(command: list[str | Path], folder: Path) -> str:
-    """Run a fetching tool to its end; return the end of what it said."""
+    """Run a fetching tool to its end; return what it said of its failure."""
     try:
         done = subprocess.run(  # noqa: S603 - a tool found on this machine, with our own arguments
             command,
@@ -186,8 +190,9 @@ def _run(command: list[str | Path], folder: Path) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    told = [line for line in done.stdout.splitlines() if line.strip()]
-    return " | ".join(told[-5:])[-1000:] or f"nothing (exit {done.returncode})"
+    told = [line.strip()[:300] for line in done.stdout.splitlines() if line.strip()]
+    blamed = [line for line in told if _BLAME.search(line)]
+    return " | ".join(blamed[:2] or told[-2:]) or f"nothing (exit {done.returncode})"
 
 
 def _publish(jars: Path, folder: Path) -> None:
