@@ -89,7 +89,6 @@ AUDITED: Final = frozenset({"delivery", "send"})
 _CONSUMED: Final = ("delivery", "dlq", "dlq.failed", "redelivery.scheduled", "sub.open")
 _BATCHES: Final = ("recv.batch", "ack.batch", "ack.dropped")
 _TRANSACTIONS: Final = ("tx.commit", "tx.rollback", "tx.in_doubt")
-_LINKS: Final = ("conn.up", "conn.closed", "conn.lost")
 
 
 def _from(attribute: str, *kinds: str) -> dict[str, str]:
@@ -281,7 +280,7 @@ FIELDS: Final = (
         _from("seconds", "conn.up"),
         Origin.FROM_SECONDS,
     ),
-    Field("broker", _STRING, "", "the broker's address", _from("", *_LINKS), Origin.BY_WRITER),
+    Field("broker", _STRING, "", "the broker's address", _from("", "conn.up"), Origin.BY_WRITER),
     Field("broker_kind", _STRING, "", "the dialect", _from("", "conn.up"), Origin.BY_WRITER),
     Field("conn_id", _STRING, "", "the connection", _from("", "conn.up"), Origin.BY_WRITER),
     Field(

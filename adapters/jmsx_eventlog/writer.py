@@ -179,21 +179,33 @@ class Writer:
         """Whether nothing is left to be written; tries once."""
         if not self._unwritten:
             return True
-        lines = b"".join(self._unwritten)
         try:
-            self._append(lines)
+            while self._unwritten:
+                self._append_some()
         except OSError as error:
             self._note(error)
             return False
-        self.records += len(self._unwritten)
-        self._unwritten.clear()
         self._sync_if_due()
         return True
 
+    def _append_some(self) -> None:
+        """Append as many lines as the segment has room for, at least one to a new one."""
+        room = self._settings.segment_bytes - (self._segment.size if self._segment else 0)
+        count = 0
+        for line in self._unwritten:
+            room -= len(line)
+            if room < 0 and (count or self._segment):
+                break
+            count += 1
+        if count:
+            self._append(b"".join(self._unwritten[:count]))
+            self.records += count
+            del self._unwritten[:count]
+        else:
+            self._seal()
+
     def _append(self, lines: bytes) -> None:
         settings = self._settings
-        if self._segment and self._segment.size + len(lines) > settings.segment_bytes:
-            self._seal()
         if self._segment is None:
             first_seq = self._seq - len(self._unwritten)
             self._segment = Segment(settings.directory, self.name, first_seq, settings.wall())

@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Lend the Spark session of this test run."""
-    with local_session(tmp_path_factory.mktemp("spark") / "spark.log") as session:
+    """Lend the Spark session of this test run; `report` uses it too, as it is active."""
+    with local_session(tmp_path_factory.mktemp("spark") / "spark.log", size="small") as session:
         yield session

@@ -60,6 +60,11 @@ class Truth:
     again: int = 0  #: deliveries with attempt > 1
 
 
+def seeded(seed: int) -> random.Random:
+    """Make chance that comes out the same each time."""
+    return random.Random(seed)  # noqa: S311 - not for secrets
+
+
 def key_at(wall: float, chance: random.Random) -> str:
     """Make a message key as jmsx senders do: 12 hex digits of epoch ms, 20 at random."""
     return f"{round(wall * 1000):012x}{chance.getrandbits(80):020x}"
@@ -67,10 +72,14 @@ def key_at(wall: float, chance: random.Random) -> str:
 
 def open_log(directory: Path, clock: Clock, **options: object) -> EventLog:
     """Open an event log that goes by the simulated clocks."""
-    return EventLog(directory, service="shop", wall=clock.wall, monotonic=clock.monotonic, **options)
+    return EventLog(
+        directory, service="shop", wall=clock.wall, monotonic=clock.monotonic, **options
+    )
 
 
-def delivery(key: str, destination: str, at: float, chance: random.Random, **members: object) -> DeliveryEnded:
+def delivery(
+    key: str, destination: str, at: float, chance: random.Random, **members: object
+) -> DeliveryEnded:
     """Make one delivery that was sent shortly before `at` (seconds, monotonic)."""
     received = at + chance.expovariate(20)
     started = received + chance.expovariate(100)
@@ -99,7 +108,12 @@ def delivery(key: str, destination: str, at: float, chance: random.Random, **mem
 def sent(key: str, destination: str, at: float, outcome: str = "confirmed") -> MessageSent:
     """Make one SEND that took a millisecond."""
     return MessageSent(
-        at=at, destination=destination, message_key=key, outcome=outcome, started_at=at - 0.001, size=64
+        at=at,
+        destination=destination,
+        message_key=key,
+        outcome=outcome,
+        started_at=at - 0.001,
+        size=64,
     )
 
 
@@ -108,7 +122,7 @@ class Shop:
 
     def __init__(self, directory: Path, seed: int, **options: object) -> None:
         self.clock = Clock()
-        self.chance = random.Random(seed)
+        self.chance = seeded(seed)
         self.truth = Truth()
         self.producer = open_log(directory, self.clock, **options)
         self.consumer = open_log(directory, self.clock, **options)
@@ -153,20 +167,32 @@ class Shop:
     def _consumed(self, event: Event) -> None:
         self.consumer.observe(event, SOURCE)
 
-    def _deliver(self, key: str, queue: str, outcome: Outcome, attempt: int = 1, after: float = 0.0) -> float:
+    def _deliver(
+        self, key: str, queue: str, outcome: Outcome, attempt: int = 1, after: float = 0.0
+    ) -> float:
         """Deliver once; returns when it was settled."""
         story = delivery(
             key, queue, self.clock.now + after, self.chance, outcome=outcome, attempt=attempt
         )
         consumer = story.consumer
         self._consumed(
-            MessagesReceived(at=story.received_at, consumer=consumer, destination=queue, messages=1, redelivered=0)
+            MessagesReceived(
+                at=story.received_at,
+                consumer=consumer,
+                destination=queue,
+                messages=1,
+                redelivered=0,
+            )
         )
         self._consumed(story)
         if outcome is Outcome.ACKNOWLEDGED:
             self._consumed(
                 MessagesAcknowledged(
-                    at=story.at, consumer=consumer, destination=queue, messages=1, trigger=AckTrigger.EACH
+                    at=story.at,
+                    consumer=consumer,
+                    destination=queue,
+                    messages=1,
+                    trigger=AckTrigger.EACH,
                 )
             )
         self.truth.deliveries += 1
@@ -184,7 +210,9 @@ class Shop:
     def _duplicated(self, key: str, queue: str) -> None:
         self.truth.duplicated.add(key)
         self._deliver(key, queue, Outcome.ACKNOWLEDGED)
-        self._deliver(key, queue, self.chance.choice((Outcome.ACKNOWLEDGED, Outcome.COMMITTED)), after=20)
+        self._deliver(
+            key, queue, self.chance.choice((Outcome.ACKNOWLEDGED, Outcome.COMMITTED)), after=20
+        )
 
     def _discarded(self, key: str, queue: str) -> None:
         self.truth.discarded.add(key)

@@ -1,0 +1,256 @@
+"""The event log when the disk is full, the process is killed, or it forks: real processes, real errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from jmsx_eventlog import recover_orphans
+from tests.pipeline.lines import lines, of_kind, segments
+from tests.pipeline.simulator import SOURCE, Clock, delivery, open_log, seeded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT: Final = Path(__file__).parents[2]
+_START: Final = """
+import json, os, random, resource, sys, time
+from pathlib import Path
+from tests.pipeline.simulator import SOURCE, Clock, delivery, open_log, sent
+from jmsx.core.events import AckTrigger, MessagesAcknowledged
+directory, chance = Path(sys.argv[1]), random.Random(1)
+
+def deliveries(count):
+    return [delivery(f"{n:032x}", "queue://orders", 1.0, chance) for n in range(count)]
+
+def wait_until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+def allow(size):  # bytes that a file may have; beyond it every write fails
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+"""
+
+
+def start(script: str, directory: Path) -> subprocess.Popen[str]:
+    """Run `script` in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _START + script, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_ROOT,
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+        text=True,
+    )
+
+
+def told_by(script: str, directory: Path) -> dict[str, Any]:
+    """Run `script` to its end; what it printed last, as JSON."""
+    with start(script, directory) as process:
+        told, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    found: dict[str, Any] = json.loads(told.splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that writes 3000 deliveries, says so, and then writes on until it is killed."""
+    script = """
+log = open_log(directory, Clock(), segment_bytes=400_000, sync="none")
+events = deliveries(3000)
+for event in events: log.observe(event, SOURCE)
+wait_until(lambda: log.records > 3000)
+print(log.writer, flush=True)
+while True:
+    for event in events[:20]: log.observe(event, SOURCE)
+    time.sleep(0.001)
+"""
+    with start(script, tmp_path) as process:
+        yield process
+        process.kill()
+
+
+def test_a_full_disk_costs_a_counted_number_of_events(tmp_path: Path) -> None:
+    """
+    With the disk full delivery goes on; when it is back the log says exactly what is missing.
+
+    5000 deliveries and 5000 ACKs meet a queue of 300: the first delivery without room waits, no other does.
+    """
+    told = told_by(
+        """
+log = open_log(directory, Clock(), queue_events=300, patience_seconds=0.3)
+wait_until(lambda: log.records)
+allow(0)
+acked = MessagesAcknowledged(at=1.0, consumer="c", destination="queue://orders", messages=1, trigger=AckTrigger.EACH)
+began = time.monotonic()
+for event in deliveries(5000):
+    log.observe(event, SOURCE)
+    log.observe(acked, SOURCE)
+took = time.monotonic() - began
+wait_until(lambda: log.errors > 2)
+dropped = log.dropped
+allow(resource.RLIM_INFINITY)
+wait_until(lambda: log.queued == 0)
+log.observe(deliveries(1)[0], SOURCE)
+log.close()
+print(json.dumps({"took": took, "dropped": dropped, "end": log.dropped, "records": log.records}))
+""",
+        tmp_path,
+    )
+
+    found = lines(tmp_path)
+    gaps = Counter[str]()
+    for gap in of_kind(found, "log.gap"):
+        gaps[gap["dropped_kind"]] += gap["dropped"]
+    kept = {kind: len(of_kind(found, kind)) for kind in ("delivery", "ack.batch")}
+    assert [line["seq"] for line in found] == list(range(told["records"]))
+    assert {kind: kept[kind] + gaps[kind] for kind in kept} == {"delivery": 5001, "ack.batch": 5000}
+    assert told["dropped"] == told["end"] == sum(gaps.values()) == found[-1]["dropped"]
+    assert told["dropped"] > 8000
+    assert 0.3 <= told["took"] < 3.0
+
+
+def test_a_write_that_fails_halfway_leaves_no_torn_line(tmp_path: Path) -> None:
+    """The disk is full in the middle of a line; after it is back the line stands there once."""
+    told = told_by(
+        """
+log = open_log(directory, Clock())
+wait_until(lambda: log.records)
+allow(100_000)
+for event in deliveries(2000): log.observe(event, SOURCE)
+wait_until(lambda: log.errors > 1)
+allow(resource.RLIM_INFINITY)
+log.close()
+print(json.dumps({"errors": log.errors, "dropped": log.dropped}))
+""",
+        tmp_path,
+    )
+
+    found = lines(tmp_path)
+    assert told["errors"] > 1
+    assert told["dropped"] == 0
+    assert [line["seq"] for line in found] == list(range(2002))
+
+
+def test_close_gives_up_on_a_disk_that_stays_full(tmp_path: Path) -> None:
+    """An application can always end; the log has no `log.close`, so a reader knows."""
+    told = told_by(
+        """
+log = open_log(directory, Clock(), close_seconds=0.5)
+wait_until(lambda: log.records)
+allow(0)
+for event in deliveries(100): log.observe(event, SOURCE)
+began = time.monotonic()
+log.close()
+print(json.dumps({"took": time.monotonic() - began, "dropped": log.dropped}))
+""",
+        tmp_path,
+    )
+
+    assert told["took"] < 3.0
+    assert told["dropped"] >= 100
+    [orphan] = recover_orphans(tmp_path)
+    assert (orphan.last_seq, orphan.lost_bytes) == (0, 0)
+    assert [line["kind"] for line in lines(tmp_path)] == ["log.open", "log.recovered"]
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"v":1,"kind":"deliv', b"\0" * 512, b'{"v":1}\n{"torn'])
+def test_a_killed_writer_is_recovered_to_its_last_whole_line(
+    tmp_path: Path, writing: subprocess.Popen[str], torn: bytes
+) -> None:
+    """After SIGKILL the next writer cuts off the torn end and says how long it was."""
+    assert writing.stdout is not None
+    dead = writing.stdout.readline().strip()
+    writing.send_signal(signal.SIGKILL)
+    writing.wait()
+    [orphan] = segments(tmp_path, ".open")
+    with orphan.open("ab") as end:
+        end.write(torn)
+    *_, last = orphan.read_bytes().removesuffix(torn).splitlines()
+
+    open_log(tmp_path, Clock()).close()
+
+    found = lines(tmp_path, dead)
+    assert [line["seq"] for line in found] == list(range(len(found)))
+    assert len(found) > 3000
+    assert json.loads(last) == found[-2]
+    assert ("log.recovered", len(torn)) == (found[-1]["kind"], found[-1]["lost_bytes"])
+    assert segments(tmp_path, ".open") == []
+
+
+def test_a_living_writer_is_left_alone(tmp_path: Path, writing: subprocess.Popen[str]) -> None:
+    """Nobody touches the segment of a process that still runs, whatever its age."""
+    assert writing.stdout is not None
+    living = writing.stdout.readline().strip()
+
+    assert recover_orphans(tmp_path, any_host=True) == []
+
+    assert living in segments(tmp_path, ".open")[0].name
+    assert of_kind(lines(tmp_path), "log.recovered") == []
+
+
+def test_orphans_of_another_host_wait_for_it(tmp_path: Path) -> None:
+    """On a shared disk a lock may not reach far enough, so only the own host is looked after."""
+    folder = tmp_path / "date=2026-01-01" / "hour=00"
+    folder.mkdir(parents=True)
+    orphan = folder / "elsewhere-1-0123abcd-000000000005.jsonl.open"
+    orphan.write_text('{"seq":5,"writer":"x"}\n{"seq":6,"writer":"x"}\n')
+
+    assert recover_orphans(tmp_path) == []
+    [recovered] = recover_orphans(tmp_path, any_host=True)
+
+    assert (
+        recovered.writer,
+        recovered.last_seq,
+        recovered.lost_bytes,
+    ) == ("elsewhere-1-0123abcd", 6, 0)
+    assert lines(tmp_path)[-1]["seq"] == 7
+
+
+def test_a_forked_child_writes_its_own_log(tmp_path: Path) -> None:
+    """Parent and child both keep a whole log, under two names."""
+    told = told_by(
+        """
+log = open_log(directory, Clock())
+for event in deliveries(100): log.observe(event, SOURCE)
+child = os.fork()
+for event in deliveries(50 if child else 30): log.observe(event, SOURCE)
+log.close()
+if not child: os._exit(0)
+_, status = os.waitpid(child, 0)
+print(json.dumps({"writer": log.writer, "child": status}))
+""",
+        tmp_path,
+    )
+
+    found = lines(tmp_path)
+    child = {line["writer"] for line in found} - {told["writer"]}
+    assert told["child"] == 0
+    assert len(lines(tmp_path, told["writer"])) == 150 + 2
+    assert list(range(30 + 2)) == [line["seq"] for line in lines(tmp_path, child.pop())]
+    assert child == set()
+
+
+def test_a_segment_that_went_on_elsewhere_gets_no_line(tmp_path: Path) -> None:
+    """A writer that had to leave a segment behind used its numbers again, so none is given out."""
+    log = open_log(tmp_path, Clock(), segment_bytes=20_000)
+    for number in range(200):
+        log.observe(delivery(f"{number:032x}", "queue://a", 1.0, seeded(1)), SOURCE)
+    log.close()
+    first = segments(tmp_path)[0]
+    first.rename(first.with_name(first.name + ".open"))
+
+    recover_orphans(tmp_path)
+
+    assert [line["seq"] for line in lines(tmp_path)] == list(range(202))
