@@ -2,6 +2,7 @@
 
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.connection import Connection
 from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
@@ -25,6 +26,7 @@ __all__ = [
     "Observer",
     "PrefetchPolicy",
     "Queue",
+    "QueueBrowser",
     "RedeliveryPolicy",
     "RedeliveryPolicyMap",
     "Reject",

@@ -1,5 +1,5 @@
 """
-The dialect of ActiveMQ Classic 5.16 and later, as reference/classic.md and its live probes found it.
+The dialect of ActiveMQ Classic 5.16 and later.
 
 Source: `ProtocolConverter.java:334-698`, `FrameTranslator.java:54-159`, `AbstractDeadLetterStrategy.java:44-60` (6.3.1).
 """
@@ -12,7 +12,6 @@ from jmsx.core.frames import Frame
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
-    IllegalStateError,
     InvalidClientIdError,
     InvalidDestinationError,
     InvalidSelectorError,
@@ -45,8 +44,8 @@ _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
     ("InvalidSelectorException", InvalidSelectorError),
     ("InvalidClientIDException", InvalidClientIdError),
     ("already connected from", InvalidClientIdError),
-    ("Durable consumer is in use", IllegalStateError),
     ("InvalidDestinationException", InvalidDestinationError),
+    ("No durable subscription exists", InvalidDestinationError),
     ("destination that does not exist", InvalidDestinationError),
     ("ResourceAllocationException", ResourceAllocationError),
     ("Usage Manager", ResourceAllocationError),
@@ -107,6 +106,18 @@ class ClassicDialect:
             headers["activemq.noLocal"] = "true"
         return headers
 
+    def browse_headers(
+        self, *, destination: str, prefetch: int, selector: str | None
+    ) -> dict[str, str]:
+        """Headers of the SUBSCRIBE of a queue browser; STOMP `auto` is right here, for nothing is taken."""
+        headers = {
+            "destination": self.wire_destination(destination),
+            "ack": "auto",
+            "browser": "true",
+            "activemq.prefetchSize": str(max(prefetch, 1)),
+        }
+        return headers if not selector else {**headers, "selector": selector}
+
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription."""
         return {"activemq.subscriptionName": name}
@@ -139,10 +150,13 @@ class ClassicDialect:
         headers["destination"] = self.wire_destination(destination)
         return Frame("SEND", headers, delivery.frame.body)
 
-    def error(self, command: str, subject: str, text: str, broker: str) -> JmsxError:
-        """The typed error for the broker's ERROR."""
-        kind = next((kind for words, kind in _ERRORS if words in text), BrokerError)
-        return kind(f"{broker} refused {command} {subject}: {text}")
+    def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
+        """The typed error for an ERROR, whose body is a Java stack trace that begins with the exception's name."""
+        trace = frame.body.decode("utf-8", "replace").strip()
+        told = frame.headers.get("message") or trace.partition("\n")[0]
+        words = told + trace.partition("\n")[0]
+        kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
+        return kind(f"{broker} refused {command} {subject}: {told}")
 
 
 DIALECT: Final = ClassicDialect()

@@ -5,7 +5,8 @@ Tell a batch what was consumed; it says when the ACK is due. Three rules, the fi
 
 1. a full batch goes out at once;
 2. a batch whose consumer has nothing left to hand out goes out after `idle` seconds, because the broker pages the next
-   messages in only when an ACK arrives (reference: the page stall), and nobody else would send one;
+   messages in only when an ACK arrives (reference: the page stall), and nobody else would send one; such an ACK comes
+   on top of those of the other rules, which count on as if it had not been;
 3. a batch older than `timeout` goes out with the next message consumed, and one older than `interval` at once.
 
 Source: `ActiveMQMessageConsumer.java:992-1016,1095-1101`; rule 2 is ours.
@@ -63,6 +64,7 @@ class Batch:
         self._consumed: list[Delivery] = []
         self._since = now  # of the last ACK, or of the first delivery after it (rule 3's interval)
         self._last_ack = now
+        self._counted = 0  #: messages since the last ACK that was not due to rule 2
 
     def __len__(self) -> int:
         return len(self._consumed)
@@ -72,7 +74,8 @@ class Batch:
         if not self._consumed:
             self._since = now
         self._consumed.append(delivery)
-        if len(self._consumed) >= self._rule.size:
+        self._counted += 1
+        if self._counted >= self._rule.size:
             return self._rule.trigger
         if self._rule.timeout > 0 and now >= self._last_ack + self._rule.timeout:
             return AckTrigger.IDLE
@@ -94,8 +97,10 @@ class Batch:
         """What to call an ACK that the deadline caused."""
         return AckTrigger.EACH if self._rule.trigger is AckTrigger.EACH else AckTrigger.IDLE
 
-    def take(self, now: float) -> list[Delivery]:
-        """Empty the batch: its ACK is being written."""
+    def take(self, now: float, *, idle: bool = False) -> list[Delivery]:
+        """Empty the batch: its ACK is being written; `idle`: because of rule 2."""
         consumed, self._consumed = self._consumed, []
-        self._last_ack = now
+        if not idle:
+            self._last_ack = now
+            self._counted = 0
         return consumed

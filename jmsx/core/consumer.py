@@ -110,9 +110,9 @@ class ConsumerCore:
         if trigger is not None:
             self.flush(trigger, now)
 
-    def flush(self, trigger: AckTrigger, now: float) -> None:
-        """Write the ACK that the consumed batch owes, if any."""
-        batch = self.batch.take(now)
+    def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
+        """Write the ACK that the consumed batch owes, if any; `idle`: because the buffer is dry."""
+        batch = self.batch.take(now, idle=idle)
         if batch:
             self.acknowledge(batch, trigger, now)
 
@@ -235,7 +235,7 @@ class ConsumerCore:
             self._dry_since = None
         deadline = self.batch.deadline(self._dry_since)
         if deadline is not None and deadline <= now:
-            self.flush(self.batch.late_trigger, now)
+            self.flush(self.batch.late_trigger, now, idle=self._dry_since is not None)
         thirst = self._thirst()
         if thirst is not None and thirst <= now:
             self.wanted_since = now

@@ -22,6 +22,7 @@ class Delivery:
     __slots__ = (
         "ack_id",
         "arrival",
+        "broker_count",
         "ended_at",
         "epoch",
         "expires_at",
@@ -52,7 +53,8 @@ class Delivery:
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
         self.ack_id = headers.get("ack", "")
         self.message_id = headers.get("message-id", "")
-        self.redelivery_count = 1 if headers.get("redelivered") == "true" else 0
+        self.broker_count = 1 if headers.get("redelivered") == "true" else 0  #: as far as it tells
+        self.redelivery_count = self.broker_count
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at

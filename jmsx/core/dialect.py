@@ -55,6 +55,11 @@ class Dialect(Protocol):
     ) -> dict[str, str]:
         """Headers of SUBSCRIBE, without id and receipt; `options` are `consumer.*` options of the URI."""
 
+    def browse_headers(
+        self, *, destination: str, prefetch: int, selector: str | None
+    ) -> dict[str, str]:
+        """Headers of the SUBSCRIBE of a queue browser, without id and receipt."""
+
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
 
@@ -72,5 +77,5 @@ class Dialect(Protocol):
     ) -> Frame:
         """The SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
 
-    def error(self, command: str, subject: str, text: str, broker: str) -> JmsxError:
-        """The typed error for the broker's ERROR `text` in answer to `command` about `subject`."""
+    def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
+        """The typed error for the ERROR `frame` in answer to `command` about `subject`."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
+from jmsx.core.browsing import Browsing
 from jmsx.core.burial import DeadLetters
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
@@ -26,7 +27,7 @@ from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jmsx.core.dialect import Dialect
     from jmsx.core.values import ConsumerSettings, SessionSettings
@@ -45,6 +46,7 @@ class SessionCore:
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
         self._consumers: dict[str, ConsumerCore] = {}
+        self._browsings: dict[str, Browsing] = {}
         self._arrivals = 0
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._dead_letters = DeadLetters(
@@ -56,6 +58,11 @@ class SessionCore:
     def transacted(self) -> bool:
         """Whether the session is SESSION_TRANSACTED."""
         return self.settings.mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing binds the session to its link."""
+        return not (self._consumers or self._browsings or self._requests or self._work.begun)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -79,6 +86,7 @@ class SessionCore:
             consumer.end([delivery], Outcome.ABANDONED, now)
         self._work.lost(now)
         self._consumers.clear()
+        self._browsings.clear()
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
 
     def receive(self, frames: Iterable[Frame | MessageFrame], now: float, wall: float) -> None:
@@ -98,8 +106,11 @@ class SessionCore:
                 self._receive_error(frame, now)
         for subscription_id, deliveries in chunk.items():
             consumer = self._consumers.get(subscription_id)
-            if consumer is not None:  # else it was closed meanwhile, and the broker takes them back
+            if consumer is not None:
                 consumer.accept(deliveries, now)
+            elif subscription_id in self._browsings:
+                self._browsings[subscription_id].accept(deliveries)
+            # else it was closed meanwhile, and the broker takes them back
 
     def take_actions(self) -> list[Action]:
         """What the driver must do now, oldest first."""
@@ -215,9 +226,32 @@ class SessionCore:
         )
         return request
 
+    def browse(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
+        """Open a queue browser; `look` shows what it finds."""
+        request = self._requests.open("SUBSCRIBE", destination)
+        self._browsings[subscription_id] = Browsing()
+        frame = {"id": subscription_id, **headers, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("SUBSCRIBE", frame))
+        return request
+
+    def look(self, subscription_id: str) -> tuple[Delivery | None, bool]:
+        """The next message that the browser shows, if it is here; and whether that was the end."""
+        browsing = self._browsings[subscription_id]
+        if browsing.waiting:
+            return browsing.waiting.popleft(), False
+        return None, browsing.ended
+
+    def stop_browsing(self, subscription_id: str, destination: str) -> Request:
+        """Close a queue browser."""
+        self._browsings.pop(subscription_id, None)
+        request = self._requests.open("UNSUBSCRIBE", destination)
+        headers = {"id": subscription_id, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
+        return request
+
     def is_open(self, subscription_id: str) -> bool:
-        """Whether the consumer exists and was not closed."""
-        return subscription_id in self._consumers and subscription_id not in self._closing
+        """Whether the consumer lives; closed in a transaction, it lives until that ends."""
+        return subscription_id in self._consumers
 
     # The application's calls -----------------------------------------------------------------------------------------
 
@@ -318,7 +352,7 @@ class SessionCore:
         return (
             self.transacted
             and policy.pre_dispatch_check
-            and policy.exhausted(delivery.redelivery_count)
+            and policy.exhausted(delivery.broker_count)
         )
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
@@ -345,7 +379,7 @@ class SessionCore:
         request = self._requests.peek(receipt_id)
         if request is not None:
             error = self._dialect.error(
-                request.command, request.subject, text, self.settings.broker
+                request.command, request.subject, frame, self.settings.broker
             )
             self._requests.answer(request.receipt_id, now, error)
         else:

@@ -48,6 +48,11 @@ class UnitOfWork:
         self._outbox = outbox
         self._transaction = Transaction(settings.session_id)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a transaction is open on the wire."""
+        return self._transaction.begun
+
     def touch(self, now: float) -> None:
         """A message was delivered in the transaction."""
         self._transaction.touch(now)

@@ -75,8 +75,6 @@ class SessionSettings:
     broker: str  #: address without credentials, for errors
     session_id: str
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
-    non_blocking_redelivery: bool = False
-    individual_transactions: bool = False  #: TRANSACTED acknowledges each message on its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

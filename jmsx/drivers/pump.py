@@ -150,6 +150,25 @@ class Pump:
                 self.changed.wait(None if deadline is None else deadline - now)
             return None
 
+    def look(self, subscription_id: str) -> Delivery | None:
+        """The next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
+        deadline = self._clock.monotonic() + self.request_timeout
+        with self.changed:
+            while True:
+                delivery, ended = self.call(lambda core, _now: core.look(subscription_id))
+                if delivery is not None or ended:
+                    return delivery
+                left = deadline - self._clock.monotonic()
+                if left <= 0 or not self.changed.wait(left):
+                    raise BrokerTimeoutError(
+                        f"{self.source.broker} showed no end of the queue in {self.request_timeout:g} s"
+                    )
+
+    def await_end(self, timeout: float) -> None:
+        """After our farewell: wait until the broker has closed the connection, so that it has forgotten it."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.error is not None, timeout)
+
     def check(self) -> None:
         """Raise if the link is gone."""
         if self.error is not None:

@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Self
 
 from jmsx.clock import SystemClock
-from jmsx.core.values import AcknowledgeMode, SessionSettings
+from jmsx.core.values import AcknowledgeMode
 from jmsx.drivers.open import OpenLink
 from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
 from jmsx.jms.session import Session
@@ -48,8 +48,8 @@ class Connection:
         self._sessions: list[Session] = []
         self._count = itertools.count(1)
         self._spare: OpenLink | None = None
-        self._client_id_used = False
-        self._started = False
+        self._durables: dict[str, Session] = {}  #: names of durable subscriptions in use
+        self.started = False
         self._closed = False
         self._aborted = False
         self._exception_listener: Callable[[JmsxError], object] | None = None
@@ -66,26 +66,9 @@ class Connection:
         """
         with self._lock:
             self._check()
-            mode = AcknowledgeMode(mode)
-            link = self._spare or self._open()
-            self._spare = None
-            settings = SessionSettings(
-                mode=mode,
-                broker=link.broker,
-                session_id=f"{self.connection_id}-{next(self._count)}",
-                dead_letter=self.options.dead_letter,
-                non_blocking_redelivery=self.options.non_blocking_redelivery,
-                individual_transactions=self.options.transacted_individual_ack,
-            )
-            pump = link.attach(settings, self.connection_id)
-            pump.running = self._started
-            pump.on_lost = self._lost
-            owns_client_id = link.client_id is not None and link.client_id == self.options.client_id
-
-            def closed(session: Session) -> None:
-                self._forget(session, owns_client_id=owns_client_id)
-
-            session = Session(mode, pump, link.dialect, self.options, closed)
+            link, self._spare = self._spare or self.open_link(self._free_client_id()), None
+            session_id = f"{self.connection_id}-{next(self._count)}"
+            session = Session(AcknowledgeMode(mode), self, link, session_id)
             self._sessions.append(session)
             return session
 
@@ -94,8 +77,8 @@ class Connection:
         with self._lock:
             self._check()
             if self.options.client_id is not None and not self._sessions and self._spare is None:
-                self._spare = self._open()
-            self._started = True
+                self._spare = self.open_link(self._free_client_id())
+            self.started = True
             for session in self._sessions:
                 session.resume()
 
@@ -107,7 +90,7 @@ class Connection:
         """
         with self._lock:
             self._check()
-            self._started = False
+            self.started = False
             sessions = list(self._sessions)
         for session in sessions:
             session.pause()
@@ -166,26 +149,61 @@ class Connection:
         if self._aborted:
             raise ConnectionFailedError(f"the connection to {self._uri} was aborted")
 
-    def _open(self) -> OpenLink:
-        client_id = self.options.client_id
-        if client_id is not None:
-            if self._client_id_used:
-                client_id = f"{client_id}-{next(self._count)}"
-            self._client_id_used = True
-        try:
-            return OpenLink(self._uri, client_id, self._clock, self._observers)
-        except JmsxError:
-            self._client_id_used = any(self._sessions)
-            raise
+    # For sessions ----------------------------------------------------------------------------------------------------
 
-    def _forget(self, session: Session, *, owns_client_id: bool) -> None:
+    def open_link(self, client_id: str | None) -> OpenLink:
+        """A new link that carries `client_id`."""
+        return OpenLink(self._uri, client_id, self._clock, self._observers)
+
+    def claim_client_id(self, session: Session, subscription: str | None) -> None:
+        """
+        Give `session` the socket with the connection's client id, for the durable `subscription` (None: to remove one).
+
+        Raises JmsxError if the subscription is in use, UnsupportedError if another session needs that socket.
+        """
+        with self._lock:
+            for other in [each for each in self._sessions if each is not session]:
+                if subscription is not None and self._durables.get(subscription) is other:
+                    raise JmsxError(
+                        f"Durable consumer is in use for client: {self.options.client_id}"
+                        f" and subscriptionName: {subscription}"
+                    )
+                if other.client_id == self.options.client_id is not None:
+                    other.relink(self._further_client_id())
+            if self._spare is not None:
+                self._spare.pump.end("not needed")
+                self._spare = None
+            if session.client_id != self.options.client_id:
+                session.relink(self.options.client_id)
+            if subscription is not None:
+                self._durables[subscription] = session
+
+    def release_durable(self, subscription: str) -> None:
+        """The consumer of a durable subscription is closed."""
+        self._durables.pop(subscription, None)
+
+    def forget(self, session: Session) -> None:
+        """A session is closed."""
         with self._lock:
             if session in self._sessions:
                 self._sessions.remove(session)
-            if owns_client_id:
-                self._client_id_used = False
+            self._durables = {
+                name: user for name, user in self._durables.items() if user is not session
+            }
 
-    def _lost(self, error: JmsxError) -> None:
+    def _free_client_id(self) -> str | None:
+        """The connection's client id, or one of its own if a session has that already."""
+        client_id = self.options.client_id
+        used = any(session.client_id == client_id for session in self._sessions)
+        return self._further_client_id() if used else client_id
+
+    def _further_client_id(self) -> str | None:
+        if self.options.client_id is None:
+            return None
+        return f"{self.options.client_id}-{next(self._count)}"
+
+    def lost(self, error: JmsxError) -> None:
+        """The link of a session is gone."""
         _log.error("connection lost", broker=str(self._uri), error=str(error))
         listener = self._exception_listener
         if listener is not None:

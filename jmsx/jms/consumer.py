@@ -19,12 +19,19 @@ class MessageConsumer:
     """Made by `Session.create_consumer`."""
 
     def __init__(
-        self, session: Session, destination: Destination, subscription_id: str, *, pull: bool
+        self,
+        session: Session,
+        destination: Destination,
+        subscription_id: str,
+        *,
+        pull: bool,
+        durable_name: str | None,
     ) -> None:
         self.session = session
         self.destination = destination
         self._subscription_id = subscription_id
         self._pull = pull  #: prefetch 0
+        self._durable_name = durable_name
         self._closed = False
 
     def receive(self, timeout: float | None = None) -> Message | None:
@@ -76,8 +83,9 @@ class MessageConsumer:
         self._closed = True
         self.session.pump.wake()
         if not self.session.closed and self.session.pump.error is None:
-            self.session.listen(self._subscription_id, None)
             self.session.pump.ask(lambda core, now: core.close_consumer(self._subscription_id, now))
+            if self._durable_name is not None:
+                self.session.released(self._durable_name)
 
     def _check(self) -> None:
         self.session.check_receive()

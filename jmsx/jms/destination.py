@@ -65,6 +65,10 @@ class TemporaryQueue(Destination):
 
     _kind = "temp-queue"
 
+    def __init__(self, name: str, *, owner: object = None) -> None:
+        super().__init__(name)
+        self.owner = owner  #: the session that may read it
+
 
 def destination(given: Destination | str) -> Destination:
     """`given`, or the destination that a URI such as `topic://prices` or a bare queue name stands for."""

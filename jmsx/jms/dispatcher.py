@@ -33,14 +33,14 @@ class Dispatcher:
         self._dialect = dialect
         self._bind = bind  #: gives a message its acknowledge()
         self._listeners: dict[str, Listener] = {}
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._busy = False
         self._stopped = False
 
     @property
     def active(self) -> bool:
         """Whether there is a listener."""
-        return bool(self._listeners)
+        return bool(self._names())
 
     @property
     def inside(self) -> bool:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
-from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError
+from jmsx.errors import ConfigurationError, IllegalStateError, UnsupportedError
 from jmsx.jms.destination import Destination, destination
 from jmsx.jms.translation import send_frame
 
@@ -38,7 +38,8 @@ class MessageProducer:
 
         Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
         its way. In a transaction it is sent with the commit. `time_to_live` in seconds, 0: for ever. Raises
-        InvalidDestinationError, MessageFormatError, BrokerTimeoutError, IllegalStateError, or what the broker says.
+        UnsupportedError (no destination, or two), MessageFormatError, BrokerTimeoutError, IllegalStateError, or what
+        the broker says.
         """
         self._session.check_open()
         if self._closed:
@@ -69,12 +70,12 @@ class MessageProducer:
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:
             if self._target is not None:
-                raise IllegalStateError(
+                raise UnsupportedError(
                     f"this producer sends to {self._target}; make one without a destination"
                 )
             return destination(given)
         if self._target is None:
-            raise InvalidDestinationError("a producer without a destination needs one to send")
+            raise UnsupportedError("a producer without a destination needs one with each message")
         return self._target
 
 

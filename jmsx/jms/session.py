@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from jmsx.core.values import (
     NO_FAILURE,
     AcknowledgeMode,
     ConsumerSettings,
     DestinationKind,
+    SessionSettings,
     StompAck,
 )
-from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
+from jmsx.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    IllegalStateError,
+    InvalidDestinationError,
+    JmsxError,
+    UnsupportedError,
+)
+from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from jmsx.jms.dispatcher import Dispatcher
@@ -24,10 +33,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.drivers.pump import Pump
+    from jmsx.drivers.open import OpenLink
+    from jmsx.jms.connection import Connection
     from jmsx.jms.message import Message
-    from jmsx.options import ConnectionOptions
+
+#: Seconds that a closing session waits for the broker to close the socket.
+FAREWELL: Final = 2.0
 
 
 class Session:
@@ -38,21 +49,15 @@ class Session:
     """
 
     def __init__(
-        self,
-        mode: AcknowledgeMode,
-        pump: Pump,
-        dialect: Dialect,
-        options: ConnectionOptions,
-        closed: Callable[[Session], None],
+        self, mode: AcknowledgeMode, connection: Connection, link: OpenLink, session_id: str
     ) -> None:
         self.mode = mode
-        self.pump = pump
-        self.dialect = dialect
-        self.options = options
-        self._told_closed = closed
+        self.session_id = session_id
+        self.options = connection.options
+        self._connection = connection
         self._ids = itertools.count(1)
         self._closed = False
-        self._dispatcher = Dispatcher(pump, dialect, self.bind)
+        self._attach(link)
 
     @property
     def transacted(self) -> bool:
@@ -75,7 +80,7 @@ class Session:
     def create_temporary_queue(self) -> TemporaryQueue:
         """A new queue that only this session can read, until it is closed."""
         self.check_open()
-        return TemporaryQueue(f"{self.pump.source.session_id}-{next(self._ids)}")
+        return TemporaryQueue(f"{self.session_id}-{next(self._ids)}", owner=self)
 
     def create_producer(self, destination: Destination | None = None) -> MessageProducer:
         """A producer for `destination`, or for one that is named with each message."""
@@ -95,6 +100,13 @@ class Session:
 
         Raises InvalidSelectorError, or what the broker says against it.
         """
+        self.check_open()
+        if not isinstance(destination, Destination):
+            raise InvalidDestinationError(f"a consumer needs a queue or topic, not {destination!r}")
+        if isinstance(destination, TemporaryQueue) and destination.owner is not self:
+            raise InvalidDestinationError(
+                f"{destination} belongs to another session; over STOMP only that one can read it"
+            )
         kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
         return self._subscribe(destination, kind, selector, no_local=no_local, name=name)
 
@@ -110,12 +122,15 @@ class Session:
         """
         A consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads it.
 
-        Raises IllegalStateError if it is in use or the connection has no client id.
+        Raises JmsxError if it is in use or the connection has no client id, and UnsupportedError if durable
+        subscriptions of the connection live in another session already: over STOMP they share one socket.
         """
-        if not topic.is_topic:
+        self.check_open()
+        if not isinstance(topic, Destination) or not topic.is_topic:
             raise InvalidDestinationError(f"{topic} is no topic, so it has no durable subscription")
         if self.options.client_id is None:
-            raise IllegalStateError("a durable subscription needs a connection with a client_id")
+            raise JmsxError("a durable subscription needs a connection with a client_id")
+        self._connection.claim_client_id(self, subscription)
         return self._subscribe(
             topic,
             DestinationKind.DURABLE,
@@ -125,9 +140,21 @@ class Session:
             durable_name=subscription,
         )
 
-    def unsubscribe(self, subscription: str) -> None:
-        """Remove a durable subscription; raises IllegalStateError while a consumer uses it."""
+    def create_browser(self, queue: Destination, *, selector: str | None = None) -> QueueBrowser:
+        """A browser of what lies in `queue`; raises InvalidDestinationError for a topic."""
         self.check_open()
+        if not isinstance(queue, Destination) or queue.is_topic:
+            raise InvalidDestinationError(f"{queue} is no queue, so it cannot be browsed")
+        return QueueBrowser(self, queue, selector)
+
+    def unsubscribe(self, subscription: str) -> None:
+        """
+        Remove a durable subscription.
+
+        Raises BrokerError while a consumer uses it, InvalidDestinationError if there is none of that name.
+        """
+        self.check_open()
+        self._connection.claim_client_id(self, None)
         self.pump.ask(lambda core, _now: core.unsubscribe_durable(subscription))
 
     def commit(self) -> None:
@@ -169,17 +196,51 @@ class Session:
         self._dispatcher.stop()
         try:
             if self.pump.error is None:
-                requests = self.pump.call(lambda core, now: core.close(now))
-                for request in requests:
+                for request in self.pump.call(lambda core, now: core.close(now)):
                     self.pump.wait(request)
-                self.pump.farewell = True
-                self.pump.ask(lambda core, _now: core.disconnect())
-        except JmsxError:
-            if self.pump.error is None:
-                raise
+            self._leave()
         finally:
             self.pump.end("session closed")
-            self._told_closed(self)
+            self._connection.forget(self)
+
+    def relink(self, client_id: str | None) -> None:
+        """
+        Go on with a new link that carries `client_id`; the connection's affair.
+
+        Raises UnsupportedError if something binds the session to the link that it has.
+        """
+        if not self.pump.core.idle:
+            raise UnsupportedError(
+                f"session {self.pump.source.session_id} has consumers on its socket, so it cannot take"
+                " another client id; make durable consumers first, or in a session of their own"
+            )
+        self._leave()
+        self.pump.end("session moved")
+        self._attach(self._connection.open_link(client_id))
+
+    def _leave(self) -> None:
+        """Say DISCONNECT, and wait until the broker has closed the socket."""
+        try:
+            if self.pump.error is None:
+                self.pump.farewell = True
+                self.pump.ask(lambda core, _now: core.disconnect())
+                self.pump.await_end(FAREWELL)
+        except ConnectionFailedError:
+            pass  # the broker closed before it answered, which is an answer
+
+    def _attach(self, link: OpenLink) -> None:
+        settings = SessionSettings(
+            mode=self.mode,
+            broker=link.broker,
+            session_id=self.session_id,
+            dead_letter=self.options.dead_letter,
+        )
+        self.client_id = link.client_id
+        self.dialect = link.dialect
+        self.pump = link.attach(settings, self._connection.connection_id)
+        self.pump.running = self._connection.started
+        self.pump.on_lost = self._connection.lost
+        self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
 
     def abort(self) -> None:
         """Drop the socket without farewell: the broker takes back all that is not settled."""
@@ -197,6 +258,14 @@ class Session:
         """Hand out messages (again)."""
         self.pump.running = True
         self.pump.wake()
+
+    def released(self, subscription: str) -> None:
+        """The consumer of a durable subscription is closed."""
+        self._connection.release_durable(subscription)
+
+    def next_subscription_id(self) -> str:
+        """A subscription id that the session has not used yet."""
+        return str(next(self._ids))
 
     def check_open(self) -> None:
         """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
@@ -248,14 +317,13 @@ class Session:
         name: str | None,
         durable_name: str | None = None,
     ) -> MessageConsumer:
-        self.check_open()
         options = dict(destination.address.options)
         selector = options.pop("selector", None) if selector is None else selector
         prefetch = self._prefetch(options.pop("prefetchSize", None), kind)
         ack = self._stomp_ack()
         auto = self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
         settings = ConsumerSettings(
-            subscription_id=str(next(self._ids)),
+            subscription_id=self.next_subscription_id(),
             name=name or destination.uri,
             destination=destination.uri,
             kind=kind,
@@ -276,7 +344,13 @@ class Session:
             non_blocking_redelivery=self.options.non_blocking_redelivery,
         )
         self.pump.ask(lambda core, now: core.subscribe(settings, now))
-        return MessageConsumer(self, destination, settings.subscription_id, pull=prefetch == 0)
+        return MessageConsumer(
+            self,
+            destination,
+            settings.subscription_id,
+            pull=prefetch == 0,
+            durable_name=durable_name,
+        )
 
     def _stomp_ack(self) -> StompAck:
         """Cumulative where local order is dispatch order; single ACKs elsewhere (classic.md 3.1)."""

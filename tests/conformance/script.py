@@ -134,6 +134,8 @@ class Script:
 
     def _open(self, options: Json, client_id: str | None = None) -> jmsx.Connection:
         settings = connection_options(options, self._uri)
+        # Java deletes what the broker's strategy does not bury; jmsx does so only when told to.
+        settings["dead_letter"] = jmsx.DeadLetterStrategy.BROKER
         connection = jmsx.Connection(self._url, client_id=client_id, **settings)
         self._connections.append(connection)
         return connection

@@ -1,0 +1,59 @@
+"""The queue browser: an iterator over what lies in a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from jmsx.jms.translation import received
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from jmsx.jms.destination import Destination
+    from jmsx.jms.message import Message
+    from jmsx.jms.session import Session
+
+
+class QueueBrowser:
+    """
+    Made by `Session.create_browser`. Each iteration looks anew, from the head of the queue, and takes nothing.
+
+    The broker shows what fits into its memory; messages that are at a consumer are shown too.
+    """
+
+    def __init__(self, session: Session, queue: Destination, selector: str | None) -> None:
+        self.queue = queue
+        self._session = session
+        self._selector = selector
+
+    def __iter__(self) -> Iterator[Message]:
+        session, pump = self._session, self._session.pump
+        session.check_open()
+        name = session.next_subscription_id()
+        headers = session.dialect.browse_headers(
+            destination=self.queue.uri,
+            prefetch=session.options.prefetch_policy.queue_browser,
+            selector=self._selector,
+        )
+        pump.ask(lambda core, _now: core.browse(name, self.queue.uri, headers))
+        try:
+            while (delivery := pump.look(name)) is not None:
+                yield received(delivery, session.dialect)
+        finally:
+            if pump.error is None and not session.closed:
+                pump.ask(lambda core, _now: core.stop_browsing(name, self.queue.uri))
+
+    def close(self) -> None:
+        """Nothing is held between iterations."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
