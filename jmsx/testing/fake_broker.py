@@ -12,9 +12,11 @@ before the call returns, on all links, in the order in which the real broker's t
 >>> [frame.command for frame in link.take_frames()]
 ['CONNECTED']
 
-Not modelled: composite and wildcard destinations, transformations, virtual topics, periodic and cron schedules,
-retroactive consumers, flow control, memory limits, security, advisories, heart-beat timeouts, and that a queue with
-both persistent and other messages does not keep their order. The first four raise NotImplementedError where used.
+What would silently go another way than on the real broker raises NotImplementedError: composite and wildcard
+destinations, `transformation`, periodic and cron schedules, retroactive consumers, pending limits, and selectors that
+calculate with strings. Not modelled at all: virtual topics, flow control and memory limits, security, advisories,
+restarts, frame size limits, heart-beats (`FakeBrokerServer` has them), and that a queue with both persistent and other
+messages gives out a backlog's persistent ones first.
 """
 
 from __future__ import annotations

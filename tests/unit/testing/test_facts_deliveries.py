@@ -235,6 +235,28 @@ def test_nack_of_a_dead_letter_deletes_it(broker: FakeBroker) -> None:
     assert left(broker, "/queue/ActiveMQ.DLQ") == []
 
 
+def test_nack_of_what_was_sent_to_the_dead_letter_queue_deletes_it(broker: FakeBroker) -> None:
+    """A dead letter queue has no dead letter queue."""
+    client = Talk(broker)
+    client.put("/queue/ActiveMQ.DLQ", "a")
+    client.subscribe("/queue/ActiveMQ.DLQ")
+    assert client.ack("a", "NACK") == "RECEIPT"
+    assert len(broker.queue("ActiveMQ.DLQ")) == 0
+    assert broker.queue("ActiveMQ.DLQ").enqueued == 1
+
+
+def test_one_message_dies_once(broker: FakeBroker) -> None:
+    """Two subscriptions NACK the same message: the audit keeps one dead letter."""
+    clients = [Talk(broker, **{"client-id": name}) for name in "ab"]
+    for client in clients:
+        client.subscribe("/topic/t", activemq_subscriptionName="n")
+    clients[0].put("/topic/t", "x")
+    for client in clients:
+        client.collect()
+        assert client.ack("x", "NACK") == "RECEIPT"
+    assert left(broker, "/queue/ActiveMQ.DLQ") == ["x"]
+
+
 # -- topics, schedules, bad numbers -------------------------------------------------------------
 
 

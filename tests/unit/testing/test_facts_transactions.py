@@ -197,6 +197,19 @@ def test_converter_errors_do_not_touch_the_transaction(
     assert left(broker, "/queue/q") == ["y"]
 
 
+def test_next_transaction_begins_anew(broker: FakeBroker) -> None:
+    """After a COMMIT with an ACK, one with a SEND only is fine."""
+    client = holding(broker, "a")
+    client.tell("BEGIN", TX)
+    client.ack("a", **TX)
+    assert client.ask("COMMIT", TX) == "RECEIPT"
+    client.tell("BEGIN", TX)
+    client.tell("SEND", {"destination": "/queue/out", **TX}, "o")
+    assert client.ask("COMMIT", TX) == "RECEIPT"
+    assert client.errors() == []
+    assert left(broker, "/queue/out") == ["o"]
+
+
 # -- the window ---------------------------------------------------------------------------------
 
 

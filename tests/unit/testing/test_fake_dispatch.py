@@ -26,6 +26,26 @@ def test_receipt_precedes_messages(broker: FakeBroker) -> None:
     assert [f.command for f in client.link.take_frames()] == ["RECEIPT", "MESSAGE"]
 
 
+def test_selector_passes_by_what_it_does_not_want(broker: FakeBroker) -> None:
+    """What is wanted is given out, though older messages stay."""
+    client = Talk(broker)
+    client.put("/queue/q", "no")
+    assert client.subscribe("/queue/q", selector="k = 1") == []
+    client.put("/queue/q", "yes", k="1")
+    assert client.bodies() == ["yes"]
+
+
+@pytest.mark.parametrize(("unwanted", "got"), [(199, ["yes"]), (200, [])])
+def test_page_of_unwanted_messages_hides_the_rest(
+    broker: FakeBroker, unwanted: int, got: list[str]
+) -> None:
+    """No more is paged in while a whole page waits for another consumer."""
+    client = Talk(broker)
+    client.put("/queue/q", *("no" for _ in range(unwanted)))
+    client.put("/queue/q", "yes", k="1")
+    assert client.subscribe("/queue/q", selector="k = 1") == got
+
+
 def test_prioritized_queues_on_demand() -> None:
     """Off by default, as in the shipped policies; on, the highest comes first."""
     order = {}
@@ -220,6 +240,15 @@ def test_expired_message_becomes_a_dead_letter(broker: FakeBroker, how: str) -> 
         == f"java.lang.Throwable: Message Expired. Expiration:{expires}"
     )
     assert headers["originalExpiration"] == expires
+
+
+def test_message_lives_to_its_last_millisecond(broker: FakeBroker) -> None:
+    """It expires after the moment in `expires`, not at it."""
+    Talk(broker).put("/queue/q", "a", expires=str(broker.now_ms() + 1000))
+    broker.handle_timer(1.0)
+    assert left(broker, "/queue/q") == ["a"]
+    broker.handle_timer(1.001)
+    assert left(broker, "/queue/q") == []
 
 
 def test_in_flight_message_does_not_expire(broker: FakeBroker) -> None:
