@@ -51,7 +51,7 @@ _EXCLUDED: Final = "commons-logging"
 _MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 #: What a line of a fetching tool has that says why it failed; their first such line says it best.
-_BLAME: Final = re.compile(r"\[ERROR\]|not found|Exception")
+_BLAME: Final = re.compile(r"\[ERROR\] \S|not found|Exception")
 
 #: Seconds for one fetch of 15 MB in some 40 files.
 _PATIENCE: Final = 900.0
@@ -155,7 +155,7 @@ def _tools(java: Path, scratch: Path) -> dict[str, tuple[list[str | Path], Path]
         (scratch / "pom.xml").write_text(maven_project(), encoding="utf-8")
         jars = scratch / "maven"
         options = [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-        tools["Maven"] = ([maven, "-q", "-B", _MAVEN_GOAL, *options], jars)
+        tools["Maven"] = ([maven, "-q", "-B", "-Dstyle.color=never", _MAVEN_GOAL, *options], jars)
     if ivy := _find_ivy():
         (scratch / "ivy.xml").write_text(ivy_module(), encoding="utf-8")
         jars = scratch / "ivy"
@@ -192,7 +192,10 @@ def _run(command: list[str | Path], folder: Path) -> str:
         return str(error)
     told = [line.strip()[:300] for line in done.stdout.splitlines() if line.strip()]
     blamed = [line for line in told if _BLAME.search(line)]
-    return " | ".join(blamed[:2] or told[-2:]) or f"nothing (exit {done.returncode})"
+    return (
+        " | ".join(list(dict.fromkeys(blamed))[:2] or told[-2:])
+        or f"nothing (exit {done.returncode})"
+    )
 
 
 def _publish(jars: Path, folder: Path) -> None:
