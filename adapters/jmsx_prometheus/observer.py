@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.events import Event, Source
 
-_SEND_OUTCOMES = ("confirmed", "unconfirmed", "error")
+_SEND_OUTCOMES = ("confirmed", "unconfirmed", "error", "rolled_back")
 
 
 def read_clocks() -> tuple[float, float]:

@@ -268,6 +268,14 @@ class SessionCore:
         self._work.send_transacted(frame, sent)
         return None
 
+    def send_aside(self, frame: Frame) -> Request:
+        """Send a message of jmsx's own, outside any transaction and not told as a message of the application."""
+        request = self._requests.open("SEND", frame.headers["destination"])
+        self._outbox.transmit(
+            Frame("SEND", {**frame.headers, "receipt": request.receipt_id}, frame.body)
+        )
+        return request
+
     def acknowledge(self, delivery: Delivery, now: float) -> None:
         """
         `message.acknowledge()`: CLIENT covers all that the session has delivered, INDIVIDUAL this one.

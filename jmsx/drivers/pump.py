@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.heartbeat import Heartbeat
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from jmsx.observe import Observers
 
 T = TypeVar("T")
+
+#: Seconds that a farewell waits for the broker to close the socket.
+FAREWELL: Final = 2.0
 
 _log = logger("jmsx.session")
 
@@ -164,11 +167,6 @@ class Pump:
                         f"{self.source.broker} showed no end of the queue in {self.request_timeout:g} s"
                     )
 
-    def await_end(self, timeout: float) -> None:
-        """After our farewell: wait until the broker has closed the connection, so that it has forgotten it."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.error is not None, timeout)
-
     def check(self) -> None:
         """Raise if the link is gone."""
         if self.error is not None:
@@ -182,6 +180,19 @@ class Pump:
     def now(self) -> float:
         """Seconds, monotonic."""
         return self._clock.monotonic()
+
+    def leave(self, reason: str) -> None:
+        """Say DISCONNECT and wait until the broker has closed the socket, so that it has forgotten us; then `end`."""
+        try:
+            if self.error is None:
+                self.farewell = True
+                self.ask(lambda core, _now: core.disconnect())
+                with self.changed:
+                    self.changed.wait_for(lambda: self.error is not None, FAREWELL)
+        except (ConnectionFailedError, BrokerTimeoutError) as error:
+            _log.info("no farewell", broker=self.source.broker, error=str(error))
+        finally:
+            self.end(reason)
 
     def end(self, reason: str) -> None:
         """Close the socket and stop the thread; idempotent."""

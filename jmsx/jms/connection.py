@@ -115,7 +115,7 @@ class Connection:
             except JmsxError as error:
                 errors.append(error)
         if spare is not None:
-            spare.pump.end("connection closed")
+            spare.pump.leave("connection closed")
         if errors and not self._aborted:
             raise errors[0]
 
@@ -171,7 +171,7 @@ class Connection:
                 if other.client_id == self.options.client_id is not None:
                     other.relink(self._further_client_id())
             if self._spare is not None:
-                self._spare.pump.end("not needed")
+                self._spare.pump.leave("not needed")
                 self._spare = None
             if session.client_id != self.options.client_id:
                 session.relink(self.options.client_id)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from jmsx.uri import DestinationUri, parse_destination
+
+if TYPE_CHECKING:
+    from jmsx.jms.session import Session
 
 
 class Destination:
@@ -65,9 +68,10 @@ class TemporaryQueue(Destination):
 
     _kind = "temp-queue"
 
-    def __init__(self, name: str, *, owner: object = None) -> None:
+    def __init__(self, name: str, *, owner: Session | None = None) -> None:
         super().__init__(name)
         self.owner = owner  #: the session that may read it
+        self.public: Destination | None = None  #: as other sessions name it, once that was needed
 
 
 def destination(given: Destination | str) -> Destination:

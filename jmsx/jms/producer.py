@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jmsx.core.frames import Frame
 from jmsx.errors import ConfigurationError, IllegalStateError, UnsupportedError
 from jmsx.jms.destination import Destination, destination
+from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import send_frame
 
 if TYPE_CHECKING:
@@ -46,10 +47,13 @@ class MessageProducer:
             raise IllegalStateError("The Producer is closed")
         if not 0 <= priority <= 9:  # noqa: PLR2004 - JMS has ten priorities
             raise ConfigurationError(f"priority must be 0 to 9, not {priority}")
-        to = self._destination(destination)
+        to = reachable(self._destination(destination), self._session)
         key = new_key()
         frame = send_frame(message, to, self._session.dialect, key, persistent=persistent)
         headers = dict(frame.headers)
+        if message.reply_to is not None:
+            reply_to = reachable(message.reply_to, self._session)
+            headers["reply-to"] = self._session.dialect.wire_destination(reply_to.uri)
         headers["priority"] = str(priority)
         if time_to_live > 0:
             headers["expires"] = str(round((time.time() + time_to_live) * 1000))
@@ -69,7 +73,7 @@ class MessageProducer:
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:
-            if self._target is not None:
+            if self._target is not None and destination(given) != self._target:
                 raise UnsupportedError(
                     f"this producer sends to {self._target}; make one without a destination"
                 )

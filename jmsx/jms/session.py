@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from jmsx.core.values import (
     NO_FAILURE,
@@ -15,7 +15,6 @@ from jmsx.core.values import (
 )
 from jmsx.errors import (
     ConfigurationError,
-    ConnectionFailedError,
     IllegalStateError,
     InvalidDestinationError,
     JmsxError,
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from jmsx.drivers.open import OpenLink
     from jmsx.jms.connection import Connection
     from jmsx.jms.message import Message
-
-#: Seconds that a closing session waits for the broker to close the socket.
-FAREWELL: Final = 2.0
 
 
 class Session:
@@ -198,9 +194,8 @@ class Session:
             if self.pump.error is None:
                 for request in self.pump.call(lambda core, now: core.close(now)):
                     self.pump.wait(request)
-            self._leave()
         finally:
-            self.pump.end("session closed")
+            self.pump.leave("session closed")
             self._connection.forget(self)
 
     def relink(self, client_id: str | None) -> None:
@@ -214,19 +209,8 @@ class Session:
                 f"session {self.pump.source.session_id} has consumers on its socket, so it cannot take"
                 " another client id; make durable consumers first, or in a session of their own"
             )
-        self._leave()
-        self.pump.end("session moved")
+        self.pump.leave("session moved")
         self._attach(self._connection.open_link(client_id))
-
-    def _leave(self) -> None:
-        """Say DISCONNECT, and wait until the broker has closed the socket."""
-        try:
-            if self.pump.error is None:
-                self.pump.farewell = True
-                self.pump.ask(lambda core, _now: core.disconnect())
-                self.pump.await_end(FAREWELL)
-        except ConnectionFailedError:
-            pass  # the broker closed before it answered, which is an answer
 
     def _attach(self, link: OpenLink) -> None:
         settings = SessionSettings(

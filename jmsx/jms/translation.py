@@ -40,7 +40,7 @@ def send_frame(
     message: Message, destination: Destination, dialect: Dialect, key: str, *, persistent: bool
 ) -> Frame:
     """
-    The SEND frame of `message`, without expiry and priority.
+    The SEND frame of `message`, without expiry, priority and reply-to, which are the session's affair.
 
     Raises MessageFormatError for a body or property that STOMP cannot carry.
     """
@@ -53,8 +53,6 @@ def send_frame(
         headers["correlation-id"] = message.correlation_id
     if message.type is not None:
         headers["type"] = message.type
-    if message.reply_to is not None:
-        headers["reply-to"] = dialect.wire_destination(message.reply_to.uri)
     if message.group_id is not None:
         headers["JMSXGroupID"] = message.group_id
     if message.group_sequence is not None:

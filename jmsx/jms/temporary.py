@@ -1,0 +1,48 @@
+"""
+The name of a temporary queue for others.
+
+`/temp-queue/x` means something on the socket of the session that made it only; on another it would silently be a queue
+that nobody reads. The broker tells its real name where it shows a reply-to to others, so that is how we ask.
+Source: classic.md 2.3 (`LegacyFrameTranslator.java:154-221`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from jmsx.core.frames import Frame
+from jmsx.errors import InvalidDestinationError
+from jmsx.jms.destination import Destination, TemporaryQueue
+
+if TYPE_CHECKING:
+    from jmsx.jms.session import Session
+
+
+def reachable(given: Destination, session: Session) -> Destination:
+    """`given` as `session` can name it on its socket; raises InvalidDestinationError if its owner is closed."""
+    if not isinstance(given, TemporaryQueue) or given.owner is session:
+        return given
+    if given.public is None:
+        given.public = _ask(given, session)
+    return given.public
+
+
+def _ask(queue: TemporaryQueue, session: Session) -> Destination:
+    owner = queue.owner
+    if owner is None or owner.closed:
+        raise InvalidDestinationError(f"{queue} is gone: the session that made it is closed")
+    dialect, name = session.dialect, session.next_subscription_id()
+    meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
+    headers = {"destination": dialect.wire_destination(meeting), "ack": "auto"}
+    session.pump.ask(lambda core, _now: core.browse(name, meeting, headers))
+    try:
+        told = {**headers, "reply-to": owner.dialect.wire_destination(queue.uri)}
+        del told["ack"]
+        owner.pump.ask(lambda core, _now: core.send_aside(Frame("SEND", told)))
+        delivery = session.pump.look(name)
+    finally:
+        session.pump.ask(lambda core, _now: core.stop_browsing(name, meeting))
+    if delivery is None:
+        raise InvalidDestinationError(f"the broker does not tell the name of {queue}")
+    return Destination(dialect.destination_uri(delivery.headers["reply-to"]))
