@@ -5,21 +5,71 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from jmsx.core.frames import Frame
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.actions import Outbox
     from jmsx.core.delivery import Delivery
+    from jmsx.core.requests import Request, Requests
 
 
-class Browsing:
-    """One browser subscription. Source: the end is a MESSAGE with `browser:end` (classic.md 2.5)."""
-
+class _Browsing:
     def __init__(self) -> None:
         self.waiting: deque[Delivery] = deque()
         self.ended = False
 
-    def accept(self, deliveries: list[Delivery]) -> None:
-        """Take what the broker shows."""
+
+class Browsings:
+    """
+    The browser subscriptions of a session.
+
+    Source: the end of a queue is a MESSAGE with `browser:end` (classic.md 2.5, StompQueueBrowserSubscription).
+    """
+
+    def __init__(self, requests: Requests, outbox: Outbox) -> None:
+        self._requests = requests
+        self._outbox = outbox
+        self._open: dict[str, _Browsing] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
+        """Begin to look; `headers` are the dialect's for SUBSCRIBE."""
+        request = self._requests.open("SUBSCRIBE", destination)
+        self._open[subscription_id] = _Browsing()
+        frame = {"id": subscription_id, **headers, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("SUBSCRIBE", frame))
+        return request
+
+    def accept(self, subscription_id: str, deliveries: list[Delivery]) -> None:
+        """Take what the broker shows; what is for no open browser is let go."""
+        browsing = self._open.get(subscription_id)
+        if browsing is None:
+            return
         for delivery in deliveries:
             if delivery.headers.get("browser") == "end":
-                self.ended = True
+                browsing.ended = True
             else:
-                self.waiting.append(delivery)
+                browsing.waiting.append(delivery)
+
+    def look(self, subscription_id: str) -> tuple[Delivery | None, bool]:
+        """The next message, if it is here; and, if not, whether there will be no more."""
+        browsing = self._open[subscription_id]
+        if browsing.waiting:
+            return browsing.waiting.popleft(), False
+        return None, browsing.ended
+
+    def close(self, subscription_id: str, destination: str) -> Request:
+        """Look no more."""
+        self._open.pop(subscription_id, None)
+        request = self._requests.open("UNSUBSCRIBE", destination)
+        headers = {"id": subscription_id, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
+        return request
+
+    def clear(self) -> None:
+        """The link is gone."""
+        self._open.clear()

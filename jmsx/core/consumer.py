@@ -215,6 +215,35 @@ class ConsumerCore:
             self._report_redelivery(delivery, delay, now, blocking=blocking)
         return True
 
+    def note_opened(self, now: float) -> None:
+        """Report that the broker confirmed the subscription."""
+        settings = self.settings
+        self._outbox.report(
+            events.SubscriptionOpened(
+                at=now,
+                consumer=settings.name,
+                destination=settings.destination,
+                ack_mode=settings.mode.label,
+                prefetch=settings.prefetch,
+                maximum_redeliveries=settings.policy.maximum_redeliveries,
+                optimize_acknowledge=settings.optimize is not None,
+            )
+        )
+
+    def note_closed(self, now: float) -> None:
+        """Report that the consumer is closed; what it had received and not handed out is the broker's again."""
+        name, destination = self.settings.name, self.settings.destination
+        self._outbox.report(
+            events.SubscriptionClosed(at=now, consumer=name, destination=destination)
+        )
+
+    def note_dropped(self, messages: int, now: float) -> None:
+        """Report acknowledgements that cannot be sent, because their link is gone."""
+        name, destination = self.settings.name, self.settings.destination
+        self._outbox.report(
+            events.AckDropped(at=now, consumer=name, destination=destination, messages=messages)
+        )
+
     def next_timer(self) -> float | None:
         """When `handle_timer` has something to do, or a pause ends."""
         due = (

@@ -64,6 +64,22 @@ class Delivery:
             None  #: error class and text, if it failed
         )
 
+    @classmethod
+    def of(cls, frame: MessageFrame, arrival: int, epoch: int, now: float, wall: float) -> Delivery:
+        """The delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
+        expires_ms = frame.headers.get("expires", "0")
+        expires_at = None
+        if expires_ms.isdigit() and expires_ms != "0":
+            expires_at = now + int(expires_ms) / 1000 - wall
+        return cls(
+            frame,
+            arrival=arrival,
+            subscription_id=frame.headers.get("subscription", ""),
+            epoch=epoch,
+            received_at=now,
+            expires_at=expires_at,
+        )
+
     @property
     def headers(self) -> dict[str, str]:
         """The MESSAGE headers."""

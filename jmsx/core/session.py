@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
-from jmsx.core.browsing import Browsing
+from jmsx.core.browsing import Browsings
 from jmsx.core.burial import DeadLetters
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
@@ -27,7 +27,7 @@ from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from jmsx.core.dialect import Dialect
     from jmsx.core.values import ConsumerSettings, SessionSettings
@@ -46,7 +46,7 @@ class SessionCore:
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
         self._consumers: dict[str, ConsumerCore] = {}
-        self._browsings: dict[str, Browsing] = {}
+        self.browsings = Browsings(self._requests, self._outbox)
         self._arrivals = 0
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._dead_letters = DeadLetters(
@@ -62,7 +62,7 @@ class SessionCore:
     @property
     def idle(self) -> bool:
         """Whether nothing binds the session to its link."""
-        return not (self._consumers or self._browsings or self._requests or self._work.begun)
+        return not (self._consumers or self.browsings or self._requests or self._work.begun)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class SessionCore:
             consumer.end([delivery], Outcome.ABANDONED, now)
         self._work.lost(now)
         self._consumers.clear()
-        self._browsings.clear()
+        self.browsings.clear()
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
 
     def receive(self, frames: Iterable[Frame | MessageFrame], now: float, wall: float) -> None:
@@ -98,7 +98,8 @@ class SessionCore:
         chunk: dict[str, list[Delivery]] = {}
         for frame in frames:
             if isinstance(frame, MessageFrame):
-                delivery = self._delivery(frame, now, wall)
+                self._arrivals += 1
+                delivery = Delivery.of(frame, self._arrivals, self.epoch, now, wall)
                 chunk.setdefault(delivery.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
@@ -108,9 +109,8 @@ class SessionCore:
             consumer = self._consumers.get(subscription_id)
             if consumer is not None:
                 consumer.accept(deliveries, now)
-            elif subscription_id in self._browsings:
-                self._browsings[subscription_id].accept(deliveries)
-            # else it was closed meanwhile, and the broker takes them back
+            else:  # a browser's, or it was closed meanwhile and the broker takes them back
+                self.browsings.accept(subscription_id, deliveries)
 
     def take_actions(self) -> list[Action]:
         """What the driver must do now, oldest first."""
@@ -139,7 +139,7 @@ class SessionCore:
             if error is not None:
                 self._consumers.pop(settings.subscription_id, None)
             else:
-                self._outbox.report(_opened(settings, now))
+                consumer.note_opened(now)
             return error
 
         request = self._requests.open("SUBSCRIBE", settings.destination, then)
@@ -226,29 +226,6 @@ class SessionCore:
         )
         return request
 
-    def browse(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
-        """Open a queue browser; `look` shows what it finds."""
-        request = self._requests.open("SUBSCRIBE", destination)
-        self._browsings[subscription_id] = Browsing()
-        frame = {"id": subscription_id, **headers, "receipt": request.receipt_id}
-        self._outbox.transmit(Frame("SUBSCRIBE", frame))
-        return request
-
-    def look(self, subscription_id: str) -> tuple[Delivery | None, bool]:
-        """The next message that the browser shows, if it is here; and whether that was the end."""
-        browsing = self._browsings[subscription_id]
-        if browsing.waiting:
-            return browsing.waiting.popleft(), False
-        return None, browsing.ended
-
-    def stop_browsing(self, subscription_id: str, destination: str) -> Request:
-        """Close a queue browser."""
-        self._browsings.pop(subscription_id, None)
-        request = self._requests.open("UNSUBSCRIBE", destination)
-        headers = {"id": subscription_id, "receipt": request.receipt_id}
-        self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
-        return request
-
     def is_open(self, subscription_id: str) -> bool:
         """Whether the consumer lives; closed in a transaction, it lives until that ends."""
         return subscription_id in self._consumers
@@ -292,7 +269,7 @@ class SessionCore:
             return
         consumer = self._consumer(delivery.subscription_id)
         if delivery.epoch != self.epoch:
-            self._outbox.report(_dropped(consumer.settings, 1, now))
+            consumer.note_dropped(1, now)
         elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
             if delivery in consumer.delivered:
                 consumer.delivered.remove(delivery)
@@ -363,22 +340,6 @@ class SessionCore:
             and policy.exhausted(delivery.broker_count)
         )
 
-    def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
-        headers = frame.headers
-        expires_ms = headers.get("expires", "0")
-        expires_at = None
-        if expires_ms.isdigit() and expires_ms != "0":
-            expires_at = now + int(expires_ms) / 1000 - wall
-        self._arrivals += 1
-        return Delivery(
-            frame,
-            arrival=self._arrivals,
-            subscription_id=headers.get("subscription", ""),
-            epoch=self.epoch,
-            received_at=now,
-            expires_at=expires_at,
-        )
-
     def _receive_error(self, frame: Frame, now: float) -> None:
         """An ERROR answers a request, or condemns the transaction that is open (classic.md, rule 7)."""
         text = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
@@ -424,7 +385,7 @@ class SessionCore:
             consumer.acknowledge(batch, AckTrigger.CLOSE, now)
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
         del self._consumers[settings.subscription_id]
-        self._outbox.report(_closed(settings, now))
+        consumer.note_closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
         headers = {"id": settings.subscription_id, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
@@ -439,29 +400,5 @@ class SessionCore:
     def _abandon(self, consumer: ConsumerCore, now: float) -> None:
         owed = consumer.batch.take(now)
         if owed:
-            self._outbox.report(_dropped(consumer.settings, len(owed), now))
+            consumer.note_dropped(len(owed), now)
         consumer.end(owed + consumer.delivered, Outcome.ABANDONED, now)
-
-
-def _opened(settings: ConsumerSettings, now: float) -> events.SubscriptionOpened:
-    return events.SubscriptionOpened(
-        at=now,
-        consumer=settings.name,
-        destination=settings.destination,
-        ack_mode=settings.mode.label,
-        prefetch=settings.prefetch,
-        maximum_redeliveries=settings.policy.maximum_redeliveries,
-        optimize_acknowledge=settings.optimize is not None,
-    )
-
-
-def _closed(settings: ConsumerSettings, now: float) -> events.SubscriptionClosed:
-    return events.SubscriptionClosed(
-        at=now, consumer=settings.name, destination=settings.destination
-    )
-
-
-def _dropped(settings: ConsumerSettings, messages: int, now: float) -> events.AckDropped:
-    return events.AckDropped(
-        at=now, consumer=settings.name, destination=settings.destination, messages=messages
-    )

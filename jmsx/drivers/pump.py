@@ -158,7 +158,7 @@ class Pump:
         deadline = self._clock.monotonic() + self.request_timeout
         with self.changed:
             while True:
-                delivery, ended = self.call(lambda core, _now: core.look(subscription_id))
+                delivery, ended = self.call(lambda core, _now: core.browsings.look(subscription_id))
                 if delivery is not None or ended:
                     return delivery
                 left = deadline - self._clock.monotonic()

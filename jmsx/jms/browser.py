@@ -36,13 +36,13 @@ class QueueBrowser:
             prefetch=session.options.prefetch_policy.queue_browser,
             selector=self._selector,
         )
-        pump.ask(lambda core, _now: core.browse(name, self.queue.uri, headers))
+        pump.ask(lambda core, _now: core.browsings.open(name, self.queue.uri, headers))
         try:
             while (delivery := pump.look(name)) is not None:
                 yield received(delivery, session.dialect)
         finally:
             if pump.error is None and not session.closed:
-                pump.ask(lambda core, _now: core.stop_browsing(name, self.queue.uri))
+                pump.ask(lambda core, _now: core.browsings.close(name, self.queue.uri))
 
     def close(self) -> None:
         """Nothing is held between iterations."""

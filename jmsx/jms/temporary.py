@@ -35,14 +35,14 @@ def _ask(queue: TemporaryQueue, session: Session) -> Destination:
     dialect, name = session.dialect, session.next_subscription_id()
     meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
     headers = {"destination": dialect.wire_destination(meeting), "ack": "auto"}
-    session.pump.ask(lambda core, _now: core.browse(name, meeting, headers))
+    session.pump.ask(lambda core, _now: core.browsings.open(name, meeting, headers))
     try:
         told = {**headers, "reply-to": owner.dialect.wire_destination(queue.uri)}
         del told["ack"]
         owner.pump.ask(lambda core, _now: core.send_aside(Frame("SEND", told)))
         delivery = session.pump.look(name)
     finally:
-        session.pump.ask(lambda core, _now: core.stop_browsing(name, meeting))
+        session.pump.ask(lambda core, _now: core.browsings.close(name, meeting))
     if delivery is None:
         raise InvalidDestinationError(f"the broker does not tell the name of {queue}")
     return Destination(dialect.destination_uri(delivery.headers["reply-to"]))
