@@ -26,6 +26,9 @@ DEAD_LETTERS: Final = "queue://ActiveMQ.DLQ"
 #: Seconds without any progress after which draining gives up.
 PATIENCE: Final = 30.0
 
+#: Seconds that the broker's counts have to become final.
+SETTLING: Final = 3.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -112,8 +115,7 @@ class Trial:
             for queue in self.queues
             for message in broker.browse(queue)
         ]
-        statistics = {queue: broker.statistics(queue) for queue in self.queues}
-        differences = reconciliation.broker_differences(self.books, statistics, len(dead))
+        differences = self._broker_differences(broker, len(dead))
         differences += reconciliation.metric_differences(self.books, self._metrics)
         audit, page = "not run", ""
         if with_report:
@@ -137,6 +139,16 @@ class Trial:
             left=len(left),
             differences=differences,
         )
+
+    def _broker_differences(self, broker: Any, dead: int) -> list[str]:
+        """Compare with the broker's counts, which come a little later than its receipts."""
+        deadline = time.monotonic() + SETTLING
+        while True:
+            statistics = {queue: broker.statistics(queue) for queue in self.queues}
+            differences = reconciliation.broker_differences(self.books, statistics, dead)
+            if not differences or time.monotonic() > deadline:
+                return differences
+            time.sleep(0.1)
 
     def _send(self, progress: Callable[[str, int], None]) -> None:
         with self._app.connect() as connection:

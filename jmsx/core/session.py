@@ -86,6 +86,7 @@ class SessionCore:
             consumer.end([delivery], Outcome.ABANDONED, now)
         self._work.lost(now)
         self._consumers.clear()
+        self._closing.clear()
         self.browsings.clear()
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from stomp.listener import ConnectionListener
@@ -21,8 +22,6 @@ from jmsx.errors import (
 )
 
 if TYPE_CHECKING:
-    from queue import SimpleQueue
-
     from jmsx.options import ConnectionOptions
     from jmsx.uri import BrokerAddress
 
@@ -49,7 +48,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self,
         address: BrokerAddress,
         options: ConnectionOptions,
-        inbox: SimpleQueue[tuple[StompLink, Arrival] | None],
+        inbox: Inbox,
     ) -> None:
         self.address = address
         self.heard_at = 0.0  #: seconds, monotonic, of the last bytes that came in
@@ -148,3 +147,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
 def _bytes(body: Any) -> bytes:
     return body if isinstance(body, bytes) else str(body or "").encode()
+
+
+#: Where links hand over; None only wakes the reader.
+Inbox = SimpleQueue[tuple[StompLink, Arrival] | None]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import queue
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jmsx import plugins
 from jmsx.core.events import Source
 from jmsx.core.session import SessionCore
 from jmsx.core.values import AcknowledgeMode, SessionSettings
-from jmsx.drivers.link import Arrival, StompLink
+from jmsx.drivers.link import Inbox, StompLink
 from jmsx.drivers.pump import Pump
 from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError
 
@@ -23,43 +23,63 @@ if TYPE_CHECKING:
     from jmsx.uri import BrokerUri
 
 
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A link that has just said CONNECTED."""
+
+    link: StompLink
+    frame: Frame
+    dialect: Dialect
+    seconds: float  #: how long that took
+
+
+def connect(uri: BrokerUri, client_id: str | None, inbox: Inbox, clock: Clock) -> Connected:
+    """
+    Connect to the first broker of `uri` that lets us in.
+
+    Raises ConnectionFailedError, BrokerTimeoutError, SecurityError, InvalidClientIdError or ConfigurationError.
+    """
+    began = clock.monotonic()
+    link, frame = _first(uri, client_id, inbox)
+    try:
+        dialect = find_dialect(frame, uri.options.dialect, str(link.address))
+    except JmsxError:
+        link.drop()
+        raise
+    return Connected(link, frame, dialect, clock.monotonic() - began)
+
+
 class OpenLink:
-    """A link that has said CONNECTED and is kept alive, for one session after the other."""
+    """A link that is kept alive until a session takes it."""
 
     def __init__(
         self, uri: BrokerUri, client_id: str | None, clock: Clock, observers: Observers
     ) -> None:
-        inbox: queue.SimpleQueue[tuple[StompLink, Arrival] | None] = queue.SimpleQueue()
-        began = clock.monotonic()
-        link, self._connected = _first(uri, client_id, inbox)
-        self._seconds = clock.monotonic() - began
+        inbox: Inbox = queue.SimpleQueue()
+        self._connected = connect(uri, client_id, inbox, clock)
         self.client_id = client_id
-        self.broker = str(link.address)
-        try:
-            self.dialect = find_dialect(self._connected, uri.options.dialect, self.broker)
-        except JmsxError:
-            link.drop()
-            raise
+        self.broker = str(self._connected.link.address)
+        self.dialect = self._connected.dialect
         idle = SessionSettings(
             mode=AcknowledgeMode.AUTO_ACKNOWLEDGE, broker=self.broker, session_id="idle"
         )
         self.pump = Pump(
             SessionCore(idle, self.dialect, _draw),
-            link,
+            self._connected.link,
             inbox,
             clock=clock,
             observers=observers,
             source=Source(self.broker, self.dialect.name, "", "idle", 1),
             request_timeout=uri.options.request_timeout,
         )
-        self.pump.start(self._connected, uri.options.heartbeat)
+        self.pump.start(self._connected.frame, uri.options.heartbeat)
 
     def attach(self, settings: SessionSettings, connection_id: str) -> Pump:
         """Give the link to a session."""
         core = SessionCore(replace(settings, broker=self.broker), self.dialect, _draw)
         source = Source(self.broker, self.dialect.name, connection_id, settings.session_id, 1)
-        server = self._connected.headers.get("server", "")
-        self.pump.adopt(core, source, server, self._seconds)
+        server = self._connected.frame.headers.get("server", "")
+        self.pump.adopt(core, source, server, self._connected.seconds)
         return self.pump
 
 
@@ -84,7 +104,7 @@ def _draw() -> float:
 def _first(
     uri: BrokerUri,
     client_id: str | None,
-    inbox: queue.SimpleQueue[tuple[StompLink, Arrival] | None],
+    inbox: Inbox,
 ) -> tuple[StompLink, Frame]:
     """The first broker that lets us in; the error tells of every one that did not."""
     addresses = list(uri.addresses)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import queue
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.heartbeat import Heartbeat
-from jmsx.drivers.link import Arrival, LinkLost, StompLink
+from jmsx.drivers.link import Arrival, Inbox, LinkLost, StompLink
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.log import logger
 
@@ -44,7 +45,7 @@ class Pump:
         self,
         core: SessionCore,
         link: StompLink,
-        inbox: queue.SimpleQueue[tuple[StompLink, Arrival] | None],
+        inbox: Inbox,
         *,
         clock: Clock,
         observers: Observers,
@@ -55,17 +56,19 @@ class Pump:
         self.changed = threading.Condition()  #: the lock; notified whenever something may have come
         self.error: JmsxError | None = None  #: why the link is gone
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
+        self.dropped = False  #: the link is gone because we dropped it, and `restore` can mend that
         self.farewell = False  #: we have said DISCONNECT: that the broker closes is no loss
         self.running = True  #: deliveries are handed out: the connection is started
         self.request_timeout = request_timeout
         self.source = source
+        self.inbox = inbox
         self._link = link
-        self._inbox = inbox
         self._clock = clock
         self._observers = observers
         self._heartbeat: Heartbeat | None = None
         self._armed: float | None = None  #: the timer that the pump's thread waits for
         self._ended = False
+        self._told = False  #: `on_lost` was called for the link
         self._thread = threading.Thread(
             target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
         )
@@ -76,6 +79,19 @@ class Pump:
         self._heartbeat = Heartbeat(offered, answer, self._clock.monotonic())
         self._armed = self._heartbeat.next_timer()
         self._thread.start()
+
+    def restore(
+        self, link: StompLink, connected: Frame, offered: tuple[float, float], seconds: float
+    ) -> None:
+        """Go on with a new link, a new epoch; nobody is subscribed on it yet."""
+        with self.changed:
+            now = self._clock.monotonic()
+            self._link, self.error, self.dropped, self._told = link, None, False, False
+            self._heartbeat = Heartbeat(offered, connected.headers.get("heart-beat", "0,0"), now)
+            self.source = replace(self.source, epoch=self.core.epoch + 1)
+            server = connected.headers.get("server", "")
+            self.call(lambda core, now: core.link_opened(server, seconds, now))
+            self.inbox.put(None)  # so that the thread sees the new timers
 
     def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:
         """Serve `core` from now on; it took `seconds` to connect to `server`."""
@@ -200,10 +216,11 @@ class Pump:
             if self._ended:
                 return
             self._ended = True
+            self._told = True
             if self.error is None:
                 self._lose("closed", reason)
         self._link.drop()
-        self._inbox.put(None)
+        self.inbox.put(None)
         if threading.current_thread() is not self._thread and self._thread.ident is not None:
             self._thread.join()
 
@@ -212,19 +229,28 @@ class Pump:
     def _run(self) -> None:
         while not self._ended:
             try:
-                arrival = self._inbox.get(timeout=self._patience())
+                arrival = self.inbox.get(timeout=self._patience())
             except queue.Empty:
                 arrival = None
             lost: JmsxError | None = None
             with self.changed:
-                before = self.error
-                if not self._ended and before is None:
-                    self._turn(arrival)
-                    lost = None if self.farewell else self.error
+                if self.error is None:
+                    self._turn_or_lose(arrival)
+                if self.error is not None and not self._told:
+                    self._told, lost = True, self.error
                 self.changed.notify_all()
             if lost is not None:
                 self._link.drop()
-                self.on_lost(lost)
+                if not self.farewell:
+                    self.on_lost(lost)
+
+    def _turn_or_lose(self, arrival: tuple[StompLink, Arrival] | None) -> None:
+        """A frame that the core cannot take ends the link, with its cause, and not this thread."""
+        try:
+            self._turn(arrival)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the session must not hang
+            _log.exception("link ended by a fault", broker=self.source.broker)
+            self._lose("protocol", f"{type(error).__name__}: {error}")
 
     def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> None:
         now = self._clock.monotonic()
@@ -232,7 +258,7 @@ class Pump:
             if arrival is not None and arrival[0] is self._link:  # not a broker that refused us
                 self._feed(arrival[1], now)
             try:
-                arrival = self._inbox.get_nowait()
+                arrival = self.inbox.get_nowait()
             except queue.Empty:
                 break
         timer = self.core.next_timer()
@@ -256,8 +282,8 @@ class Pump:
         heartbeat.heard(self._link.heard_at)
         if heartbeat.late(now):
             self._lose("heartbeat", "the broker sent nothing for too long")
-        elif heartbeat.due(now):
-            self._write(b"\n", now)
+        elif heartbeat.due(now) and (failure := self._write(b"\n", now)) is not None:
+            self._lose("io", failure)
 
     # Under the lock --------------------------------------------------------------------------------------------------
 
@@ -270,22 +296,26 @@ class Pump:
             if isinstance(action, Transmit)
             for frame in action.frames
         ]
-        if frames and self.error is None:
-            self._write(b"".join(frames), now)
+        failure = self._write(b"".join(frames), now) if frames and self.error is None else None
         for action in actions:
             if isinstance(action, Report):
                 self._report(action.event)
             elif isinstance(action, Disconnect) and self.error is None:
+                self.dropped = self._told = True
                 self._lose("error_frame", action.reason)
+                self._link.drop()
+        if failure is not None:
+            self._lose("io", failure)
 
-    def _write(self, data: bytes, now: float) -> None:
+    def _write(self, data: bytes, now: float) -> str | None:
+        """Write to the socket; what is wrong if it is gone."""
         try:
             self._link.send(data)
         except OSError as error:
-            self._lose("io", str(error))
-        else:
-            if self._heartbeat is not None:
-                self._heartbeat.sent(now)
+            return str(error)
+        if self._heartbeat is not None:
+            self._heartbeat.sent(now)
+        return None
 
     def _lose(self, reason: str, detail: str) -> None:
         if self.error is not None:
@@ -299,6 +329,7 @@ class Pump:
             if isinstance(action, Report):
                 self._report(action.event)
         self.changed.notify_all()
+        self.inbox.put(None)  # the pump's thread tells who wants to know
 
     def _report(self, event: Event) -> None:
         self._observers.observe(event, self.source)
@@ -318,4 +349,4 @@ class Pump:
         timer = self.core.next_timer()
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
-            self._inbox.put(None)
+            self.inbox.put(None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jmsx.clock import SystemClock
 from jmsx.core.values import AcknowledgeMode
-from jmsx.drivers.open import OpenLink
+from jmsx.drivers.open import OpenLink, connect
 from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
 from jmsx.jms.session import Session
 from jmsx.log import logger
@@ -21,6 +21,8 @@ from jmsx.uri import parse_broker_uri
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
+
+    from jmsx.drivers.pump import Pump
 
 _log = logger("jmsx.connection")
 
@@ -154,6 +156,11 @@ class Connection:
     def open_link(self, client_id: str | None) -> OpenLink:
         """A new link that carries `client_id`."""
         return OpenLink(self._uri, client_id, self._clock, self._observers)
+
+    def restore(self, pump: Pump, client_id: str | None) -> None:
+        """Give `pump` a new link in the place of the one that it dropped."""
+        fresh = connect(self._uri, client_id, pump.inbox, self._clock)
+        pump.restore(fresh.link, fresh.frame, self.options.heartbeat, fresh.seconds)
 
     def claim_client_id(self, session: Session, subscription: str | None) -> None:
         """

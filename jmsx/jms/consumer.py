@@ -84,8 +84,7 @@ class MessageConsumer:
         self.session.pump.wake()
         if not self.session.closed and self.session.pump.error is None:
             self.session.pump.ask(lambda core, now: core.close_consumer(self._subscription_id, now))
-            if self._durable_name is not None:
-                self.session.released(self._durable_name)
+            self.session.released(self._subscription_id, self._durable_name)
 
     def _check(self) -> None:
         self.session.check_receive()

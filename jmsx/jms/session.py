@@ -18,6 +18,8 @@ from jmsx.errors import (
     IllegalStateError,
     InvalidDestinationError,
     JmsxError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
     UnsupportedError,
 )
 from jmsx.jms.browser import QueueBrowser
@@ -53,6 +55,7 @@ class Session:
         self._connection = connection
         self._ids = itertools.count(1)
         self._closed = False
+        self._subscriptions: dict[str, ConsumerSettings] = {}  #: of the consumers that are open
         self._attach(link)
 
     @property
@@ -158,10 +161,16 @@ class Session:
         Make all sends and receives since the last commit final, together.
 
         Raises IllegalStateError if not transacted, TransactionRolledBackError if the broker refused, and
-        TransactionInDoubtError if its answer was lost.
+        TransactionInDoubtError if its answer was lost. After a refusal the session goes on, on a new link, and what it
+        had received comes again.
         """
         self.check_open()
-        self.pump.ask(lambda core, now: core.commit(now))
+        try:
+            self.pump.ask(lambda core, now: core.commit(now))
+        except (TransactionRolledBackError, TransactionInDoubtError):
+            if self.pump.dropped:
+                self._restore()
+            raise
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """
@@ -212,6 +221,18 @@ class Session:
         self.pump.leave("session moved")
         self._attach(self._connection.open_link(client_id))
 
+    def _open(self, settings: ConsumerSettings) -> None:
+        self.pump.ask(lambda core, now: core.subscribe(settings, now))
+
+    def _restore(self) -> None:
+        """Open a new link and all consumers on it, because the old one had to be dropped."""
+        try:
+            self._connection.restore(self.pump, self.client_id)
+            for settings in list(self._subscriptions.values()):
+                self._open(settings)
+        except JmsxError as error:
+            self._connection.lost(error)
+
     def _attach(self, link: OpenLink) -> None:
         settings = SessionSettings(
             mode=self.mode,
@@ -243,9 +264,11 @@ class Session:
         self.pump.running = True
         self.pump.wake()
 
-    def released(self, subscription: str) -> None:
-        """The consumer of a durable subscription is closed."""
-        self._connection.release_durable(subscription)
+    def released(self, subscription_id: str, durable_name: str | None) -> None:
+        """A consumer is closed."""
+        self._subscriptions.pop(subscription_id, None)
+        if durable_name is not None:
+            self._connection.release_durable(durable_name)
 
     def next_subscription_id(self) -> str:
         """A subscription id that the session has not used yet."""
@@ -327,7 +350,8 @@ class Session:
             optimize=self.options.optimize() if auto and prefetch > 0 else None,
             non_blocking_redelivery=self.options.non_blocking_redelivery,
         )
-        self.pump.ask(lambda core, now: core.subscribe(settings, now))
+        self._open(settings)
+        self._subscriptions[settings.subscription_id] = settings
         return MessageConsumer(
             self,
             destination,
