@@ -108,6 +108,11 @@ def is_balanced() -> Column:
     )
 
 
+def is_suspicious() -> Column:
+    """Whether the keys of a row of `fingerprints` must be looked at: they can be, and it does not balance."""
+    return ~is_balanced() & sf.col("bucket_us").isNotNull()
+
+
 def subscriptions(events: DataFrame) -> DataFrame:
     """List what jmsx reads, as a regular expression for destinations. Column: pattern."""
     read = events.where(sf.col("kind").isin("sub.open", "delivery")).select("dest").distinct()
@@ -126,7 +131,7 @@ def suspects(flowing: DataFrame, buckets: DataFrame, read: DataFrame, newest_us:
     keeps no log here), each a number of messages. A destination with a wildcard settles what was sent to another name,
     so a key is looked up in every destination of its time.
     """
-    dirty = buckets.where(~is_balanced() & sf.col("bucket_us").isNotNull()).select("bucket_us")
+    dirty = buckets.where(is_suspicious()).select("bucket_us")
     sent, settled, done = sf.col("sent"), sf.col("settled"), sf.col("done")
     keys = (
         flowing.join(sf.broadcast(dirty.distinct()), "bucket_us")

@@ -63,15 +63,19 @@ def spread(frame: DataFrame, by: list[str], names: Iterable[str]) -> DataFrame:
     return each.select(*by, "measure", sf.inline("histogram"))
 
 
-def percentile(histogram: Column, permille: int) -> Column:
-    """Read the `permille`/1000 quantile (nearest rank) from a histogram, in microseconds."""
-    total = sf.aggregate(histogram, sf.lit(0).cast("bigint"), lambda sum_, item: sum_ + item["n"])
-    rank = sf.floor((total * permille + 999) / 1000)
-
-    def step(state: Column, item: Column) -> Column:
-        seen = state["seen"] + item["n"]
-        reached = sf.when(state["at"].isNull() & (seen >= rank), item["bucket"])
-        return sf.struct(seen.alias("seen"), sf.coalesce(state["at"], reached).alias("at"))
-
-    start = sf.struct(sf.lit(0).cast("bigint").alias("seen"), sf.lit(None).cast("int").alias("at"))
-    return value(sf.aggregate(histogram, start, step, lambda state: state["at"]))
+def percentile(histogram: str, permille: int) -> Column:
+    """Read the `permille`/1000 quantile (nearest rank) off the column `histogram`, in microseconds."""
+    # As SQL text: built from Column objects, this costs a tenth of a second each before it runs.
+    total = f"aggregate({histogram}, 0L, (sum, item) -> sum + item.n)"
+    at = sf.expr(f"""
+        aggregate(
+            {histogram},
+            named_struct('left', ({total} * {permille} + 999) div 1000, 'at', cast(null AS int)),
+            (state, item) -> named_struct(
+                'left', state.left - item.n,
+                'at', if(state.at IS NULL AND state.left <= item.n, item.bucket, state.at)
+            ),
+            state -> state.at
+        )
+    """)
+    return value(at)

@@ -90,23 +90,22 @@ def _section(heading: str, explanation: str, *parts: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Lay out a table; numbers go to the right."""
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="n">{cell:,}</td>'
-            if isinstance(cell, int)
-            else f"<td>{escape(str(cell))}</td>"
-            for cell in row
-        )
-        + "</tr>\n"
-        for row in rows
-    )
+    """Lay out a table; whole numbers go to the right, a list has a line for each."""
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>\n" for row in rows)
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     return (
         '<div class="wide"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n"
     )
+
+
+def _cell(content: object) -> str:
+    if isinstance(content, int):
+        return f'<td class="n">{content:,}</td>'
+    if isinstance(content, list):
+        keys = "<br>".join(f"<code>{escape(key)}</code>" for key in content)
+        return f"<td>{keys}</td>"
+    return f"<td>{escape(str(content))}</td>"
 
 
 def _audit(audit: Mapping[str, Any], findings: Findings) -> str:
@@ -122,7 +121,7 @@ def _audit(audit: Mapping[str, Any], findings: Findings) -> str:
                 dest,
                 *(numbers[name] for name in shown),
                 numbers["verdict"],
-                " ".join(numbers["sample_keys"]),
+                numbers["sample_keys"],
             ]
             for dest, numbers in audit["destinations"].items()
         ],
@@ -196,7 +195,7 @@ def _dead_letters(findings: Findings) -> str:
             row["n"],
             f"{100 * row['share']:.1f} %",
             row["attempts_max"],
-            " ".join(row["sample_keys"]),
+            row["sample_keys"],
         ]
         for row in findings.dead_letters
     ]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from jmsx_spark.histogram import GAMMA
 
@@ -32,6 +33,7 @@ _VARIABLES: Final = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
 _STYLE: Final[dict[str, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "jmsx",
+    "text.parse_math": False,  # a consumer may have a $ in its name
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": _INK,
@@ -65,14 +67,13 @@ def time_budget(latency: Sequence[Row]) -> str:
     """Draw where the mean time of each consumer's deliveries goes."""
 
     def draw(axes: Axes) -> None:
-        names = [row["consumer"] for row in latency]
+        rows = range(len(latency))
         left = [0.0] * len(latency)
         for (part, label), colour in zip(_PARTS.items(), _SERIES, strict=False):
             widths = [max(row[f"{part}_mean_us"] or 0.0, 0.0) / _MS for row in latency]
-            axes.barh(names, widths, left=left, color=colour, label=label, height=0.6)
+            axes.barh(rows, widths, left=left, color=colour, label=label, height=0.6)
             left = [start + width for start, width in zip(left, widths, strict=True)]
-        axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
+        _name_rows(axes, [f"{row['consumer']}  {row['dest']}" for row in latency])
         axes.set_xlabel("milliseconds, mean")
         axes.legend(ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
 
@@ -93,6 +94,7 @@ def latency_curves(latency: Sequence[Row]) -> str:
                 shares.append(100 * seen / total)
             axes.step(times, shares, where="post", color=colour, label=row["consumer"])
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_ylim(0, 101)
         axes.set_xlabel("milliseconds from the broker's timestamp to settlement")
         axes.set_ylabel("% of deliveries")
@@ -124,13 +126,21 @@ def causes(dead_letters: Sequence[Row]) -> str:
 
     def draw(axes: Axes) -> None:
         labels = [f"{row['dest']}  {row['error_type'] or row['reason']}" for row in shown]
-        bars = axes.barh(labels, [row["n"] for row in shown], color=_SERIES[4], height=0.6)
+        counts = [row["n"] for row in shown]
+        bars = axes.barh(range(len(shown)), counts, color=_SERIES[4], height=0.6)
         axes.bar_label(bars, padding=3)
-        axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
+        _name_rows(axes, labels)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("messages")
 
     return _svg(draw, "Dead letters by cause", height=1.0 + 0.35 * len(shown))
+
+
+def _name_rows(axes: Axes, names: list[str]) -> None:
+    """Name horizontal bars, the first on top; two of the same name stay two."""
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
 
 
 def _svg(draw: Any, title: str, *, height: float) -> str:

@@ -127,7 +127,7 @@ def with_percentiles(frame: DataFrame, names: list[str]) -> DataFrame:
     """Add `{name}_{p50, …}_us` beside each `{name}_histogram`."""
     return frame.withColumns(
         {
-            f"{name}_{label}_us": percentile(sf.col(f"{name}_histogram"), permille)
+            f"{name}_{label}_us": percentile(f"{name}_histogram", permille)
             for name in names
             for label, permille in PERMILLES.items()
         }

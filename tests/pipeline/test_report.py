@@ -1,0 +1,175 @@
+"""The whole way: segments in, Parquet, page and verdict out."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.errors import ConfigurationError
+from jmsx_spark import ReportResult, report
+from jmsx_spark.__main__ import main
+from jmsx_spark.page import duration
+from jmsx_spark.session import check_java
+from tests.pipeline.lines import segments
+from tests.pipeline.simulator import SOURCE, Clock, Shop, open_log, sent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ReportResult:
+    """Report on a day with every kind of trouble, by way of the running session."""
+    assert spark.version >= "4.1"
+    directory = tmp_path_factory.mktemp("report")
+    shop = Shop(directory / "events", seed=21)
+    shop.trade(900, lost=1, duplicated=2, dead=12, discarded=1, retried=30)
+    shop.close()
+    return report(directory / "events", directory / "out", title="Monday <1>")
+
+
+@pytest.mark.spark
+def test_the_tables_are_parquet(made: ReportResult, spark: SparkSession) -> None:
+    """Each gold table can be read again, in order, with rows."""
+    assert set(made.tables) == {"delivery_latency", "redelivery", "dead_letters", "audit"}
+    for path in made.tables.values():
+        rows = spark.read.parquet(str(path)).collect()
+        assert rows
+        assert [row["dest"] for row in rows] == sorted(row["dest"] for row in rows)
+
+
+@pytest.mark.spark
+def test_the_page_needs_nothing_and_says_the_verdict_first(made: ReportResult) -> None:
+    """One file: no script, no address, nothing to load; well nested; the verdict before all else."""
+    text = made.report.read_text(encoding="utf-8")
+
+    assert re.search(r"https?:|[\"'(]//|<script|<link|<img|@import", text.lower()) is None
+    assert set(re.findall(r'(?:href|src)="([^"#]*)', text)) <= {""}
+    assert text.index("Suspect") < text.index("<h2>")
+    assert "900 sent, 888 done" in text
+    assert "1 unaccounted for, 2 duplicates" in text
+    assert "Monday &lt;1&gt;" in text
+    assert text.count("<svg") == 4
+    assert "#0102" not in text
+    _Nesting().check(text)
+
+
+@pytest.mark.spark
+def test_the_summary_is_the_audit_for_programs(made: ReportResult) -> None:
+    """summary.json holds what `audit` holds."""
+    assert made.audit["verdict"] == "suspect"
+    assert json.loads(json.dumps(made.audit)) == json.loads(made.summary.read_text())
+
+
+@pytest.mark.spark
+def test_the_command_answers_by_its_exit_code(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A balanced log without one consumer's delivery ends with 0; the page is drawn without rows."""
+    assert spark.version >= "4.1"
+    log = open_log(tmp_path / "events", Clock())
+    log.observe(sent("0" * 32, "topic://news", 1.0), SOURCE)
+    log.close()
+
+    code = main([str(tmp_path / "events"), str(tmp_path / "out")])
+
+    assert code == 0
+    assert capsys.readouterr().out.startswith("balanced: 0 sent, 0 done")
+    assert "No delivery was done" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.spark
+def test_nothing_to_read_is_said(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory without a closed segment is a wrong path or too early: no traceback, exit 1."""
+    assert spark.version >= "4.1"
+    log = open_log(tmp_path, Clock())
+
+    code = main([str(tmp_path), str(tmp_path / "out")])
+    log.close()
+
+    assert code == 1
+    assert "no closed event log segment" in capsys.readouterr().err
+    assert len(segments(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "needs Java 17 or newer"),
+        ('java version "1.8.0_402"', "needs Java 17 or newer"),
+        ("who knows", "needs Java 17 or newer"),
+        ('openjdk version "17.0.15" 2025-04-15', None),
+        ('openjdk version "25" 2025-09-16', None),
+    ],
+)
+def test_an_old_java_is_told_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, expected: str | None
+) -> None:
+    """Java 17 is the least; the error names the command that installs it."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    if expected is None:
+        check_java()
+    else:
+        with pytest.raises(ConfigurationError, match=f"{expected}.*apt-get install"):
+            check_java()
+
+
+def test_no_java_is_told_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any Java there is one clear sentence and not Spark's traceback."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(ConfigurationError, match=r"no java on the PATH.*apt-get install"):
+        check_java()
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "words"),
+    [
+        (None, "-"),
+        (0.4, "0.4 us"),
+        (999, "999 us"),
+        (1500, "1.5 ms"),
+        (2.345e6, "2.35 s"),
+        (-2e3, "-2 ms"),
+    ],
+)
+def test_durations_are_worded_with_the_unit_that_suits(
+    microseconds: float | None, words: str
+) -> None:
+    """Three digits are enough to read."""
+    assert words == duration(microseconds)
+
+
+class _Nesting(HTMLParser):
+    """Check that every element is closed in its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: list[str] = []
+
+    def check(self, text: str) -> None:
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        del attrs
+        if tag not in ("meta", "br"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
