@@ -276,7 +276,7 @@ def tally(rows: list[Row]) -> dict[str, int]:
         **{outcome: lines("delivery", outcome) for outcome in outcomes},
         "processed": lines("delivery", "acknowledged") + lines("delivery", "committed"),
         "redelivered": sum(row["again"] for row in rows),
-        "redelivered_by_broker": sum(row["flagged"] for row in rows),
+        "redelivered_flagged": sum(row["flagged"] for row in rows),
         "redeliveries_scheduled": lines("redelivery.scheduled"),
         "dlq": lines("dlq"),
         "dlq_failed": lines("dlq.failed"),

@@ -197,7 +197,7 @@ def _dead_letters(findings: Findings) -> str:
             row["attempts_max"],
             row["sample_keys"],
         ]
-        for row in findings.dead_letters
+        for row in sorted(findings.dead_letters, key=lambda row: -row["n"])
     ]
     heads = ["destination", "reason", "error", "messages", "share", "most attempts", "look at"]
     return _section(

@@ -218,7 +218,7 @@ def counts(events: DataFrame) -> DataFrame:
     Count lines and the messages in them, to be held against metrics and the broker's counts.
 
     Columns: kind, dest, outcome (null where the kind has none), n (lines), messages (in batches), again
-    (deliveries with attempt > 1), flagged (deliveries that the broker flagged as redelivered).
+    (deliveries with attempt > 1), flagged (deliveries with the redelivered flag, the broker's or ours).
     """
     return events.groupBy("kind", "dest", "outcome").agg(
         sf.count("*").alias("n"),
