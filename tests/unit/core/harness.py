@@ -1,0 +1,284 @@
+"""
+A session's whole conversation, from both sides: what it writes and what it reports, in order.
+
+A frame is told in short: `ACK a`, `ACK a in jmsx`, `SEND queue:x 'body'`; a question mark says that it asks for a
+receipt. Messages are called by one name, which is their id and their ack id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from jmsx.core.actions import Disconnect, Transmit
+from jmsx.core.events import DeliveryEnded, Event
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.policy import RedeliveryPolicy, no_jitter
+from jmsx.core.session import SessionCore
+from jmsx.core.values import (
+    NO_FAILURE,
+    AcknowledgeMode,
+    ConsumerSettings,
+    DestinationKind,
+    Failure,
+    SessionSettings,
+    StompAck,
+    Verdict,
+)
+from jmsx_classic import DIALECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.requests import Request
+
+AUTO = AcknowledgeMode.AUTO_ACKNOWLEDGE
+CLIENT = AcknowledgeMode.CLIENT_ACKNOWLEDGE
+DUPS_OK = AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
+INDIVIDUAL = AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
+TRANSACTED = AcknowledgeMode.SESSION_TRANSACTED
+
+#: The time of day at `now` = 0, in epoch seconds.
+WALL = 1_000_000.0
+
+#: Redelivers at once, for ever: for tests that are about something else.
+AT_ONCE = RedeliveryPolicy(maximum_redeliveries=-1, initial_redelivery_delay=0, redelivery_delay=0)
+
+BROKEN = Failure("ValueError", "no such order", "Traceback: ValueError: no such order")
+REJECTED = Failure("Reject", "never", "stack", Verdict.REJECT)
+DISCARDED = Failure("Discard", "stale", "stack", Verdict.DISCARD)
+
+
+def at_most(redeliveries: int, **fields: Any) -> RedeliveryPolicy:
+    """A policy that redelivers at once, so many times."""
+    given = {"initial_redelivery_delay": 0, "redelivery_delay": 0, **fields}
+    return RedeliveryPolicy(maximum_redeliveries=redeliveries, **given)
+
+
+class Talk:
+    """
+    One session, its application and its broker.
+
+    `now` is the time of every call (seconds, monotonic) until the test says another.
+    """
+
+    def __init__(
+        self,
+        mode: AcknowledgeMode,
+        *,
+        now: float = 0.0,
+        draw: Callable[[], float] = no_jitter,
+        single: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.mode = mode
+        self.single = (
+            single  #: each message has an ACK of its own, also where the mode does not ask for it
+        )
+        self.now = now
+        self.events: list[Event] = []
+        self.bursts: list[list[str]] = []  #: what was written together
+        self._unread: list[str] = []
+        self._asked: deque[str] = deque()  #: receipt ids, oldest first
+        self._ids = count(1)
+        self.core = SessionCore(
+            SessionSettings(mode=mode, broker="broker:61613", session_id="s", **settings),
+            DIALECT,
+            draw,
+        )
+        self.core.link_opened("ActiveMQ/6.1.8", 0.01, now)
+        self.wrote()
+
+    # What the session did --------------------------------------------------------------------------------------------
+
+    def wrote(self) -> list[str]:
+        """The frames written since the last look; `DROP` is a link that it gave up."""
+        for action in self.core.take_actions():
+            if isinstance(action, Transmit):
+                burst = [self._gist(frame) for frame in action.frames]
+                self.bursts.append(burst)
+                self._unread += burst
+            elif isinstance(action, Disconnect):
+                self._unread.append("DROP")
+            else:
+                self.events.append(action.event)
+        unread, self._unread = self._unread, []
+        return unread
+
+    def reported(self, kind: type[Any]) -> list[Any]:
+        """All events of a kind so far."""
+        self._unread = self.wrote()
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def ended(self) -> list[str]:
+        """How each delivery ended, such as `a#1 acknowledged`, oldest first."""
+        return [
+            f"{event.message_id}#{event.attempt} {event.outcome}"
+            for event in self.reported(DeliveryEnded)
+        ]
+
+    # The broker ------------------------------------------------------------------------------------------------------
+
+    def comes(self, *names: str, to: str = "1", wall: float | None = None, **headers: str) -> None:
+        """The broker sends messages, persistent ones unless told otherwise, as one chunk."""
+        wall = WALL + self.now if wall is None else wall
+        frames = [self.message(name, to, **headers) for name in names]
+        self.core.receive(frames, self.now, wall)
+
+    def message(self, name: str, to: str = "1", **headers: str) -> MessageFrame:
+        """A MESSAGE."""
+        given = {
+            "destination": "/queue/q",
+            "persistent": "true",
+            "message-id": name,
+            "ack": name,
+            "subscription": to,
+            "timestamp": "1700000000000",
+        }
+        given.update(
+            {key.replace("correlation_", "correlation-"): text for key, text in headers.items()}
+        )
+        return MessageFrame.of({key: value for key, value in given.items() if value}, name.encode())
+
+    def answer(self) -> None:
+        """The broker confirms the oldest question that is open."""
+        self._unread = self.wrote()
+        receipt = {"receipt-id": self._asked.popleft()}
+        self.core.receive([Frame("RECEIPT", receipt)], self.now, WALL + self.now)
+
+    def refuse(self, text: str = "refused by the test") -> None:
+        """The broker answers the oldest question that is open with ERROR."""
+        self._unread = self.wrote()
+        self.complain(text, **{"receipt-id": self._asked.popleft()})
+
+    def complain(self, text: str, **headers: str) -> None:
+        """The broker says ERROR to whatever."""
+        error = Frame("ERROR", {"message": text, **headers})
+        self.core.receive([error], self.now, WALL + self.now)
+
+    def cut(self) -> None:
+        """The link is lost."""
+        self._unread = self.wrote()
+        self._asked.clear()
+        self.core.link_closed("io", "reset by peer", self.now)
+
+    def reopen(self) -> None:
+        """A new link is up."""
+        self.core.link_opened("ActiveMQ/6.1.8", 0.01, self.now)
+
+    # The application -------------------------------------------------------------------------------------------------
+
+    def settings(self, name: str = "1", **fields: Any) -> ConsumerSettings:
+        """What a consumer is made with; cumulative where the session does not forbid it."""
+        single = self.single or self.mode is INDIVIDUAL or fields.get("non_blocking_redelivery")
+        ack = StompAck.CLIENT_INDIVIDUAL if single else StompAck.CLIENT
+        given: dict[str, Any] = {
+            "subscription_id": name,
+            "name": f"consumer-{name}",
+            "destination": "queue://q",
+            "kind": DestinationKind.QUEUE,
+            "mode": self.mode,
+            "stomp_ack": ack,
+            "headers": {"destination": "/queue/q", "ack": ack.value},  # as the dialect makes them
+            "prefetch": 10,
+            "policy": AT_ONCE,
+            **fields,
+        }
+        return ConsumerSettings(**given)
+
+    def subscribe(self, name: str = "1", **fields: Any) -> None:
+        """Open a consumer, and have the broker confirm it."""
+        self.core.subscribe(self.settings(name, **fields), self.now)
+        self.wrote()
+        self.answer()
+
+    def take(self, *consumers: str) -> Delivery | None:
+        """The next delivery, in the hands of the application; not consumed."""
+        return self.core.deliver(consumers or ("1",), self.now)
+
+    def held(self, *consumers: str) -> Delivery:
+        """The next delivery, which must be there."""
+        delivery = self.take(*consumers)
+        assert delivery is not None
+        return delivery
+
+    def receive(self, *consumers: str) -> str | None:
+        """What `receive()` returns, such as `a#1` for the first delivery of `a`; None if nothing is there."""
+        delivery = self.take(*consumers)
+        if delivery is None:
+            self.core.want(consumers or ("1",), self.now)
+            return None
+        self.core.consumed(delivery, self.now, hurry=True)
+        return called(delivery)
+
+    def listen(self, failure: Failure | None = None, *consumers: str) -> str | None:
+        """Call the listener with the next message; it returns, or raises `failure`."""
+        delivery = self.take(*consumers)
+        if delivery is None:
+            self.core.want(consumers or ("1",), self.now)
+            return None
+        name = called(delivery)
+        if failure is None:
+            self.core.consumed(delivery, self.now)
+        else:
+            self.core.failed(delivery, failure, self.now)
+        return name
+
+    def drain(self, *consumers: str) -> list[str]:
+        """All that `receive()` returns until there is nothing."""
+        found = []
+        while (name := self.receive(*consumers)) is not None:
+            found.append(name)
+        return found
+
+    def send(self, body: str = "out", *, persistent: bool = True) -> Request | None:
+        """Send a message to `queue://x`."""
+        headers = {"destination": "/queue/x", "persistent": str(persistent).lower()}
+        frame = Frame("SEND", headers, body.encode())
+        return self.core.send(frame, f"key-{next(self._ids)}", "queue://x", self.now)
+
+    def commit(self) -> Request:
+        """Commit; answered when the test says so."""
+        return self.core.commit(self.now)
+
+    def rollback(self, failure: Failure = NO_FAILURE) -> None:
+        """Roll back."""
+        self.core.rollback(self.now, failure)
+
+    def timer(self) -> float:
+        """Wait for the next timer and let it run; returns when that was."""
+        due = self.core.next_timer()
+        assert due is not None
+        self.now = max(self.now, due)
+        self.core.handle_timer(self.now)
+        return due
+
+    def wait_until(self, moment: float) -> None:
+        """Let time go on, running every timer when it is due."""
+        while (due := self.core.next_timer()) is not None and due <= moment:
+            self.timer()
+        self.now = moment
+
+    def _gist(self, frame: Frame) -> str:
+        headers = frame.headers
+        words = [frame.command]
+        if frame.command == "SEND":
+            words += [
+                headers["destination"].removeprefix("/").replace("/", ":"),
+                repr(frame.body.decode()),
+            ]
+        elif "id" in headers:
+            words.append(headers["id"])
+        if "transaction" in headers:
+            words += ["in", headers["transaction"]]
+        if "receipt" in headers:
+            self._asked.append(headers["receipt"])
+            words.append("?")
+        return " ".join(words)
+
+
+def called(delivery: Delivery) -> str:
+    """How tests name a delivery: `a#2` is the second delivery of `a`."""
+    return f"{delivery.message_id}#{delivery.delivery_count}"

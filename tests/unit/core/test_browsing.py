@@ -1,0 +1,80 @@
+"""Looking into a queue takes nothing out of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx_classic import DIALECT
+from tests.unit.core.harness import AUTO, Talk, called
+
+if TYPE_CHECKING:
+    from jmsx.core.requests import Request
+
+
+def browse(talk: Talk, name: str = "9") -> Request:
+    """Begin to look into `queue://q`."""
+    headers = DIALECT.browse_headers(destination="queue://q", prefetch=10, selector=None)
+    return talk.core.browsings.open(name, "queue://q", headers)
+
+
+def look(talk: Talk, name: str = "9") -> tuple[str | None, bool]:
+    """What the browser sees next, and whether that was all."""
+    delivery, ended = talk.core.browsings.look(name)
+    return (None if delivery is None else called(delivery)), ended
+
+
+def test_browser_sees_each_message_and_then_the_end() -> None:
+    """The end is a MESSAGE that says so (classic.md 2.5); nothing is acknowledged."""
+    talk = Talk(AUTO)
+    request = browse(talk)
+    assert talk.wrote() == ["SUBSCRIBE 9 ?"]
+    talk.answer()
+    assert request.done
+    assert look(talk) == (None, False)
+    talk.comes("a", "b", to="9")
+    talk.comes("0", to="9", browser="end")
+    assert [look(talk), look(talk), look(talk), look(talk)] == [
+        ("a#1", False),
+        ("b#1", False),
+        (None, True),
+        (None, True),
+    ]
+    assert talk.wrote() == []
+    assert talk.ended() == []
+
+
+def test_browser_closes_by_unsubscribe() -> None:
+    """What is still on its way is let go."""
+    talk = Talk(AUTO)
+    browse(talk)
+    talk.wrote()
+    talk.answer()
+    assert not talk.core.idle
+    request = talk.core.browsings.close("9", "queue://q")
+    assert talk.wrote() == ["UNSUBSCRIBE 9 ?"]
+    talk.comes("a", to="9")
+    talk.answer()
+    assert request.done
+    assert talk.core.idle
+
+
+def test_browser_and_consumer_do_not_mix() -> None:
+    """Each gets its own messages."""
+    talk = Talk(AUTO)
+    browse(talk)
+    talk.wrote()
+    talk.answer()
+    talk.subscribe("1")
+    talk.comes("a", to="9")
+    talk.comes("b", to="1")
+    assert talk.drain() == ["b#1"]
+    assert look(talk) == ("a#1", False)
+
+
+def test_browser_ends_with_its_link() -> None:
+    """A new link has none."""
+    talk = Talk(AUTO)
+    browse(talk)
+    talk.cut()
+    assert len(talk.core.browsings) == 0
+    assert talk.core.idle

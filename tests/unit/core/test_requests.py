@@ -1,0 +1,106 @@
+"""Questions to the broker: each is answered once, well or badly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core.requests import Request, Requests, answered
+from jmsx.errors import BrokerError, ConnectionFailedError, JmsxError
+
+if TYPE_CHECKING:
+    from jmsx.core.requests import Continuation
+
+
+def noted(calls: list[tuple[float, JmsxError | None]], better: JmsxError | None) -> Continuation:
+    """A continuation that notes what it was told and answers `better`."""
+
+    def then(now: float, error: JmsxError | None) -> JmsxError | None:
+        calls.append((now, error))
+        return better
+
+    return then
+
+
+def test_receipt_ids_are_never_used_twice() -> None:
+    """Also not after an answer."""
+    requests = Requests("s1")
+    first = requests.open("SEND", "queue://a")
+    requests.answer(first.receipt_id, 1.0)
+    second = requests.open("SEND", "queue://a")
+    assert (first.receipt_id, second.receipt_id) == ("s1-1", "s1-2")
+
+
+def test_request_is_done_when_answered() -> None:
+    """A receipt ends the one request that asked for it."""
+    requests = Requests("s")
+    one, other = requests.open("SEND", "a"), requests.open("SEND", "b")
+    assert requests.answer(one.receipt_id, 1.0)
+    assert (one.done, one.error) == (True, None)
+    assert (other.done, len(requests)) == (False, 1)
+    assert not requests.answer(one.receipt_id, 1.0)
+    assert not requests.answer("never asked", 1.0)
+
+
+def test_continuation_is_told_and_may_put_a_better_error() -> None:
+    """What the caller sees is what the continuation makes of it."""
+    calls: list[tuple[float, JmsxError | None]] = []
+    given, better = BrokerError("no"), BrokerError("no, because")
+    requests = Requests("s")
+    request = requests.open("COMMIT", "t", noted(calls, better))
+    requests.answer(request.receipt_id, 2.5, given)
+    assert calls == [(2.5, given)]
+    assert request.error is better
+
+
+def test_end_counts_once() -> None:
+    """A late answer changes nothing."""
+    calls: list[tuple[float, JmsxError | None]] = []
+    request = Request("COMMIT", "t", "r", noted(calls, None))
+    request.end(1.0)
+    request.end(2.0, BrokerError("late"))
+    assert calls == [(1.0, None)]
+    assert request.error is None
+
+
+def test_lost_link_answers_all_that_is_open() -> None:
+    """Each gets an error of its own; what a continuation asks anew stays open."""
+    requests = Requests("s")
+
+    def ask_again(_now: float, error: JmsxError | None) -> JmsxError | None:
+        requests.open("SEND", "again")
+        return error
+
+    one = requests.open("SEND", "a", ask_again)
+    other = requests.open("COMMIT", "t")
+    requests.fail_all(3.0, lambda request: ConnectionFailedError(request.subject))
+    assert (str(one.error), str(other.error)) == ("a", "t")
+    assert (one.done, other.done, len(requests)) == (True, True, 1)
+
+
+def test_abandoned_request_is_unknown() -> None:
+    """Its late receipt is nobody's."""
+    requests = Requests("s")
+    request = requests.open("SEND", "a")
+    assert requests.peek(request.receipt_id) is request
+    requests.abandon(request)
+    requests.abandon(request)
+    assert requests.peek(request.receipt_id) is None
+    assert not requests.answer(request.receipt_id, 1.0)
+    assert not request.done
+
+
+def test_nothing_is_peeked_without_an_id() -> None:
+    """An ERROR without receipt-id answers no request."""
+    requests = Requests("s")
+    requests.open("SEND", "a")
+    assert requests.peek(None) is None
+
+
+def test_request_that_needs_no_broker_is_done() -> None:
+    """Well, or with the error that it was given."""
+    error = BrokerError("no")
+    assert (answered("COMMIT", "t").done, answered("COMMIT", "t").error) == (True, None)
+    assert (answered("COMMIT", "t", error).done, answered("COMMIT", "t", error).error) == (
+        True,
+        error,
+    )
