@@ -279,6 +279,8 @@ class ConsumerCore:
     ) -> None:
         """Report how these deliveries ended."""
         for delivery in batch:
+            if delivery.ended_at == delivery.started_at:  # settled by the handler itself, still running
+                delivery.ended_at = now
             self._outbox.report(self._ended(delivery, outcome, now, transaction_id))
 
     def key(self, delivery: Delivery) -> str:
