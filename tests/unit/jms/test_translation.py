@@ -1,0 +1,249 @@
+"""Between `Message` and STOMP frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jmsx.core.delivery import KEY_HEADER, Delivery
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.errors import MessageFormatError, MessageNotReadableError
+from jmsx.jms.destination import Destination, Queue, Topic
+from jmsx.jms.message import Message
+from jmsx.jms.translation import property_text, received, send_frame
+from jmsx_classic import DIALECT
+
+#: Headers that Classic does not show to consumers (classic.md 2.3 and 2.4).
+_NOT_SHOWN = {"amq-msg-type", "JMSXGroupID", "JMSXGroupSeq", "receipt", "transaction"}
+
+
+def sent(message: Message, *, persistent: bool = True) -> Frame:
+    """The SEND of `message` to a queue."""
+    return send_frame(message, Queue("q"), DIALECT, "key", persistent=persistent)
+
+
+def seen(frame: Frame, **more: str) -> Message:
+    """What a consumer sees of a SEND."""
+    headers = {name: text for name, text in frame.headers.items() if name not in _NOT_SHOWN}
+    return came(frame.body, **headers, **more)
+
+
+def came(body: bytes = b"", **headers: str) -> Message:
+    """The message of a MESSAGE."""
+    given = {name.replace("__", "-"): text for name, text in headers.items()}
+    delivery = Delivery(
+        MessageFrame.of(given, body),
+        arrival=1,
+        subscription_id="1",
+        epoch=1,
+        received_at=0.0,
+        expires_at=None,
+    )
+    return received(delivery, DIALECT)
+
+
+# -- bodies -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "text", "ä€😀", "a\nb\r\n", "a\0b", "\0", b"", b"bytes", b"\0\xff\n", "a:b\\c"],
+)
+def test_body_arrives_as_it_was_sent(body: str | bytes) -> None:
+    """Text as text, bytes as bytes, with NULs in either (classic.md 2.3)."""
+    assert seen(sent(Message(body))).body == body
+
+
+@pytest.mark.parametrize("body", [bytearray(b"x\0"), memoryview(b"x\0")])
+def test_body_may_be_any_bytes(body: Any) -> None:
+    """They arrive as bytes."""
+    assert seen(sent(Message(body))).body == b"x\0"
+
+
+def test_no_body_is_an_empty_text() -> None:
+    """STOMP cannot tell a TextMessage without text from an empty one."""
+    message = seen(sent(Message()))
+    assert (message.body, message.text) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [("text", None), ("a\0b", "3"), (b"bytes", "5"), (b"", "0")],
+)
+def test_content_length_makes_bytes(body: str | bytes, length: str | None) -> None:
+    """Its absence makes a TextMessage; a text with a NUL needs it, and says that it is a text."""
+    headers = sent(Message(body)).headers
+    assert headers.get("content-length") == length
+    assert headers.get("amq-msg-type") == ("text" if body == "a\0b" else None)
+
+
+def test_text_of_bytes_is_refused() -> None:
+    """As `getText` of a BytesMessage."""
+    with pytest.raises(MessageNotReadableError, match="ID:1 carries bytes"):
+        _ = came(b"x", **{"content-length": "1", "message-id": "ID:1"}).text
+
+
+def test_text_that_is_no_utf8_is_shown_as_well_as_it_can_be() -> None:
+    """A foreign sender does not stop the consumer."""
+    assert came(b"a\xffb").body == "a\ufffdb"
+
+
+@pytest.mark.parametrize("body", [1, {"a": 1}, ["x"], object()])
+def test_other_bodies_are_refused(body: Any) -> None:
+    """STOMP carries text and bytes."""
+    with pytest.raises(MessageFormatError, match="send str, bytes or None"):
+        sent(Message(body))
+
+
+# -- headers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("persistent", "word"), [(True, "true"), (False, "false")])
+def test_persistence_is_always_said(*, persistent: bool, word: str) -> None:
+    """JMS's default is persistent, STOMP's is not (classic.md 2.3)."""
+    assert sent(Message("x"), persistent=persistent).headers["persistent"] == word
+
+
+def test_plain_message_says_no_more_than_it_must() -> None:
+    """Destination, persistence and its key."""
+    assert sent(Message("x")) == Frame(
+        "SEND", {"destination": "/queue/q", "persistent": "true", KEY_HEADER: "key"}, b"x"
+    )
+
+
+def test_what_jms_names_is_carried() -> None:
+    """Correlation, type and group."""
+    headers = sent(
+        Message("x", correlation_id="c:1", type="order", group_id="g", group_sequence=2)
+    ).headers
+    assert (headers["correlation-id"], headers["type"]) == ("c:1", "order")
+    assert (headers["JMSXGroupID"], headers["JMSXGroupSeq"]) == ("g", "2")
+    message = seen(Frame("SEND", headers))
+    assert (message.correlation_id, message.type, message.key) == ("c:1", "order", "key")
+
+
+def test_received_message_knows_where_it_comes_from() -> None:
+    """Ids, places, times in seconds, priority, and which delivery it is."""
+    message = came(
+        b"x",
+        **{
+            "message-id": "ID:1",
+            "destination": "/queue/ActiveMQ.DLQ",
+            "original-destination": "/topic/prices",
+            "reply-to": "/queue/answers",
+            "timestamp": "1700000000123",
+            "expires": "1700000009000",
+            "priority": "7",
+            "persistent": "true",
+            "redelivered": "true",
+        },
+    )
+    assert message.message_id == "ID:1"
+    assert message.destination == Queue("ActiveMQ.DLQ")
+    assert message.original_destination == Topic("prices")
+    assert message.reply_to == Queue("answers")
+    assert (message.timestamp, message.expiration) == (1_700_000_000.123, 1_700_000_009.0)
+    assert (message.priority, message.persistent) == (7, True)
+    assert (message.redelivered, message.delivery_count) == (True, 2)
+
+
+def test_received_message_has_defaults() -> None:
+    """Priority 4, never expires, not persistent, first delivery; the broker's id is the key."""
+    message = came(b"x", **{"message-id": "ID:1", "expires": "0"})
+    assert (message.priority, message.expiration, message.persistent) == (4, 0.0, False)
+    assert (message.redelivered, message.delivery_count, message.key) == (False, 1, "ID:1")
+    assert (message.timestamp, message.reply_to, message.correlation_id) == (None, None, None)
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("", ""),
+        ("a:b\nc", "a:b\nc"),
+        (1, "1"),
+        (-1, "-1"),
+        (1.5, "1.5"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (float("nan"), "NaN"),
+        (True, "true"),
+        (False, "false"),
+    ],
+)
+def test_property_arrives_as_text(value: Any, text: str) -> None:
+    """As Java writes it; types are lost over STOMP (classic.md 2.4)."""
+    assert property_text("p", value) == text
+    assert seen(sent(Message("x", properties={"p": value}))).properties["p"] == text
+
+
+@pytest.mark.parametrize("value", [None, b"x", [1], {}, object()])
+def test_other_property_types_are_refused(value: Any) -> None:
+    """The error names the property and the type."""
+    with pytest.raises(MessageFormatError, match=f"'p' is a {type(value).__name__}"):
+        sent(Message("x", properties={"p": value}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "destination", "receipt", "transaction", "persistent", "content-length", "amq-msg-type", "id", "ack",
+        "correlation-id", "reply-to", "expires", "priority", "type", "message-id", "redelivered", "subscription",
+        "timestamp", "transformation", KEY_HEADER,
+    ],
+)  # fmt: skip
+def test_property_never_overwrites_a_header(name: str) -> None:
+    """Nor adds one that changes what the frame means, such as a transaction."""
+    with pytest.raises(MessageFormatError, match="would overwrite"):
+        sent(Message("x", properties={name: "x"}))
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b", "a\nb", "a:b", "-a", "a\0", "a\n"])
+def test_unfit_property_name_is_refused(name: str) -> None:
+    """Classic does not escape names of headers (classic.md 2.4), so it would not arrive as it is."""
+    with pytest.raises(MessageFormatError, match="not a property name"):
+        sent(Message("x", properties={name: "x"}))
+
+
+@pytest.mark.parametrize("name", ["a", "_a", "$a", "a1", "a.b", "a-b", "JMSXGroupID"])
+def test_fit_property_name_is_carried(name: str) -> None:
+    """Java identifiers, and what selectors and console users write."""
+    assert sent(Message("x", properties={name: "v"})).headers[name] == "v"
+
+
+def test_headers_are_no_properties() -> None:
+    """What the application sent, and what the broker adds for it to see."""
+    message = came(
+        b"x",
+        **{
+            "message-id": "1",
+            "ack": "1",
+            "subscription": "1",
+            "destination": "/queue/q",
+            "content-length": "1",
+            "colour": "red",
+            "dlqDeliveryFailureCause": "why",
+        },
+    )
+    assert dict(message.properties) == {"colour": "red", "dlqDeliveryFailureCause": "why"}
+
+
+def test_each_delivery_has_a_message_of_its_own() -> None:
+    """What a listener does to one is not in the next (upstream row 82)."""
+    frame = sent(Message("x", properties={"p": "v"}))
+    first, second = seen(frame), seen(frame)
+    first.body = "changed"
+    assert second.body == "x"
+    with pytest.raises(TypeError):
+        first.properties["p"] = "changed"  # type: ignore[index]
+
+
+def test_destination_options_stay_here() -> None:
+    """They are for the consumer's SUBSCRIBE."""
+    frame = send_frame(
+        Message("x"), Destination("q?consumer.prefetchSize=1"), DIALECT, "k", persistent=True
+    )
+    assert frame.headers["destination"] == "/queue/q"

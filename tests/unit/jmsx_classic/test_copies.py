@@ -1,0 +1,169 @@
+"""The headers of a dead letter's copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import DeathCertificate
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx_classic import DIALECT
+from jmsx_classic.copies import cut
+
+
+def certificate(**fields: Any) -> DeathCertificate:
+    """Died of a ValueError after three deliveries."""
+    given: dict[str, Any] = {
+        "reason": "max_redeliveries",
+        "destination": "queue://orders",
+        "delivery_count": 3,
+        "consumer": "billing",
+        "error_type": "ValueError",
+        "error_message": "no such order",
+        "stack": "Traceback",
+        "limit": 2,
+        **fields,
+    }
+    return DeathCertificate(**given)
+
+
+def copied(
+    body: bytes = b"x", /, certificate_: DeathCertificate | None = None, **headers: str
+) -> Frame:
+    """The copy of a message that came with these headers, `_` for `-`."""
+    given = {"message-id": "ID:1", "destination": "/queue/orders", "ack": "7", "subscription": "1"}
+    given.update({name.replace("__", "-"): text for name, text in headers.items()})
+    frame = MessageFrame.of(given, body)
+    delivery = Delivery(
+        frame, arrival=1, subscription_id="1", epoch=1, received_at=0.0, expires_at=None
+    )
+    return DIALECT.dead_letter_copy(delivery, "queue://grave", certificate_ or certificate())
+
+
+def test_copy_says_why_the_message_died() -> None:
+    """In headers that selectors can name (DESIGN.md section 6)."""
+    frame = copied()
+    assert (frame.command, frame.headers["destination"], frame.body) == (
+        "SEND",
+        "/queue/grave",
+        b"x",
+    )
+    told = {name: text for name, text in frame.headers.items() if name.startswith("jmsx_")}
+    assert told == {
+        "jmsx_death_reason": "max_redeliveries",
+        "jmsx_original_destination": "queue://orders",
+        "jmsx_original_message_id": "ID:1",
+        "jmsx_delivery_count": "3",
+        "jmsx_consumer": "billing",
+        "jmsx_exception": "ValueError",
+        "jmsx_exception_message": "no such order",
+        "jmsx_stack": "Traceback",
+    }
+
+
+def test_cause_is_worded_as_the_java_client_does() -> None:
+    """The parts that upstream rows 8 and 22 look for."""
+    cause = copied().headers["dlqDeliveryFailureCause"]
+    for part in ("Throwable", "Delivery[3]", "RedeliveryPolicy", "maximumRedeliveries = 2"):
+        assert part in cause
+    assert cause.endswith("cause:ValueError: no such order")
+
+
+def test_without_an_error_there_is_none() -> None:
+    """A rollback of the application's own."""
+    headers = copied(
+        certificate_=certificate(error_type=None, error_message=None, stack=None)
+    ).headers
+    assert not {"jmsx_exception", "jmsx_exception_message", "jmsx_stack"} & headers.keys()
+    assert headers["dlqDeliveryFailureCause"].endswith("cause:null")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("correlation__id", "c"),
+        ("reply__to", "/queue/answers"),
+        ("type", "t"),
+        ("priority", "7"),
+        ("timestamp", "1700000000000"),
+        ("colour", "red"),
+        ("jmsx_key", "k"),
+    ],
+)
+def test_what_the_sender_said_is_carried_on(name: str, text: str) -> None:
+    """Its properties, and what JMS names."""
+    assert copied(**{name: text}).headers[name.replace("__", "-")] == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "message__id", "ack", "subscription", "redelivered", "receipt", "receipt__id", "transaction",
+        "original__destination", "JMSXUserID", "JMSXDeliveryCount", "scheduledJobId", "AMQ_SCHEDULED_DELAY",
+        "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON", "expires",
+    ],
+)  # fmt: skip
+def test_what_the_broker_makes_stays_behind(name: str) -> None:
+    """A copy that expires, is scheduled, or is in a transaction would be lost or late."""
+    assert name.replace("__", "-") not in copied(**{name: "1"}).headers
+
+
+def test_copy_is_persistent_and_says_if_the_original_was_not() -> None:
+    """As the broker's own dead letters do (classic.md 1.13)."""
+    headers = copied(expires="99").headers
+    assert headers["persistent"] == "true"
+    assert headers["originalDeliveryMode"] == "NON_PERSISTENT"
+    assert headers["originalExpiration"] == "99"
+    headers = copied(persistent="true").headers
+    assert "originalDeliveryMode" not in headers
+    assert headers["originalExpiration"] == "0"
+
+
+def test_bytes_stay_bytes_and_text_stays_text() -> None:
+    """By the content-length, which is that of the body (classic.md 2.3)."""
+    assert copied(b"a\0b", **{"content-length": "3"}).headers["content-length"] == "3"
+    assert "content-length" not in copied(b"text").headers
+
+
+def test_certificate_of_an_earlier_death_is_replaced() -> None:
+    """A copy of a copy tells of its own."""
+    headers = copied(
+        jmsx_death_reason="rejected",
+        jmsx_original_destination="queue://first",
+        jmsx_exception="OldError",
+        dlqDeliveryFailureCause="old",
+    ).headers
+    assert headers["jmsx_death_reason"] == "max_redeliveries"
+    assert headers["jmsx_original_destination"] == "queue://orders"
+    assert headers["jmsx_exception"] == "ValueError"
+    assert headers["dlqDeliveryFailureCause"] != "old"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "start", "end"),
+    [
+        ("abc", 3, "abc", "abc"),
+        ("abcd", 3, "abc", "bcd"),
+        ("aäb", 2, "a", "b"),
+        ("aäb", 3, "aä", "äb"),
+        ("😀😀", 7, "😀", "😀"),
+        ("", 0, "", ""),
+    ],
+)
+def test_text_is_cut_between_characters(text: str, limit: int, start: str, end: str) -> None:
+    """From the start, or keeping the end, where a traceback has its point."""
+    assert cut(text, limit) == start
+    assert cut(text, limit, keep_end=True) == end
+
+
+def test_long_texts_are_cut() -> None:
+    """1 KiB of message and 8 KiB of stack, of which the end is kept (DESIGN.md section 6)."""
+    headers = copied(
+        certificate_=certificate(error_message="m" * 5000, stack="x" * 20000 + "end")
+    ).headers
+    assert headers["jmsx_exception_message"] == "m" * 1024
+    assert len(headers["jmsx_stack"]) <= 8192
+    assert headers["jmsx_stack"].endswith("end")
+    assert len(headers["dlqDeliveryFailureCause"]) <= 1024

@@ -1,0 +1,207 @@
+"""What ActiveMQ Classic's STOMP does, and how to live with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.values import DestinationKind, StompAck
+from jmsx.errors import (
+    BrokerError,
+    InvalidClientIdError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsxError,
+    ResourceAllocationError,
+    SecurityError,
+)
+from jmsx_classic import DIALECT
+
+QUEUE, TOPIC, DURABLE = DestinationKind.QUEUE, DestinationKind.TOPIC, DestinationKind.DURABLE
+
+
+def delivery(**headers: str) -> Delivery:
+    """A delivery with these headers, `_` for `-`."""
+    given = {name.replace("_", "-"): text for name, text in headers.items()}
+    frame = MessageFrame.of(given)
+    return Delivery(
+        frame, arrival=1, subscription_id="1", epoch=1, received_at=0.0, expires_at=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ("ActiveMQ/6.1.8", True),
+        ("ActiveMQ/5.17.2", True),
+        ("ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine", False),
+        ("RabbitMQ/3.13", False),
+        ("", False),
+    ],
+)
+def test_it_knows_classic(server: str, *, expected: bool) -> None:
+    """By CONNECTED's `server` (classic.md 2.2)."""
+    assert DIALECT.speaks(server) is expected
+
+
+@pytest.mark.parametrize(
+    ("uri", "wire"),
+    [
+        ("queue://a", "/queue/a"),
+        ("topic://a.b", "/topic/a.b"),
+        ("temp-queue://a", "/temp-queue/a"),
+        ("temp-topic://a", "/temp-topic/a"),
+        ("remote-temp-queue://ID:x-1", "/remote-temp-queue/ID:x-1"),
+        ("remote-temp-topic://ID:x-1", "/remote-temp-topic/ID:x-1"),
+        ("queue://a/b", "/queue/a/b"),
+    ],
+)
+def test_destinations_go_both_ways(uri: str, wire: str) -> None:
+    """Source: classic.md 2.3."""
+    assert DIALECT.wire_destination(uri) == wire
+    assert DIALECT.destination_uri(wire) == uri
+
+
+def test_options_of_a_destination_stay_here() -> None:
+    """They are for SUBSCRIBE headers."""
+    assert DIALECT.wire_destination("queue://a?consumer.prefetchSize=1") == "/queue/a"
+
+
+@pytest.mark.parametrize("uri", ["", "a", "queue://", "http://a", "queue:/a"])
+def test_what_is_no_destination_is_refused(uri: str) -> None:
+    """Classic would make a queue of any name without a prefix."""
+    with pytest.raises(InvalidDestinationError, match="not a destination"):
+        DIALECT.wire_destination(uri)
+
+
+def test_unknown_form_of_a_destination_stays_as_it_is() -> None:
+    """A foreign one is better shown than lost."""
+    assert DIALECT.destination_uri("weird") == "weird"
+
+
+def test_subscribe_says_only_what_was_asked_for() -> None:
+    """Prefetch always, because the broker's default is not ours."""
+    assert DIALECT.subscribe_headers(
+        destination="queue://a",
+        ack=StompAck.CLIENT,
+        prefetch=7,
+        selector=None,
+        durable_name=None,
+        no_local=False,
+        options={},
+    ) == {"destination": "/queue/a", "ack": "client", "activemq.prefetchSize": "7"}
+
+
+def test_subscribe_says_all_that_was_asked_for() -> None:
+    """Source: classic.md 2.5."""
+    assert DIALECT.subscribe_headers(
+        destination="topic://a",
+        ack=StompAck.CLIENT_INDIVIDUAL,
+        prefetch=1,
+        selector="x = '1'",
+        durable_name="d",
+        no_local=True,
+        options={"exclusive": "true", "priority": "5"},
+    ) == {
+        "destination": "/topic/a",
+        "ack": "client-individual",
+        "activemq.prefetchSize": "1",
+        "activemq.exclusive": "true",
+        "activemq.priority": "5",
+        "selector": "x = '1'",
+        "activemq.subscriptionName": "d",
+        "activemq.noLocal": "true",
+    }
+
+
+@pytest.mark.parametrize(("prefetch", "told"), [(5, "5"), (0, "1")])
+def test_browsing_takes_nothing(prefetch: int, told: str) -> None:
+    """`auto` is right for a browser; with prefetch 0 nothing ever comes (classic.md 2.5)."""
+    headers = DIALECT.browse_headers(destination="queue://a", prefetch=prefetch, selector=None)
+    assert headers == {
+        "destination": "/queue/a",
+        "ack": "auto",
+        "browser": "true",
+        "activemq.prefetchSize": told,
+    }
+    headers = DIALECT.browse_headers(destination="queue://a", prefetch=1, selector="x = 1")
+    assert headers["selector"] == "x = 1"
+
+
+def test_durable_subscription_is_removed_by_its_name() -> None:
+    """Source: classic.md 2.5."""
+    assert DIALECT.unsubscribe_durable_headers("d") == {"activemq.subscriptionName": "d"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "kind", "expected"),
+    [
+        pytest.param({"persistent": "true", "destination": "/queue/a"}, QUEUE, True, id="queue"),
+        pytest.param(
+            {"persistent": "true", "destination": "/topic/a"}, DURABLE, True, id="durable"
+        ),
+        pytest.param({"persistent": "true", "destination": "/topic/a"}, TOPIC, False, id="topic"),
+        pytest.param({"destination": "/queue/a"}, QUEUE, False, id="not persistent"),
+        pytest.param(
+            {"persistent": "false", "destination": "/queue/a"}, QUEUE, False, id="said not to be"
+        ),
+        pytest.param(
+            {"persistent": "true", "destination": "/queue/ActiveMQ.DLQ"}, QUEUE, False, id="DLQ"
+        ),
+        pytest.param(
+            {"persistent": "true", "destination": "/queue/ActiveMQ.DLQ.Queue.a"},
+            QUEUE,
+            False,
+            id="individual DLQ",
+        ),
+    ],
+)
+def test_who_is_buried_by_nack(
+    headers: dict[str, str], kind: DestinationKind, *, expected: bool
+) -> None:
+    """Everybody else would be deleted (classic.md 1.13; probes-classic.md part 2)."""
+    assert DIALECT.buried_by_broker(delivery(**headers), kind) is expected
+
+
+def test_copies_go_to_the_shared_dead_letter_queue() -> None:
+    """Source: `SharedDeadLetterStrategy.java:36`."""
+    for kind in DestinationKind:
+        assert DIALECT.dead_letter_destination(kind) == "queue://ActiveMQ.DLQ"
+
+
+def test_key_is_the_message_id() -> None:
+    """It is stable over redelivery, restart and dead letter queue."""
+    assert DIALECT.message_key({"message-id": "ID:1"}) == "ID:1"
+    assert DIALECT.message_key({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("trace", "kind"),
+    [
+        ("jakarta.jms.InvalidSelectorException: x = =", InvalidSelectorError),
+        ("javax.jms.InvalidSelectorException: x = =", InvalidSelectorError),
+        ("jakarta.jms.InvalidClientIDException: c", InvalidClientIdError),
+        ("x: Client: c already connected from tcp://h", InvalidClientIdError),
+        ("jakarta.jms.InvalidDestinationException: x", InvalidDestinationError),
+        ("jakarta.jms.ResourceAllocationException: x", ResourceAllocationError),
+        ("x: Usage Manager Memory Limit reached", ResourceAllocationError),
+        ("java.lang.SecurityException: x", SecurityError),
+        ("x: User u is not authorized to read from: queue://q", SecurityError),
+        ("java.lang.IllegalStateException: x", BrokerError),
+    ],
+)
+def test_errors_are_typed(trace: str, kind: type[JmsxError]) -> None:
+    """By the name of the exception in the body or by the words; they say who, what and why."""
+    message = trace.partition(": ")[2]
+    frame = Frame("ERROR", {"message": message}, f"{trace}\n\tat org.x.Y(Z.java:1)".encode())
+    error = DIALECT.error("SUBSCRIBE", "queue://q", frame, "h:61613")
+    assert type(error) is kind
+    assert str(error) == f"h:61613 refused SUBSCRIBE queue://q: {message}"
+
+
+def test_error_may_have_no_message() -> None:
+    """Then the body tells (classic.md 2.9)."""
+    frame = Frame("ERROR", {}, b"java.lang.NullPointerException\n\tat x")
+    error = DIALECT.error("SEND", "queue://q", frame, "h:61613")
+    assert str(error).endswith("refused SEND queue://q: java.lang.NullPointerException")

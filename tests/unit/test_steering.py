@@ -1,0 +1,51 @@
+"""What a handler may raise to say what shall become of its message."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.values import Failure, Verdict
+from jmsx.steering import Discard, Reject, Retry, failure_of
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> Failure:
+    """The failure of `error` as it is caught."""
+    try:
+        raise error from cause
+    except type(error) as caught:  # the traceback is a part of the story
+        return failure_of(caught)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "delay"),
+    [
+        (ValueError("x"), Verdict.REDELIVER, None),
+        (Retry("x"), Verdict.REDELIVER, None),
+        (Retry("x", delay=0.0), Verdict.REDELIVER, 0.0),
+        (Retry("x", delay=7.5), Verdict.REDELIVER, 7.5),
+        (Reject("x"), Verdict.REJECT, None),
+        (Discard("x"), Verdict.DISCARD, None),
+    ],
+)
+def test_verdict(error: Exception, verdict: Verdict, delay: float | None) -> None:
+    """Anything that is no instruction means: by the policy."""
+    failure = raised(error)
+    assert (failure.verdict, failure.delay) == (verdict, delay)
+    assert (failure.error_type, failure.error_message) == (type(error).__name__, "x")
+
+
+@pytest.mark.parametrize("error", [Retry(delay=1.0), Reject("no"), Discard()])
+def test_cause_of_an_instruction_is_told_in_its_place(error: Exception) -> None:
+    """`raise Reject from error`: what went wrong is the error."""
+    failure = raised(error, KeyError("id"))
+    assert (failure.error_type, failure.error_message) == ("KeyError", "'id'")
+    assert "KeyError: 'id'" in (failure.stack or "")
+    assert failure.verdict is failure_of(error).verdict
+
+
+def test_cause_of_an_error_is_part_of_its_stack() -> None:
+    """The error itself is what is told."""
+    failure = raised(ValueError("no order"), KeyError("id"))
+    assert failure.error_type == "ValueError"
+    assert "KeyError: 'id'" in (failure.stack or "")
+    assert "test_steering.py" in (failure.stack or "")

@@ -1,0 +1,271 @@
+"""Broker and destination URIs, with options as Java users write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jmsx.core.policy import RedeliveryPolicy
+from jmsx.errors import ConfigurationError, InvalidDestinationError, JmsxError
+from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy
+from jmsx.uri import BrokerAddress, parse_broker_uri, parse_destination
+
+SECRET = "geheim"  # noqa: S105 - what must not be shown
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("stomp://h:1", "h:1"),
+        ("stomp://h", "h:61613"),
+        ("tcp://h:1", "h:1"),
+        ("stomp+nio://h:1", "h:1"),
+        ("h:1", "h:1"),
+        ("h", "h:61613"),
+        ("stomp://[::1]:7", "[::1]:7"),
+        (" stomp://h:1 ", "h:1"),
+        ("stomp://u:p@h:1", "h:1"),
+        ("failover:(stomp://a:1,stomp://b:2)", "a:1,b:2"),
+        ("failover:( stomp://a:1 , stomp://b:2 )", "a:1,b:2"),
+        ("failover://(stomp://a:1,stomp://b:2)", "a:1,b:2"),
+        ("failover:stomp://a:1,stomp://b:2", "a:1,b:2"),
+        ("failover:(a,b)?randomize=false", "a:61613,b:61613"),
+        ("failover:(stomp://a:1?jms.clientID=x,stomp://b:2)", "a:1,b:2"),
+    ],
+)
+def test_brokers_in_order(text: str, addresses: str) -> None:
+    """One or several; the port is STOMP's where none is named."""
+    assert str(parse_broker_uri(text)) == addresses
+
+
+def test_address_of_ipv6_can_be_written_again() -> None:
+    """With brackets, so that the port can be told from the address."""
+    assert parse_broker_uri("stomp://[::1]:7").addresses == (BrokerAddress("::1", 7),)
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "value"),
+    [
+        ("jms.clientID=c", "client_id", "c"),
+        ("jms.userName=u", "username", "u"),
+        ("jms.password=p%26q", "password", "p&q"),
+        ("jms.optimizeAcknowledge=true", "optimize_acknowledge", True),
+        ("jms.optimizeAcknowledge=FALSE", "optimize_acknowledge", False),
+        ("jms.optimizeAcknowledgeTimeOut=250", "optimize_acknowledge_timeout", 0.25),
+        ("jms.optimizedAckScheduledAckInterval=1500", "optimized_ack_scheduled_ack_interval", 1.5),
+        ("jms.nonBlockingRedelivery=true", "non_blocking_redelivery", True),
+        ("jms.transactedIndividualAck=true", "transacted_individual_ack", True),
+        ("jms.useAsyncSend=true", "use_async_send", True),
+        ("jms.connectResponseTimeout=500", "connect_timeout", 0.5),
+        ("jms.sendTimeout=2000", "request_timeout", 2.0),
+        ("jms.prefetchPolicy.queuePrefetch=1", "prefetch_policy", PrefetchPolicy(queue=1)),
+        (
+            "jms.prefetchPolicy.queueBrowserPrefetch=2",
+            "prefetch_policy",
+            PrefetchPolicy(queue_browser=2),
+        ),
+        ("jms.prefetchPolicy.topicPrefetch=3", "prefetch_policy", PrefetchPolicy(topic=3)),
+        (
+            "jms.prefetchPolicy.durableTopicPrefetch=4",
+            "prefetch_policy",
+            PrefetchPolicy(durable_topic=4),
+        ),
+        ("jms.prefetchPolicy.all=5", "prefetch_policy", PrefetchPolicy.all(5)),
+    ],
+)
+def test_option_of_the_connection(option: str, field: str, value: object) -> None:
+    """Java's names; times in milliseconds become seconds."""
+    options = parse_broker_uri(f"stomp://h?{option}").options
+    assert getattr(options, field) == value
+
+
+@pytest.mark.parametrize(
+    ("option", "fields"),
+    [
+        ("maximumRedeliveries=-1", {"maximum_redeliveries": -1}),
+        ("initialRedeliveryDelay=0", {"initial_redelivery_delay": 0}),
+        ("redeliveryDelay=1500", {"redelivery_delay": 1.5}),
+        ("useExponentialBackOff=true", {"use_exponential_back_off": True}),
+        ("backOffMultiplier=2.5", {"back_off_multiplier": 2.5}),
+        ("maximumRedeliveryDelay=60000", {"maximum_redelivery_delay": 60.0}),
+        ("maximumRedeliveryDelay=-1", {"maximum_redelivery_delay": None}),
+        ("useCollisionAvoidance=true", {"use_collision_avoidance": True}),
+        ("collisionAvoidancePercent=20", {"collision_avoidance_factor": 0.2}),
+        ("preDispatchCheck=false", {"pre_dispatch_check": False}),
+    ],
+)
+def test_option_of_the_redelivery_policy(option: str, fields: dict[str, Any]) -> None:
+    """Source: the setters of `RedeliveryPolicy.java`; the percentage is one there too."""
+    options = parse_broker_uri(f"stomp://h?jms.redeliveryPolicy.{option}").options
+    assert options.redelivery_policy == RedeliveryPolicy(**fields)
+
+
+@pytest.mark.parametrize(
+    ("option", "fields"),
+    [
+        ("randomize=false", {"randomize": False}),
+        ("initialReconnectDelay=20", {"initial_delay": 0.02}),
+        ("maxReconnectDelay=5000", {"maximum_delay": 5.0}),
+        ("useExponentialBackOff=false", {"use_exponential_back_off": False}),
+        ("backOffMultiplier=3", {"back_off_multiplier": 3.0}),
+        ("maxReconnectAttempts=4", {"maximum_attempts": 4}),
+        ("timeout=3000", {"timeout": 3.0}),
+    ],
+)
+def test_option_of_failover(option: str, fields: dict[str, Any]) -> None:
+    """Source: the setters of `FailoverTransport.java`."""
+    options = parse_broker_uri(f"failover:(stomp://a)?{option}").options
+    assert options.reconnect == ReconnectPolicy(**fields)
+
+
+def test_failover_reconnects_and_a_plain_uri_does_not() -> None:
+    """As in Java: a lost connection stays lost unless it is asked for."""
+    assert parse_broker_uri("stomp://h").options.reconnect is None
+    assert parse_broker_uri("failover:(stomp://h)").options.reconnect == ReconnectPolicy()
+
+
+def test_options_add_up() -> None:
+    """Each changes one field and leaves the others; those of a nested URI count too; the outer ones win."""
+    options = parse_broker_uri(
+        "failover:(stomp://a?jms.clientID=inner&jms.userName=u,stomp://b)"
+        "?jms.clientID=outer&jms.redeliveryPolicy.maximumRedeliveries=4"
+        "&jms.redeliveryPolicy.redeliveryDelay=7000&jms.prefetchPolicy.queuePrefetch=9"
+    ).options
+    assert (options.client_id, options.username) == ("outer", "u")
+    assert options.redelivery_policy == RedeliveryPolicy(
+        maximum_redeliveries=4, redelivery_delay=7.0
+    )
+    assert options.prefetch_policy == PrefetchPolicy(queue=9)
+
+
+def test_what_the_uri_says_wins() -> None:
+    """Over the options that the program gives; the rest of them stays."""
+    given = ConnectionOptions(client_id="program", username="u", password=SECRET)
+    options = parse_broker_uri("stomp://h?jms.clientID=uri", given).options
+    assert (options.client_id, options.username, options.password) == ("uri", "u", SECRET)
+
+
+def test_user_and_password_before_the_host() -> None:
+    """Percent-encoded; a user without a password keeps the one that was given."""
+    options = parse_broker_uri("stomp://me%40work:p%3Aq@h").options
+    assert (options.username, options.password) == ("me@work", "p:q")
+    options = parse_broker_uri("stomp://other@h", ConnectionOptions(password=SECRET)).options
+    assert (options.username, options.password) == ("other", SECRET)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("stomp://h?jms.optimizeAcknowlege=true", "did you mean 'jms.optimizeAcknowledge'"),
+        ("stomp://h?jms.prefetchpolicy.all=1", "did you mean 'jms.prefetchPolicy.all'"),
+        (
+            "stomp://h?jms.redeliveryPolicy.maxRedeliveries=1",
+            "did you mean 'jms.redeliveryPolicy.maximumRedeliveries'",
+        ),
+        ("failover:(a)?randomise=true", "did you mean 'randomize'"),
+        ("failover:(a?zzz=1)", "unknown option 'zzz'"),
+    ],
+)
+def test_unknown_option_names_the_nearest(text: str, complaint: str) -> None:
+    """A typing mistake is found at once, and not after the first lost message."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        parse_broker_uri(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no host"),
+        ("stomp://", "no host"),
+        ("failover:()", "no broker"),
+        ("failover:(a,b", "closing parenthesis"),
+        ("amqp://h:1", "amqp:// is not a STOMP broker"),
+        ("stomp+ssl://h:1", r"stomp\+ssl is not supported yet"),
+        ("stomp://h:port", "a bad port"),
+        ("stomp://h:99999", "a bad port"),
+        ("stomp://h?jms.optimizeAcknowledge=yes", "jms.optimizeAcknowledge=yes: must be true"),
+        ("stomp://h?jms.prefetchPolicy.all=many", "jms.prefetchPolicy.all=many"),
+        ("stomp://h?jms.prefetchPolicy.queuePrefetch=-1", "prefetch of queue must be 0 or more"),
+        ("stomp://h?jms.redeliveryPolicy.maximumRedeliveries=-2", "maximum_redeliveries"),
+    ],
+)
+def test_nonsense_is_refused(text: str, complaint: str) -> None:
+    """The error says what is wrong."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        parse_broker_uri(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"amqp://u:{SECRET}@h:1",
+        f"stomp://u:{SECRET}@h:port",
+        f"stomp://u:{SECRET}@",
+        f"failover:(stomp://u:{SECRET}@h:1,amqp://u:{SECRET}@h:1)",
+    ],
+)
+def test_password_is_in_no_error(text: str) -> None:
+    """Errors go to logs."""
+    with pytest.raises(JmsxError) as caught:
+        parse_broker_uri(text)
+    assert SECRET not in f"{caught.value!r} {caught.value}"
+
+
+@pytest.mark.parametrize(
+    "text", [f"stomp://u:{SECRET}@h", f"stomp://h?jms.userName=u&jms.password={SECRET}"]
+)
+def test_password_is_in_no_repr(text: str) -> None:
+    """It is there, and is not shown."""
+    uri = parse_broker_uri(text)
+    assert uri.options.password == SECRET
+    assert SECRET not in f"{uri!r} {uri} {uri.options!r} {uri.addresses!r}"
+
+
+# -- destinations -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name", "options"),
+    [
+        ("queue://a", "queue", "a", {}),
+        ("topic://a.b", "topic", "a.b", {}),
+        ("temp-queue://x", "temp-queue", "x", {}),
+        ("a", "queue", "a", {}),
+        ("queue://a?consumer.prefetchSize=1", "queue", "a", {"prefetchSize": "1"}),
+        (
+            "a?consumer.exclusive=true&consumer.priority=7",
+            "queue",
+            "a",
+            {"exclusive": "true", "priority": "7"},
+        ),
+        ("a?consumer.selector=x%3D'1'", "queue", "a", {"selector": "x='1'"}),
+        ("queue://a/b:c", "queue", "a/b:c", {}),
+    ],
+)
+def test_destination(text: str, kind: str, name: str, options: dict[str, str]) -> None:
+    """A kind, a name, and options for its consumers."""
+    found = parse_destination(text)
+    assert (found.kind, found.name, found.options) == (kind, name, options)
+    assert str(found) == f"{kind}://{name}"
+
+
+def test_bare_name_is_of_the_default_kind() -> None:
+    """A `Topic("prices")` needs no scheme."""
+    assert str(parse_destination("prices", "topic")) == "topic://prices"
+    assert str(parse_destination("queue://prices", "topic")) == "queue://prices"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "queue://", "http://a", "queue://a\nb", "a\0", "a\r", "?consumer.exclusive=true"]
+)
+def test_unfit_destination_is_refused(text: str) -> None:
+    """Before it could break a frame."""
+    with pytest.raises(InvalidDestinationError):
+        parse_destination(text)
+
+
+def test_unknown_consumer_option_names_the_nearest() -> None:
+    """As the Java client raises ConfigurationException (classic.md 1.11)."""
+    with pytest.raises(ConfigurationError, match=r"did you mean 'consumer\.prefetchSize'"):
+        parse_destination("queue://a?consumer.prefechSize=1")
