@@ -1,7 +1,8 @@
 """
 The dialect of ActiveMQ Classic 5.16 and later.
 
-Source: `ProtocolConverter.java:334-698`, `FrameTranslator.java:54-159`, `AbstractDeadLetterStrategy.java:44-60` (6.3.1).
+Source: `ProtocolConverter.java:334-698`, `FrameTranslator.java:54-159`, `AbstractDeadLetterStrategy.java:44-60`, at
+6.3.1.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from jmsx.errors import (
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
+    MessageFormatError,
     ResourceAllocationError,
     SecurityError,
 )
 from jmsx_classic.copies import dead_letter_headers
+from jmsx_classic.maps import BEGINNING, TRANSFORMATION, decode_map, encode_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import DeathCertificate
+    from jmsx_classic.maps import Value
 
 #: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
 DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
@@ -96,6 +100,7 @@ class ClassicDialect:
             "destination": self.wire_destination(destination),
             "ack": ack.value,
             "activemq.prefetchSize": str(prefetch),
+            "transformation": TRANSFORMATION,  # without it the body of a MapMessage would be empty
         }
         headers.update({f"activemq.{name}": value for name, value in options.items()})
         if selector:
@@ -114,6 +119,7 @@ class ClassicDialect:
             "destination": self.wire_destination(destination),
             "ack": "auto",
             "browser": "true",
+            "transformation": TRANSFORMATION,
             "activemq.prefetchSize": str(max(prefetch, 1)),
         }
         return headers if not selector else {**headers, "selector": selector}
@@ -121,6 +127,27 @@ class ClassicDialect:
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription."""
         return {"activemq.subscriptionName": name}
+
+    def map_frame(self, content: Mapping[str, Value]) -> tuple[dict[str, str], bytes]:
+        """Headers and body of a SEND that becomes a MapMessage."""
+        return {"transformation": TRANSFORMATION}, encode_map(content)
+
+    def read_map(self, headers: Mapping[str, str], body: bytes) -> dict[str, Value] | None:
+        """
+        The content of a MESSAGE that is a MapMessage; None for any other.
+
+        The broker puts the subscription's `transformation` on texts too, so the body's form decides.
+        """
+        if headers.get("transformation") != TRANSFORMATION or not self.looks_like_map(body):
+            return None
+        try:
+            return decode_map(body)
+        except MessageFormatError:
+            return None
+
+    def looks_like_map(self, body: bytes) -> bool:
+        """Whether a text could be taken for a MapMessage, so that its sender should mark it as text."""
+        return BEGINNING.match(body) is not None
 
     def message_key(self, headers: Mapping[str, str]) -> str:
         """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from jmsx.app.registration import Handler
-    from jmsx.jms.message import Property
+    from jmsx.jms.message import Body, Property
 
 H = TypeVar("H", bound="Handler")
 
@@ -145,7 +145,7 @@ class App:
     def send(
         self,
         to: Destination | str,
-        body: Message | str | bytes | None = None,
+        body: Message | Body = None,
         *,
         properties: dict[str, Property] | None = None,
         **options: Any,

@@ -279,7 +279,9 @@ class ConsumerCore:
     ) -> None:
         """Report how these deliveries ended."""
         for delivery in batch:
-            if delivery.ended_at == delivery.started_at:  # settled by the handler itself, still running
+            if (
+                delivery.ended_at == delivery.started_at
+            ):  # settled by the handler itself, still running
                 delivery.ended_at = now
             self._outbox.report(self._ended(delivery, outcome, now, transaction_id))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +62,15 @@ class Dialect(Protocol):
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
+
+    def map_frame(self, content: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
+        """Headers and body of a SEND that becomes a MapMessage; raises MessageFormatError."""
+
+    def read_map(self, headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
+        """The content of a MESSAGE that is a MapMessage; None for any other."""
+
+    def looks_like_map(self, body: bytes) -> bool:
+        """Whether a text could be taken for a MapMessage, so that its sender should mark it as text."""
 
     def message_key(self, headers: Mapping[str, str]) -> str:
         """The stable identity of a message whose sender gave it none."""

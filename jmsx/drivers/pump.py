@@ -188,6 +188,12 @@ class Pump:
         if self.error is not None:
             raise self.error
 
+    def fault(self, error: Exception) -> None:
+        """End the link because of a fault of ours or a frame that makes no sense: never go on as if idle."""
+        _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
+        with self.changed:
+            self._lose("protocol", f"{type(error).__name__}: {error}")
+
     def wake(self) -> None:
         """Make waiting threads look again."""
         with self.changed:
@@ -249,8 +255,7 @@ class Pump:
         try:
             self._turn(arrival)
         except Exception as error:  # noqa: BLE001 - whatever it is, the session must not hang
-            _log.exception("link ended by a fault", broker=self.source.broker)
-            self._lose("protocol", f"{type(error).__name__}: {error}")
+            self.fault(error)
 
     def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> None:
         now = self._clock.monotonic()

@@ -22,6 +22,14 @@ class Destination:
     def __init__(self, name: str) -> None:
         self.address: DestinationUri = parse_destination(name, self._kind)
 
+    @classmethod
+    def told(cls, uri: str) -> Destination:
+        """The destination that a broker told us, whatever its name looks like; it has no options."""
+        kind, separator, name = uri.partition("://")
+        made = cls.__new__(cls)
+        made.address = DestinationUri(kind, name) if separator else DestinationUri("queue", uri)
+        return made
+
     @property
     def name(self) -> str:
         """The name, without kind and options."""

@@ -84,6 +84,9 @@ class Dispatcher:
                 if self._pump.error is None:
                     _log.error("listener thread ended", error=str(error))
                 return
+            except Exception as error:  # noqa: BLE001 - a fault of ours must not look like an idle consumer
+                self._pump.fault(error)
+                return
             finally:
                 self._end()
 

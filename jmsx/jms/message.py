@@ -15,17 +15,21 @@ if TYPE_CHECKING:
     #: What a property may be; STOMP carries it as text.
     Property = str | int | float | bool
 
+    #: What a body may be: text, bytes, or the entries of a MapMessage.
+    Body = str | bytes | Mapping[str, Any] | None
+
 
 class Message:
     """
     A message to send, or one that came in. Times are epoch seconds.
 
-    A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text.
+    A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
+    int, float, bool, bytes and None) is a MapMessage.
     """
 
     def __init__(
         self,
-        body: str | bytes | None = None,
+        body: Body = None,
         *,
         properties: Mapping[str, Property] | None = None,
         correlation_id: str | None = None,
@@ -61,10 +65,11 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The body as text; raises MessageNotReadableError if it is bytes."""
-        if isinstance(self.body, bytes):
-            raise MessageNotReadableError(f"message {self.message_id} carries bytes, not text")
-        return self.body or ""
+        """The body as text; raises MessageNotReadableError if it is something else."""
+        if self.body is None or isinstance(self.body, str):
+            return self.body or ""
+        kind = type(self.body).__name__
+        raise MessageNotReadableError(f"message {self.message_id} carries {kind}, not text")
 
     def acknowledge(self) -> None:
         """

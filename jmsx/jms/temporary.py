@@ -45,4 +45,4 @@ def _ask(queue: TemporaryQueue, session: Session) -> Destination:
         session.pump.ask(lambda core, _now: core.browsings.close(name, meeting))
     if delivery is None:
         raise InvalidDestinationError(f"the broker does not tell the name of {queue}")
-    return Destination(dialect.destination_uri(delivery.headers["reply-to"]))
+    return Destination.told(dialect.destination_uri(delivery.headers["reply-to"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import KEY_HEADER
@@ -20,8 +21,9 @@ from jmsx.jms.message import Message
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.jms.message import Body
 
-#: Marks a text that needs a content-length, because a NUL is in it.
+#: Marks a text that would be taken for something else: one with a NUL in it, or of the form of a map.
 TEXT_HEADER: Final = "jmsx_text"
 
 #: Headers that are not the application's properties, on MESSAGE or SEND.
@@ -59,14 +61,14 @@ def send_frame(
         headers["JMSXGroupSeq"] = str(message.group_sequence)
     for name, value in message.properties.items():
         headers[_property_name(name)] = property_text(name, value)
-    return Frame("SEND", headers, _body(message, headers))
+    return Frame("SEND", headers, _body(message, headers, dialect))
 
 
 def received(delivery: Delivery, dialect: Dialect) -> Message:
-    """The message of a delivery; each delivery gets a message of its own."""
+    """The message of a delivery; each delivery gets a message of its own. Never fails, whatever came in."""
     headers = delivery.headers
     message = Message(
-        _read_body(delivery),
+        _read_body(delivery, dialect),
         properties={name: text for name, text in headers.items() if name not in _RESERVED},
         correlation_id=headers.get("correlation-id"),
         type=headers.get("type"),
@@ -78,7 +80,8 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     message.original_destination = _destination(headers.get("original-destination"), dialect)
     message.timestamp = _seconds(headers.get("timestamp"))
     message.expiration = _seconds(headers.get("expires")) or 0.0
-    message.priority = int(headers.get("priority", "4"))
+    priority = headers.get("priority", "")
+    message.priority = int(priority) if priority.isdigit() else 4
     message.persistent = headers.get("persistent") == "true"
     message.delivery_count = delivery.delivery_count
     return message
@@ -105,7 +108,7 @@ def _property_name(name: str) -> str:
     return name
 
 
-def _body(message: Message, headers: dict[str, str]) -> bytes:
+def _body(message: Message, headers: dict[str, str], dialect: Dialect) -> bytes:
     body = message.body
     if body is None:
         return b""
@@ -115,23 +118,33 @@ def _body(message: Message, headers: dict[str, str]) -> bytes:
             headers["amq-msg-type"] = "text"
             headers[TEXT_HEADER] = "true"
             headers["content-length"] = str(len(data))
+        elif dialect.looks_like_map(data):
+            headers[TEXT_HEADER] = "true"
         return data
     if isinstance(body, bytes | bytearray | memoryview):
         data = bytes(body)
         headers["content-length"] = str(len(data))
         return data
-    raise MessageFormatError(f"a body of {type(body).__name__}; send str, bytes or None")
+    if isinstance(body, Mapping):
+        more, data = dialect.map_frame(body)
+        headers.update(more)
+        return data
+    raise MessageFormatError(f"a body of {type(body).__name__}; send str, bytes, a mapping or None")
 
 
-def _read_body(delivery: Delivery) -> str | bytes:
+def _read_body(delivery: Delivery, dialect: Dialect) -> Body:
     headers, body = delivery.headers, delivery.frame.body
-    if "content-length" in headers and headers.get(TEXT_HEADER) != "true":
-        return body
+    if headers.get(TEXT_HEADER) != "true":
+        content = dialect.read_map(headers, body)
+        if content is not None:
+            return content
+        if "content-length" in headers:
+            return body
     return body.decode("utf-8", "replace")
 
 
 def _destination(wire: str | None, dialect: Dialect) -> Destination | None:
-    return None if not wire else Destination(dialect.destination_uri(wire))
+    return None if not wire else Destination.told(dialect.destination_uri(wire))
 
 
 def _seconds(ms: str | None) -> float | None:

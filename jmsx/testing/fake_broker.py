@@ -13,10 +13,10 @@ before the call returns, on all links, in the order in which the real broker's t
 ['CONNECTED']
 
 What would silently go another way than on the real broker raises NotImplementedError: composite and wildcard
-destinations, `transformation`, periodic and cron schedules, retroactive consumers, pending limits, and selectors that
-calculate with strings. Not modelled at all: virtual topics, flow control and memory limits, security, advisories,
-restarts, frame size limits, heart-beats (`FakeBrokerServer` has them), and that a queue with both persistent and other
-messages gives out a backlog's persistent ones first.
+destinations, a `transformation` other than `jms-map-xml`, periodic and cron schedules, retroactive consumers, pending
+limits, and selectors that calculate with strings. Not modelled at all: virtual topics, flow control and memory limits,
+security, advisories, restarts, frame size limits, heart-beats (`FakeBrokerServer` has them), and that a queue with both
+persistent and other messages gives out a backlog's persistent ones first.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
 from jmsx.testing.fake_consumer import StompAck, StompConsumer
-from jmsx.testing.fake_message import from_send
+from jmsx.testing.fake_message import MAP_XML, from_send
 from jmsx.testing.fake_subscription import ConsumerOptions
 from jmsx.testing.fake_transaction import FakeTransaction
 from jmsx.testing.faults import BrokerFault, ProtocolFault
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 #: Headers that would change what happens in ways that are not modelled.
 _NOT_MODELLED: Final = {
-    "transformation",
     "activemq.retroactive",
     "activemq.maximumPendingMessageLimit",
 }
@@ -41,6 +40,9 @@ def execute(link: FakeLink, frame: Frame) -> None:
         raise ProtocolFault("Not connected.")
     for name in _NOT_MODELLED & frame.headers.keys():
         raise NotImplementedError(f"the fake broker has no {name}")
+    transformation = frame.headers.get("transformation", MAP_XML)
+    if transformation != MAP_XML:
+        raise NotImplementedError(f"the fake broker has no transformation {transformation}")
     _COMMANDS[frame.command](link, frame)
 
 
@@ -322,6 +324,7 @@ def _options(
         priority=_number(headers.get("activemq.priority"), 0),
         no_local=headers.get("activemq.noLocal") == "true",
         browser=headers.get("browser") == "true",
+        transformation=headers.get("transformation"),
     )
 
 

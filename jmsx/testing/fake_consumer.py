@@ -72,6 +72,7 @@ class StompConsumer:
                 name_of=self.link.name_of,
                 subscription=self.subscription_id,
                 ack_id=ack_id,
+                transformation=self.options.transformation,
             )
         )
 

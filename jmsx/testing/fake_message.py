@@ -28,6 +28,9 @@ _STRIPPED: Final = frozenset(
     {"receipt", "transaction", "message-id", "redelivered", "subscription", "JMSXUserID"}
 )
 
+#: The one transformation that is modelled: a MapMessage as XML, which is kept as it came.
+MAP_XML: Final = "jms-map-xml"
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class StoredMessage:
@@ -186,8 +189,13 @@ def to_message_frame(
     name_of: Callable[[Destination], str],
     subscription: str | None,
     ack_id: str | None,
+    transformation: str | None,
 ) -> MessageFrame:
-    """The MESSAGE that shows `message`; `name_of` gives a destination's name on the link it is for."""
+    """
+    The MESSAGE that shows `message`; `name_of` gives a destination's name on the link it is for.
+
+    A subscription's `transformation` is put on all but bytes; without one a map shows no body.
+    """
     optional = {
         "correlation-id": message.correlation_id,
         "reply-to": None if message.reply_to is None else name_of(message.reply_to),
@@ -207,13 +215,18 @@ def to_message_frame(
         **{name: value for name, value in optional.items() if value is not None},
         **message.properties,
     }
+    body = message.body
     if message.is_bytes:
-        headers["content-length"] = str(len(message.body))
+        headers["content-length"] = str(len(body))
+    elif transformation is not None:
+        headers["transformation"] = transformation
+    elif "transformation" in headers:
+        body = b""
     if subscription is not None:
         headers["subscription"] = subscription
     if ack_id is not None:
         headers["ack"] = ack_id
-    return MessageFrame.of(headers, message.body)
+    return MessageFrame.of(headers, body)
 
 
 def dead_letter_queue(name: str) -> Destination:

@@ -66,6 +66,7 @@ class ConsumerOptions:
     priority: int = 0  #: higher is served first
     no_local: bool = False  #: nothing that the own connection sent
     browser: bool = False
+    transformation: str | None = None  #: how bodies that STOMP does not know are shown
 
 
 class House(Protocol):

@@ -1,0 +1,99 @@
+"""
+MapMessage over STOMP: the broker translates it from and to the XML that XStream writes.
+
+`<map><entry><string>age</string><int>30</int></entry></map>`: key, then value under the name of its Java type. The JSON
+form, which the broker offers too, turns the text "007" or "true" into a number or a truth.
+Source: `JmsFrameTranslator.java:67-130` (6.3.1); probed on 6.1.8.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+from xml.etree import ElementTree as ET
+
+from jmsx.errors import MessageFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    #: What a value may be. STOMP carries int as Java's int or long, float as double.
+    Value = str | int | float | bool | bytes | None
+
+#: The `transformation` header, on SEND, SUBSCRIBE and MESSAGE.
+TRANSFORMATION: Final = "jms-map-xml"
+
+#: How a body that may be a map begins.
+BEGINNING: Final = re.compile(rb"\s*<map\s*/?>")
+
+_INT: Final = range(-(2**31), 2**31)
+_LONG: Final = range(-(2**63), 2**63)
+
+#: Characters that XML 1.0 cannot carry, not even escaped; CR would come out as LF.
+_UNFIT: Final = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff\ud800-\udfff]")
+
+
+def encode_map(content: Mapping[str, Value]) -> bytes:
+    """The body of a SEND for a MapMessage; raises MessageFormatError for what JMS or XML cannot hold."""
+    root = ET.Element("map")
+    for name, value in content.items():
+        if not isinstance(name, str) or not name:
+            raise MessageFormatError(f"a map's key must be a text that is not empty, not {name!r}")
+        entry = ET.SubElement(root, "entry")
+        for kind, text in (("string", name), _typed(name, value)):
+            if _UNFIT.search(text):
+                raise MessageFormatError(
+                    f"map entry {name!r} has a character that XML cannot carry"
+                )
+            ET.SubElement(entry, kind).text = text
+    body: bytes = ET.tostring(root, encoding="us-ascii", xml_declaration=False)
+    return body
+
+
+def decode_map(body: bytes) -> dict[str, Value]:
+    """The content of a MapMessage; raises MessageFormatError for anything else."""
+    try:
+        root = ET.fromstring(body)  # noqa: S314 - expat bounds expansion and fetches nothing
+        return dict(_pair(*entry) for entry in root)
+    except (ET.ParseError, ValueError, TypeError) as error:
+        raise MessageFormatError(f"not the XML of a MapMessage: {body[:80]!r}") from error
+
+
+def _typed(name: str, value: Any) -> tuple[str, str]:
+    if value is None:
+        return "null", ""
+    if isinstance(value, str):
+        return "string", value
+    if isinstance(value, bool):
+        return "boolean", "true" if value else "false"
+    if isinstance(value, int) and value in _LONG:
+        return "int" if value in _INT else "long", str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return "double", repr(value)
+    if isinstance(value, bytes):
+        return "byte-array", base64.b64encode(value).decode()
+    raise MessageFormatError(f"map entry {name!r}: {value!r} is nothing that a JMS map can hold")
+
+
+def _pair(key: ET.Element, value: ET.Element) -> tuple[str, Value]:
+    return key.text or "", _read(value.tag, value.text or "")
+
+
+def _read(kind: str, text: str) -> Value:
+    match kind:
+        case "string" | "char":
+            return text
+        case "int" | "long" | "short" | "byte":
+            return int(text)
+        case "double" | "float":
+            return float(text)
+        case "boolean":
+            return text == "true"
+        case "byte-array":
+            return base64.b64decode(text)
+        case "null":
+            return None
+        case _:
+            raise ValueError(kind)
