@@ -1,0 +1,172 @@
+"""What the tests of losses, of the driver and of the app share: wire-level puts, calls with a deadline, an observer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
+from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, Source
+from jmsx.core.frames import Frame
+from jmsx.jms.temporary import reachable
+from jmsx_broker.wire import Wire
+from tests.integration.broker_support import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jmsx import Destination
+    from jmsx_broker import Broker
+
+T = TypeVar("T")
+
+AUTO: Final = AcknowledgeMode.AUTO_ACKNOWLEDGE
+CLIENT: Final = AcknowledgeMode.CLIENT_ACKNOWLEDGE
+INDIVIDUAL: Final = AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
+TRANSACTED: Final = AcknowledgeMode.SESSION_TRANSACTED
+
+DEAD_LETTERS: Final = "ActiveMQ.DLQ"
+
+#: A policy that redelivers at once, for ever.
+AT_ONCE: Final = RedeliveryPolicy(
+    maximum_redeliveries=-1, initial_redelivery_delay=0.0, redelivery_delay=0.0
+)
+
+
+def fresh_queue() -> Queue:
+    """A queue that no other test knows."""
+    return Queue(f"jmsx.test.{uuid.uuid4().hex[:10]}")
+
+
+def put(broker: Broker, queue: Destination, *bodies: str, **headers: str) -> None:
+    """Send persistent messages with a client that is not jmsx; they are on the broker when this returns."""
+    head = {"destination": f"/queue/{queue.name}", "persistent": "true", **headers}
+    with Wire(broker.url, timeout=30) as wire:
+        for body in bodies:
+            wire.request(Frame("SEND", head, body.encode()))
+
+
+def bodies(broker: Broker, queue: Destination | str) -> list[str]:
+    """What lies in a queue, oldest first, in flight or not."""
+    name = queue if isinstance(queue, str) else queue.name
+    return [message.body.decode() for message in broker.browse(name)]
+
+
+def dead_copies(broker: Broker, key: str) -> list[dict[str, str]]:
+    """The headers of the dead letters that came from the queue `key`, or whose property `case` is `key`."""
+    return [
+        dict(message.headers)
+        for message in broker.browse(DEAD_LETTERS)
+        if key in (message.headers.get("case"), message.body.decode("utf-8", "replace"))
+    ]
+
+
+def settles(broker: Broker, queue: Destination, *, size: int, inflight: int = 0) -> bool:
+    """Whether the broker's counts of `queue` become these soon."""
+
+    def reached() -> bool:
+        told = broker.statistics(queue.name)
+        return (told.size, told.inflight_count) == (size, inflight)
+
+    return eventually(reached, 5)
+
+
+def dead_destination(broker: Broker, session: Any) -> Destination:
+    """The name of a temporary queue whose owner is gone: the broker refuses a SEND to it."""
+    with Connection(broker.url) as connection:
+        queue = connection.create_session().create_temporary_queue()
+        return reachable(queue, session)
+
+
+class Outcome(Generic[T]):
+    """What a call in a thread of its own came to."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.seconds = 0.0
+        self._call = call
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def join(self, seconds: float) -> Outcome[T]:
+        """Wait for its end; an AssertionError if it hangs for longer than `seconds`."""
+        self._thread.join(seconds)
+        assert not self._thread.is_alive(), f"the call still hangs after {seconds} s"
+        return self
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            self.value = self._call()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+        self.seconds = time.monotonic() - began
+
+
+def within(seconds: float, call: Callable[[], T]) -> Outcome[T]:
+    """Call in a thread, and fail if it takes longer than `seconds`."""
+    return Outcome(call).join(seconds)
+
+
+class Diary:
+    """An observer that keeps every event."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.closed = 0
+
+    def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - an observer's signature
+        """Keep it."""
+        self.events.append(event)
+
+    def close(self) -> None:
+        """Count it."""
+        self.closed += 1
+
+    def outcomes(self) -> Counter[str]:
+        """How many deliveries ended how."""
+        return Counter(
+            str(event.outcome) for event in self.events if isinstance(event, DeliveryEnded)
+        )
+
+    def attempts(self) -> list[tuple[str, int, str]]:
+        """(message id, attempt, outcome) of every delivery that ended, in order."""
+        return [
+            (event.message_id, event.attempt, str(event.outcome))
+            for event in self.events
+            if isinstance(event, DeliveryEnded)
+        ]
+
+    def dead(self) -> list[MessageDeadLettered]:
+        """The dead letters."""
+        return [event for event in self.events if isinstance(event, MessageDeadLettered)]
+
+
+def descriptors() -> int:
+    """How many file descriptors this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    """Fail if the block leaves a thread or a file descriptor behind."""
+    threads, files = set(threading.enumerate()), descriptors()
+
+    def gone() -> bool:
+        return set(threading.enumerate()) <= threads and descriptors() <= files
+
+    yield
+    assert eventually(gone, 5), (
+        f"left: {set(threading.enumerate()) - threads}, {descriptors() - files} descriptors"
+    )

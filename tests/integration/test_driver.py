@@ -1,0 +1,516 @@
+"""
+The driver against what stomp.py, brokers and networks do to it; B-numbers are those of reference/peers.md 2.1.
+
+Every call ends in its deadline, with a result or a typed error, and nothing is left when all is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from jmsx import Connection, Message, Queue, RedeliveryPolicy
+from jmsx.core.events import Outcome
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    JmsxError,
+    SecurityError,
+    TransactionInDoubtError,
+)
+from jmsx_broker import ClassicBroker
+from tests.integration.broker_support import eventually
+from tests.integration.support import (
+    AUTO,
+    CLIENT,
+    TRANSACTED,
+    Diary,
+    bodies,
+    fresh_queue,
+    nothing_left,
+    put,
+    settles,
+    within,
+)
+from tests.integration.support import (
+    Outcome as Call,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:0,0\n\n\0"
+
+
+@pytest.fixture(scope="module")
+def mortal_broker() -> Iterator[ClassicBroker]:
+    """One broker for the tests that kill or pause theirs."""
+    with ClassicBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def mortal(mortal_broker: ClassicBroker) -> ClassicBroker:
+    """A broker to kill or to pause; alive again for each test."""
+    return mortal_broker if mortal_broker.running else mortal_broker.start()
+
+
+@pytest.fixture
+def queue() -> Queue:
+    """A queue that no other test knows."""
+    return fresh_queue()
+
+
+class Impostor:
+    """A TCP server that says the same to everyone who connects, and then listens until he goes."""
+
+    def __init__(self, *, greeting: bytes = b"", hang_up: bool = False, late: bytes = b"") -> None:
+        self._greeting = greeting
+        self._late = late  #: said after the second frame of the client
+        self._hang_up = hang_up
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"stomp://127.0.0.1:{self._server.getsockname()[1]}"
+        self.visitors = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            self.visitors += 1
+            with client, contextlib.suppress(OSError):
+                self._serve(client)
+
+    def _serve(self, client: socket.socket) -> None:
+        heard = client.recv(65536).count(b"\0")
+        client.sendall(self._greeting)
+        said = False
+        while not self._hang_up and (data := client.recv(65536)):
+            heard += data.count(b"\0")
+            if heard > 1 and not said:
+                said = True
+                client.sendall(self._late)
+
+
+# Connecting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("greeting", "hang_up", "error", "words"),
+    [
+        pytest.param(b"", False, BrokerTimeoutError, "is it a STOMP port", id="silence"),
+        pytest.param(b"\0\0\0\n\r\n", False, BrokerTimeoutError, "STOMP", id="nuls"),
+        pytest.param(
+            b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n<p>", False, BrokerTimeoutError, "STOMP",
+            id="http-that-stays",
+        ),
+        pytest.param(
+            b"HTTP/1.1 400 Bad Request\r\n\r\n", True, ConnectionFailedError, "closed", id="http"
+        ),
+        pytest.param(b"", True, ConnectionFailedError, "closed the connection", id="hang-up"),
+        pytest.param(
+            b"MESSAGE\ncontent-length:99999999999999\n\n", False, ConnectionFailedError, "99999",
+            id="a-frame-without-end",
+        ),
+        pytest.param(
+            b"MESSAGE\nx:" + b"y" * 1_100_000, False, ConnectionFailedError, "header block",
+            id="a-header-without-end",
+        ),
+        pytest.param(
+            b"RECEIPT\nno-id:x\n\n\0", False, ConnectionFailedError, "", id="a-receipt-for-nothing"
+        ),
+        pytest.param(
+            b"ERROR\nmessage:User name [x] or password is invalid.\n\n\0", True, SecurityError,
+            "password is invalid", id="error-at-connect",
+        ),
+        pytest.param(
+            b"ERROR\nmessage:Go away\\c now\n\n\0", False, ConnectionFailedError, "Go away: now",
+            id="error-at-connect-that-stays",
+        ),
+        pytest.param(
+            b"CONNECTED\nversion:1.2\nserver:Strange/1\n\n\0", False, JmsxError, "no dialect knows",
+            id="a-stranger",
+        ),
+    ],
+)  # fmt: skip
+def test_a_server_that_is_no_broker(
+    greeting: bytes,
+    error: type[JmsxError],
+    words: str,
+    *,
+    hang_up: bool,
+) -> None:
+    """B5: connecting ends in its deadline, says what is wrong, and leaves nothing behind."""
+    with Impostor(greeting=greeting, hang_up=hang_up) as impostor, nothing_left():
+        connection = Connection(impostor.url, connect_timeout=0.5)
+        call = within(3, connection.create_session)
+        assert type(call.error) is not JmsxError
+        assert isinstance(call.error, error), call.error
+        assert words in str(call.error)
+        connection.close()
+        assert impostor.visitors == 1
+
+
+def test_nobody_listens() -> None:
+    """A refused connection is an error with the address in it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with nothing_left(), Connection(f"stomp://127.0.0.1:{port}") as connection:
+        call = within(3, connection.create_session)
+        assert isinstance(call.error, ConnectionFailedError)
+        assert f"127.0.0.1:{port}" in str(call.error)
+
+
+def test_one_of_several_brokers_answers(classic_broker: Broker, queue: Queue) -> None:
+    """failover: goes past brokers that are silent, refuse or talk nonsense."""
+    address = classic_broker.url
+    with Impostor() as silent, Impostor(greeting=b"SSH-2.0\r\n", hang_up=True) as ssh:
+        url = f"failover:({silent.url},{ssh.url},{address})?randomize=false"
+        with nothing_left(), Connection(url, connect_timeout=0.5) as connection:
+            connection.create_session().create_producer(queue).send(Message("x"))
+            assert bodies(classic_broker, queue) == ["x"]
+
+
+# A broker that falls silent, or goes away, while calls wait ----------------------------------------------------------
+
+
+def open_calls(connection: Connection, queue: Queue) -> dict[str, Callable[[], Any]]:
+    """One call of each kind that has to wait for the broker, each on a session of its own."""
+    waiter = connection.create_session(AUTO).create_consumer(queue)
+    sender = connection.create_session(AUTO).create_producer(queue)
+    session = connection.create_session(TRANSACTED)
+    producer = session.create_producer(queue)
+    subscriber = connection.create_session(CLIENT)
+
+    def commit() -> None:
+        producer.send(Message("in the transaction"))
+        session.commit()
+
+    return {
+        "receive": waiter.receive,
+        "send": lambda: sender.send(Message("x")),
+        "commit": commit,
+        "subscribe": lambda: subscriber.create_consumer(queue),
+    }
+
+
+def test_calls_at_a_silent_broker(mortal: ClassicBroker, queue: Queue) -> None:
+    """Paused (SIGSTOP): what waits for an answer ends in time with a typed error, receive() in its own time."""
+    with nothing_left():
+        connection = Connection(mortal.url, request_timeout=1.0, connect_timeout=1.0)
+        connection.start()
+        calls = open_calls(connection, queue)
+        short = connection.create_session().create_consumer(queue)
+        mortal.pause()
+        try:
+            assert short.receive(0.3) is None
+            assert short.receive_no_wait() is None
+            for name, error in {
+                "send": BrokerTimeoutError,
+                "commit": TransactionInDoubtError,
+                "subscribe": BrokerTimeoutError,
+            }.items():
+                call = within(5, calls[name])
+                assert isinstance(call.error, error), (name, call.error)
+            within(5, connection.abort)
+        finally:
+            mortal.resume()
+        connection.close()
+
+
+def test_heart_beats_end_a_silent_link(mortal: ClassicBroker, queue: Queue) -> None:
+    """B8: without any deadline of its own, receive() ends when the broker's heart-beats do; so does close()."""
+    with nothing_left():
+        connection = Connection(mortal.url, heartbeat=(1.0, 1.0), request_timeout=30.0)
+        errors: list[JmsxError] = []
+        connection.set_exception_listener(errors.append)
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        mortal.pause()
+        try:
+            call = within(10, consumer.receive)
+            assert isinstance(call.error, ConnectionFailedError)
+            assert eventually(lambda: len(errors) == 1)
+            within(5, connection.close)
+        finally:
+            mortal.resume()
+
+
+def test_calls_at_a_broker_that_dies(mortal: ClassicBroker, queue: Queue) -> None:
+    """SIGKILL: every waiting call ends with a typed error at once, and the listener is told once for each session."""
+    with nothing_left():
+        connection = Connection(mortal.url)
+        errors: list[JmsxError] = []
+        connection.set_exception_listener(errors.append)
+        connection.start()
+        calls = open_calls(connection, queue)
+        mortal.pause()
+        running = {name: Call(call) for name, call in calls.items()}
+        time.sleep(0.2)  # so that they wait; those that do not yet find a dead socket
+        mortal.kill()
+        for name, call in running.items():
+            error = call.join(5).error
+            assert isinstance(error, ConnectionFailedError | TransactionInDoubtError), name
+        assert eventually(lambda: len(errors) == len(calls))
+        within(5, connection.close)
+        assert len(errors) == len(calls)
+
+
+def test_the_broker_goes_while_we_write(mortal: ClassicBroker, queue: Queue) -> None:
+    """Whoever finds the broken socket first, the exception listener is told, once for each session."""
+    with nothing_left():
+        connection = Connection(mortal.url)
+        errors: list[JmsxError] = []
+        connection.set_exception_listener(errors.append)
+        producers = [connection.create_session().create_producer(queue) for _ in range(3)]
+
+        def pound(send: Callable[..., str]) -> None:
+            while True:
+                send(Message("x"), persistent=False)
+
+        calls = [Call(partial(pound, producer.send)) for producer in producers]
+        time.sleep(0.05)  # they are in the middle of it
+        mortal.kill()
+        for call in calls:
+            assert isinstance(call.join(5).error, ConnectionFailedError)
+        assert eventually(lambda: len(errors) == len(producers))
+        connection.close()
+        assert len(errors) == len(producers)
+
+
+# B1, B2: what listeners do -------------------------------------------------------------------------------------------
+
+
+def test_a_listener_that_raises(classic_broker: Broker, queue: Queue) -> None:
+    """B1: an exception redelivers its message, and neither the link nor the messages behind it suffer."""
+    put(classic_broker, queue, "a", "b", "c")
+    seen: list[tuple[str, int]] = []
+    errors: list[JmsxError] = []
+    policy = RedeliveryPolicy(initial_redelivery_delay=0.0, redelivery_delay=0.0)
+    with nothing_left(), Connection(classic_broker.url, redelivery_policy=policy) as connection:
+        connection.set_exception_listener(errors.append)
+        connection.start()
+
+        def listen(message: Message) -> None:
+            seen.append((message.text, message.delivery_count))
+            if message.text == "b" and message.delivery_count < 3:
+                raise RuntimeError(message.text)
+
+        connection.create_session().create_consumer(queue).set_listener(listen)
+        assert settles(classic_broker, queue, size=0)
+    assert seen == [("a", 1), ("b", 1), ("b", 2), ("b", 3), ("c", 1)]
+    assert not errors
+
+
+def test_a_slow_handler_keeps_the_link(classic_broker: Broker, queue: Queue) -> None:
+    """B2: a handler of four heart-beats' length costs neither the link nor a redelivery."""
+    put(classic_broker, queue, "slow", "next")
+    diary, seen, errors = Diary(), [], []
+    done = threading.Event()
+    with Connection(classic_broker.url, heartbeat=(1.0, 1.0), observers=[diary]) as connection:
+        connection.set_exception_listener(errors.append)
+        connection.start()
+
+        def listen(message: Message) -> None:
+            seen.append((message.text, message.delivery_count))
+            if message.text == "slow":
+                time.sleep(4)
+            else:
+                done.set()
+
+        connection.create_session().create_consumer(queue).set_listener(listen)
+        assert done.wait(10)
+    assert seen == [("slow", 1), ("next", 1)]
+    assert not errors
+    assert diary.outcomes() == {Outcome.ACKNOWLEDGED: 2}
+    assert settles(classic_broker, queue, size=0)
+
+
+def test_a_listener_that_closes_its_own_things(classic_broker: Broker, queue: Queue) -> None:
+    """Consumer, session and connection may be closed from within their listener; each delivery ends once."""
+    for close in ("consumer", "session", "connection"):
+        put(classic_broker, queue, "a", "b")
+        diary, done = Diary(), threading.Event()
+        with nothing_left():
+            connection = Connection(classic_broker.url, observers=[diary])
+            session = connection.create_session()
+            consumer = session.create_consumer(queue)
+            things = {"consumer": consumer, "session": session, "connection": connection}
+
+            def listen(
+                _message: Message, thing: Any = things[close], told: threading.Event = done
+            ) -> None:
+                thing.close()
+                told.set()
+
+            consumer.set_listener(listen)
+            connection.start()
+            assert done.wait(5), close
+            within(5, connection.close)
+        assert settles(classic_broker, queue, size=1), close
+        assert diary.outcomes() == {Outcome.ACKNOWLEDGED: 1}, close
+        with Connection(classic_broker.url) as again:
+            again.start()
+            message = again.create_session().create_consumer(queue).receive(5)
+            assert message is not None
+            assert message.text == "b"
+
+
+# B12, B13: bodies and headers ----------------------------------------------------------------------------------------
+
+BODIES: dict[str, str | bytes] = {
+    "every byte": bytes(range(256)) * 4,
+    "only NULs": b"\0" * 5000,
+    "empty bytes": b"",
+    "empty text": "",
+    "text with NUL": "before\0after\0",
+    "looks like frames": "\n\n\0MESSAGE\nsubscription:1\n\n",
+    "bytes like frames": b"\0\n\nRECEIPT\nreceipt-id:x\n\n\0",
+    "line ends": "\r\n\n\r a \n",
+    "beyond the plane": "\U0001f600 \u20ac \u00e4 \u4e2d",
+}
+
+
+def test_bodies_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) -> None:
+    """B13: text stays text and bytes stay bytes, whatever is in them; two in one chunk do not mix."""
+    with Connection(classic_broker.url) as connection:
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        for body in BODIES.values():
+            producer.send(Message(body))
+        connection.start()
+        consumer = session.create_consumer(queue)
+        for name, body in BODIES.items():
+            message = consumer.receive(5)
+            assert message is not None, name
+            assert message.body == body, name
+            assert type(message.body) is type(body), name
+
+
+def test_headers_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) -> None:
+    """B12: values with every escape, colons, blanks and all planes of Unicode, twice around through a DLQ as well."""
+    values = {
+        "colon": "a:b::c",
+        "backslash": "\\ \\n \\c \\\\ \\r",
+        "lines": "one\ntwo\r\nthree\r",
+        "blanks": "  leading and trailing  ",
+        "unicode": "\U0001f600\u20ac\u00e4",
+        "empty": "",
+        "controls": "".join(chr(number) for number in range(1, 32)),
+    }
+    with Connection(classic_broker.url) as connection:
+        session = connection.create_session()
+        session.create_producer(queue).send(
+            Message("x", properties=values, correlation_id="a:b\n\\c", type="t:\\")
+        )
+        connection.start()
+        message = session.create_consumer(queue).receive(5)
+        assert message is not None
+        assert {name: message.properties[name] for name in values} == values
+        assert message.correlation_id == "a:b\n\\c"
+        assert message.type == "t:\\"
+
+
+@pytest.mark.parametrize("body", [b"\0\1" * 10_000_000, "text" * 5_000_000], ids=["nuls", "text"])
+def test_a_huge_body(classic_broker: Broker, queue: Queue, body: str | bytes) -> None:
+    """B14: 20 MB, all NULs and ones or all text, in a few seconds, and the next message behind it."""
+    with Connection(classic_broker.url) as connection:
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        producer.send(Message(body))
+        producer.send(Message("next"))
+        connection.start()
+        consumer = session.create_consumer(queue)
+        began = time.monotonic()
+        message = consumer.receive(20)
+        assert message is not None
+        assert message.body == body
+        assert time.monotonic() - began < 10
+        behind = consumer.receive(5)
+        assert behind is not None
+        assert behind.text == "next"
+
+
+# Nothing is left, nothing spins --------------------------------------------------------------------------------------
+
+
+def test_connecting_and_closing_leaks_nothing(classic_broker: Broker, queue: Queue) -> None:
+    """300 cycles, with and without consumers and listeners: no thread, no descriptor, no consumer at the broker."""
+    with nothing_left():
+        for turn in range(300):
+            connection = Connection(classic_broker.url)
+            session = connection.create_session(TRANSACTED if turn % 2 else AUTO)
+            if turn % 3:
+                connection.start()
+                consumer = session.create_consumer(queue)
+                if turn % 3 == 1:
+                    consumer.set_listener(lambda _message: None)
+            if turn % 5:
+                connection.close()
+            else:
+                connection.abort()
+    assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0)
+
+
+def test_idle_sessions_cost_no_time(classic_broker: Broker, queue: Queue) -> None:
+    """Five sessions that wait use next to no CPU: no timer spins."""
+    with Connection(classic_broker.url, optimize_acknowledge=True) as connection:
+        connection.start()
+        for number in range(5):
+            put(classic_broker, queue, f"{number}")
+            consumer = connection.create_session().create_consumer(queue)
+            consumer.set_listener(lambda _message: None)
+        assert settles(classic_broker, queue, size=0)
+        before = time.process_time()
+        time.sleep(1.5)  # what is measured is this time
+        assert time.process_time() - before < 0.15
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Press Ctrl-C in this process after `seconds`."""
+    timer = threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def test_ctrl_c_while_receive_waits(classic_broker: Broker, queue: Queue) -> None:
+    """KeyboardInterrupt comes out of receive(), and neither the session nor a message is lost by it."""
+    with nothing_left(), Connection(classic_broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
+            consumer.receive(10)
+        put(classic_broker, queue, "a")
+        message = consumer.receive(5)
+        assert message is not None
+        assert message.text == "a"
+    assert settles(classic_broker, queue, size=0)
