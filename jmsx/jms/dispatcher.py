@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.session import SessionCore
+    from jmsx.core.values import Failure
     from jmsx.drivers.pump import Pump
     from jmsx.jms.message import Message
 
@@ -35,6 +37,7 @@ class Dispatcher:
         self._listeners: dict[str, Listener] = {}
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._busy = False
+        self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
 
     @property
@@ -63,6 +66,7 @@ class Dispatcher:
     def wait_idle(self, timeout: float | None) -> bool:
         """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""
         with self._pump.changed:
+            self._awaited = True
             return self.inside or self._pump.changed.wait_for(lambda: not self._busy, timeout)
 
     def stop(self) -> None:
@@ -88,7 +92,8 @@ class Dispatcher:
                 self._pump.fault(error)
                 return
             finally:
-                self._end()
+                if self._busy:
+                    self._end()
 
     def _names(self) -> tuple[str, ...]:
         return tuple(name for name in self._listeners if self._pump.core.is_open(name))
@@ -99,15 +104,18 @@ class Dispatcher:
     def _end(self) -> None:
         with self._pump.changed:
             self._busy = False
-            self._pump.wake()
+            if self._awaited:
+                self._pump.changed.notify_all()
 
     def _call(self, delivery: Delivery) -> None:
+        """Call the listener, then tell the core how that went, in one go with being idle again."""
         listener = self._listeners.get(delivery.subscription_id)
         message = self._bind(received(delivery, self._dialect), delivery)
+        failure = None
         try:
             if listener is not None:
                 listener(message)
-        except Exception as error:  # noqa: BLE001 - whatever a listener raises is a failed delivery
+        except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             failure = failure_of(error)
             _log.warning(
                 "listener failed",
@@ -116,8 +124,14 @@ class Dispatcher:
                 delivery_count=message.delivery_count,
                 error=repr(error),
             )
-            if self._pump.error is None:
-                self._pump.call(lambda core, now: core.failed(delivery, failure, now))
+        if self._pump.error is None:
+            self._pump.call(lambda core, now: self._settle(core, delivery, failure, now))
+
+    def _settle(
+        self, core: SessionCore, delivery: Delivery, failure: Failure | None, now: float
+    ) -> None:
+        if failure is None:
+            core.consumed(delivery, now)
         else:
-            if self._pump.error is None:
-                self._pump.call(lambda core, now: core.consumed(delivery, now))
+            core.failed(delivery, failure, now)
+        self._end()
