@@ -52,8 +52,15 @@ def dead_letter_headers(delivery: Delivery, certificate: DeathCertificate) -> di
             "jmsx_original_message_id": delivery.message_id,
             "jmsx_delivery_count": str(certificate.delivery_count),
             "jmsx_consumer": certificate.consumer,
+            "jmsx_host": certificate.host,
         }
     )
+    for name, epoch_ms in (
+        ("jmsx_first_failure", certificate.first_failure),
+        ("jmsx_last_failure", certificate.last_failure),
+    ):
+        if epoch_ms is not None:
+            headers[name] = str(epoch_ms)
     if certificate.error_type is not None:
         headers["jmsx_exception"] = certificate.error_type
     if certificate.error_message is not None:

@@ -17,7 +17,7 @@ from jmsx.core import events
 from jmsx.core.dialect import DeathCertificate
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
-from jmsx.core.values import DeadLetterStrategy, Failure
+from jmsx.core.values import DeadLetterStrategy
 
 if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Requests
+    from jmsx.core.values import Failure, SessionSettings
     from jmsx.errors import JmsxError
 
 #: Seconds before a copy that the broker refused is sent again.
@@ -46,8 +47,12 @@ class _Burial:
 class DeadLetters:
     """Buries messages for one session."""
 
-    def __init__(self, strategy: str, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
-        self._strategy = strategy  #: a DeadLetterStrategy, or the URI for copies
+    def __init__(
+        self, settings: SessionSettings, dialect: Dialect, requests: Requests, outbox: Outbox
+    ) -> None:
+        self.wall_offset = 0.0  #: epoch seconds minus monotonic ones, for what people read
+        self._host = settings.host
+        self._strategy = settings.dead_letter  #: a DeadLetterStrategy, or the URI for copies
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
@@ -116,6 +121,9 @@ class DeadLetters:
             error_message=failure.error_message,
             stack=failure.stack,
             limit=settings.policy.maximum_redeliveries,
+            host=self._host,
+            first_failure=self._epoch_ms(burial.delivery.first_failed_at),
+            last_failure=self._epoch_ms(burial.delivery.last_failed_at),
         )
         copy = self._dialect.dead_letter_copy(burial.delivery, burial.destination, certificate)
 
@@ -130,6 +138,9 @@ class DeadLetters:
         self._outbox.transmit(
             Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body)
         )
+
+    def _epoch_ms(self, at: float | None) -> int | None:
+        return None if at is None else round((at + self.wall_offset) * 1000)
 
     def _confirmed(self, burial: _Burial, now: float) -> None:
         if burial not in self._open:

@@ -27,8 +27,10 @@ class Delivery:
         "epoch",
         "expires_at",
         "failure",
+        "first_failed_at",
         "frame",
         "hold",
+        "last_failed_at",
         "message_id",
         "received_at",
         "redelivery_count",
@@ -60,6 +62,8 @@ class Delivery:
         self.started_at = received_at
         self.ended_at = received_at
         self.hold: str | None = None  #: transaction that keeps the window open for it (INDIVIDUAL)
+        self.first_failed_at: float | None = None
+        self.last_failed_at: float | None = None
         self.failure: tuple[str | None, str | None] | None = (
             None  #: error class and text, if it failed
         )
@@ -79,6 +83,12 @@ class Delivery:
             received_at=now,
             expires_at=expires_at,
         )
+
+    def note_failure(self, error_type: str | None, text: str | None, now: float) -> None:
+        """This delivery failed."""
+        self.failure = (error_type, text)
+        self.first_failed_at = now if self.first_failed_at is None else self.first_failed_at
+        self.last_failed_at = now
 
     @property
     def headers(self) -> dict[str, str]:

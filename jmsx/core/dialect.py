@@ -26,6 +26,9 @@ class DeathCertificate:
     error_message: str | None = None
     stack: str | None = None
     limit: int | None = None  #: maximum_redeliveries
+    host: str = ""
+    first_failure: int | None = None  #: of this process
+    last_failure: int | None = None
 
 
 class Dialect(Protocol):

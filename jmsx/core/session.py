@@ -49,9 +49,7 @@ class SessionCore:
         self.browsings = Browsings(self._requests, self._outbox)
         self._arrivals = 0
         self._closing: list[str] = []  #: consumers closed inside a transaction
-        self._dead_letters = DeadLetters(
-            settings.dead_letter, dialect, self._requests, self._outbox
-        )
+        self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
         self._work = UnitOfWork(settings, self._requests, self._outbox)
 
     @property
@@ -96,6 +94,7 @@ class SessionCore:
 
         Then run `take_actions`, and see whether a waiting application can be served.
         """
+        self._dead_letters.wall_offset = wall - now
         chunk: dict[str, list[Delivery]] = {}
         for frame in frames:
             if isinstance(frame, MessageFrame):
@@ -193,7 +192,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None or delivery.epoch != self.epoch:
             return
-        delivery.failure = (failure.error_type, failure.error_message)
+        delivery.note_failure(failure.error_type, failure.error_message, now)
         delivery.ended_at = now
         if self.transacted or self.settings.mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
@@ -363,7 +362,7 @@ class SessionCore:
             return
         if failure.error_type is not None:
             for delivery in [only] if only is not None else consumer.delivered:
-                delivery.failure = (failure.error_type, failure.error_message)
+                delivery.note_failure(failure.error_type, failure.error_message, now)
         if failure.verdict is Verdict.REDELIVER or only is None:
             batch, consumer.delivered = consumer.delivered, []
         else:

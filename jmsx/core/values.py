@@ -75,6 +75,7 @@ class SessionSettings:
     broker: str  #: address without credentials, for errors
     session_id: str
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
+    host: str = ""  #: this machine's name, for dead letters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import platform
 from typing import TYPE_CHECKING, Self
 
 from jmsx.core.values import (
@@ -239,6 +240,7 @@ class Session:
             broker=link.broker,
             session_id=self.session_id,
             dead_letter=self.options.dead_letter,
+            host=platform.node(),
         )
         self.client_id = link.client_id
         self.dialect = link.dialect
