@@ -140,6 +140,19 @@ class Session:
             durable_name=subscription,
         )
 
+    def create_shared_consumer(self, topic: Destination, subscription: str) -> MessageConsumer:
+        """
+        JMS 2.0's shared subscription: Classic has none, so this raises UnsupportedError, as its Java client does.
+
+        Its virtual topics do the same: send to `topic://VirtualTopic.X`, consume `queue://Consumer.NAME.VirtualTopic.X`.
+        """
+        raise UnsupportedError(
+            f"ActiveMQ Classic has no shared subscriptions, so no {subscription!r} of {topic}; send to a"
+            " virtual topic (topic://VirtualTopic.X) and share queue://Consumer.NAME.VirtualTopic.X"
+        )
+
+    create_shared_durable_consumer = create_shared_consumer
+
     def create_browser(self, queue: Destination, *, selector: str | None = None) -> QueueBrowser:
         """A browser of what lies in `queue`; raises InvalidDestinationError for a topic."""
         self.check_open()
