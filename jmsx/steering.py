@@ -41,8 +41,15 @@ def failure_of(error: BaseException) -> Failure:
     told = error.__cause__ if isinstance(error, Steering) and error.__cause__ else error
     return Failure(
         error_type=type(told).__name__,
-        error_message=str(told),
+        error_message=_text(told),
         stack="".join(traceback.format_exception(told)),
         verdict=verdict,
         delay=error.delay if isinstance(error, Retry) else None,
     )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception that cannot speak is still a failure
+        return f"<{type(error).__name__} that cannot be printed>"

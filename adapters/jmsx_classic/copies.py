@@ -88,7 +88,7 @@ def failure_cause(certificate: DeathCertificate) -> str:
 
 def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
     """`text` in at most `limit` bytes of UTF-8, without a broken character."""
-    data = text.encode()
+    data = text.encode("utf-8", "replace")  # an exception may speak of a file name that is no UTF-8
     if len(data) <= limit:
-        return text
+        return data.decode()
     return (data[-limit:] if keep_end else data[:limit]).decode("utf-8", "ignore")

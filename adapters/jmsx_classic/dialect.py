@@ -63,6 +63,9 @@ class ClassicDialect:
     """ActiveMQ Classic over STOMP 1.2."""
 
     name: Final = "classic"
+    header_limit: Final = (
+        10_240  # `StompWireFormat.java:46-50`: a longer line closes the connection
+    )
 
     def speaks(self, server: str) -> bool:
         """Whether CONNECTED's `server` header is Classic's, such as `ActiveMQ/6.1.8`."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -11,7 +13,13 @@ from jmsx.app.registration import Consumer, takes_session
 from jmsx.app.worker import Worker
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode
-from jmsx.errors import BrokerTimeoutError, ConfigurationError, IllegalStateError, JmsxError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConfigurationError,
+    ConnectionFailedError,
+    IllegalStateError,
+    JmsxError,
+)
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination, destination
 from jmsx.jms.message import Message
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
     from jmsx.app.registration import Handler
     from jmsx.jms.message import Body, Property
+    from jmsx.jms.producer import MessageProducer
 
 H = TypeVar("H", bound="Handler")
 
@@ -169,15 +178,13 @@ class App:
         Drain: take nothing more, let running handlers finish, acknowledge what they did, give back the rest.
 
         Raises BrokerTimeoutError if a handler still runs after `drain_timeout` seconds; its message then comes again.
+        Raises the error that ended a consumer, if one did.
         """
         self._stopping.set()
-        late = [
-            connection
-            for connection in self._connections
-            if not _rest(connection, drain_timeout if self._failure is None else 0.0)
-        ]
-        if late:
+        if not self._rest(drain_timeout if self._failure is None else 0.0):
             self.abort()
+            if self._failure is not None:
+                raise self._failure
             raise BrokerTimeoutError(
                 f"a handler still ran after {drain_timeout:g} s of draining; its message comes again"
             )
@@ -189,8 +196,9 @@ class App:
             except JmsxError as error:
                 errors.append(error)
         self._end()
-        if errors and self._failure is None:
-            raise errors[0]
+        failure = self._failure or next(iter(errors), None)
+        if failure is not None:
+            raise failure
 
     def abort(self) -> None:
         """Drop everything at once; unfinished messages come again."""
@@ -210,7 +218,7 @@ class App:
             self.start()
             self.wait()
             self.stop(drain_timeout)
-        except JmsxError:
+        except BaseException:
             self.abort()
             raise
         finally:
@@ -242,7 +250,20 @@ class App:
         self._failure = self._failure or error
         self._stopping.set()
 
+    def _rest(self, timeout: float) -> bool:
+        """Hand out nothing more, anywhere; then wait for what runs. False if something still runs."""
+        deadline = time.monotonic() + timeout
+        for connection in self._connections:
+            with contextlib.suppress(JmsxError):
+                connection.stop(0.0)
+        return all(
+            connection.stop(max(deadline - time.monotonic(), 0.0))
+            for connection in self._connections
+        )
+
     def _end(self) -> None:
+        if not self._running:
+            return
         self._connections.clear()
         self._running = False
         Observers(self._observers).close()
@@ -259,30 +280,29 @@ class _Sender:
         self._app = app
         self._lock = threading.Lock()
         self._connection: Connection | None = None
+        self._producer: MessageProducer | None = None
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         with self._lock:
-            if self._connection is None:
-                self._connection = self._app.connect(client_id=None)
-                self._producer = self._connection.create_session().create_producer()
-            return self._producer.send(message, destination=to, **options)
+            if self._producer is None:
+                connection = self._app.connect(client_id=None)
+                self._producer = connection.create_session().create_producer()
+                self._connection = connection
+            try:
+                return self._producer.send(message, destination=to, **options)
+            except ConnectionFailedError:
+                self.abort()  # the next send opens a new one
+                raise
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._producer = self._connection, None, None
         if connection is not None:
             connection.close()
 
     def abort(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._producer = self._connection, None, None
         if connection is not None:
             connection.abort()
-
-
-def _rest(connection: Connection, timeout: float) -> bool:
-    try:
-        return connection.stop(timeout)
-    except JmsxError:
-        return True
 
 
 def _connection_options(consumer: Consumer, given: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jmsx.core.values import AcknowledgeMode
 from jmsx.log import logger
 from jmsx.steering import Reject
 
@@ -32,7 +33,13 @@ class Worker:
             subscription = self._session.create_consumer(
                 consumer.destination, selector=consumer.selector, name=consumer.name
             )
-        subscription.set_listener(self._transact if self._session.transacted else self._handle)
+        subscription.set_listener(
+            {
+                AcknowledgeMode.SESSION_TRANSACTED: self._transact,
+                AcknowledgeMode.CLIENT_ACKNOWLEDGE: self._acknowledge_or_recover,
+                AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE: self._acknowledge,
+            }.get(consumer.mode, self._handle)
+        )
 
     def _handle(self, message: Message) -> None:
         """Call the handler; an error that no retry can cure becomes a Reject."""
@@ -44,6 +51,18 @@ class Worker:
         except self._consumer.give_up_on as error:
             raise Reject(str(error)) from error
 
+    def _acknowledge(self, message: Message) -> None:
+        """Acknowledge what the handler has done; a second time does no harm."""
+        self._handle(message)
+        message.acknowledge()
+
+    def _acknowledge_or_recover(self, message: Message) -> None:
+        """The same, for a mode that would take a raising handler for one that has done its work."""
+        try:
+            self._acknowledge(message)
+        except Exception as error:  # noqa: BLE001 - whatever the handler raises
+            self._session.recover(error)
+
     def _transact(self, message: Message) -> None:
         """Commit what the handler received and sent, or roll it back if it raised."""
         try:
@@ -54,7 +73,7 @@ class Worker:
                 consumer=self._consumer.name,
                 message_id=message.message_id,
                 delivery_count=message.delivery_count,
-                error=repr(error),
+                error=type(error).__name__,
             )
             self._session.rollback(error)
         else:

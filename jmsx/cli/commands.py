@@ -37,7 +37,7 @@ def root(
 ) -> None:
     """Reliable messaging for Python services on ActiveMQ, over STOMP."""
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.CRITICAL,
+        level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )

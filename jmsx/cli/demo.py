@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import signal
 import time
 from pathlib import Path
@@ -36,6 +37,8 @@ def demo(
     ] = False,
 ) -> None:
     """Run a shop with failing handlers on a real broker, and account for every message."""
+    if not logging.getLogger().isEnabledFor(logging.INFO):
+        logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # its handlers fail on purpose, often
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
     trial = Trial(app or find_example(), folder, messages)

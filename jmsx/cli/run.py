@@ -40,8 +40,10 @@ def load_app(target: str) -> App:
     sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(f"cannot import {module_name}: {error}") from error
+    except Exception as error:
+        raise ConfigurationError(
+            f"cannot import {module_name}: {type(error).__name__}: {error}"
+        ) from error
     app = getattr(module, name, None)
     if not isinstance(app, App):
         raise ConfigurationError(f"{module_name} has no App called {name!r}")

@@ -20,6 +20,8 @@ from jmsx.core.frames import Frame
 from jmsx.core.values import DeadLetterStrategy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx.core.actions import Outbox
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
@@ -58,6 +60,7 @@ class DeadLetters:
         self._outbox = outbox
         self._open: list[_Burial] = []
         self._refused: list[tuple[float, _Burial]] = []
+        self._after: dict[ConsumerCore, Callable[[], None]] = {}  #: of consumers that are closing
 
     def bury(
         self,
@@ -68,18 +71,33 @@ class DeadLetters:
         now: float,
     ) -> None:
         """Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`."""
-        by_broker = [one for one in batch if self._broker_buries(consumer, one)]
-        by_copy = [one for one in batch if one not in by_broker]
+        alive = [one for one in batch if not one.buried]
+        by_broker = [one for one in alive if self._broker_buries(consumer, one)]
+        by_copy = [one for one in alive if one not in by_broker]
         if by_broker:
             self._outbox.transmit(*consumer.nack_frames(by_broker))
         for delivery in by_broker:
             self._report(_Burial(consumer, delivery, delivery, "", reason, failure), now)
+        left = [one for one in batch if one not in by_broker]
+        if left and not by_copy:  # buried before, and their ACK was waiting for the others
+            self._outbox.transmit(*consumer.ack_frames([left[-1]]))
         for delivery in by_copy:
-            grave = self._grave(consumer)
-            burial = _Burial(consumer, delivery, by_copy[-1], grave, reason, failure)
+            burial = _Burial(consumer, delivery, left[-1], self._grave(consumer), reason, failure)
             consumer.parked = not consumer.settings.individual
             self._open.append(burial)
             self._send_copy(burial)
+
+    def after(self, consumer: ConsumerCore, then: Callable[[], None]) -> None:
+        """
+        Run `then` when no copy for `consumer`, which is closing, is awaited any more.
+
+        Copies that were refused are not tried again: those messages stay the broker's.
+        """
+        self._after[consumer] = then
+        for _, burial in list(self._refused):
+            if burial.consumer is consumer:
+                self._give_up(burial, burial.delivery.ended_at)
+        self._done(consumer)
 
     def next_timer(self) -> float | None:
         """When a refused copy is sent again."""
@@ -95,7 +113,7 @@ class DeadLetters:
     def clear(self) -> list[tuple[ConsumerCore, Delivery]]:
         """Forget and return all that is not confirmed; the broker still has the originals."""
         unconfirmed = [(burial.consumer, burial.delivery) for burial in self._open]
-        self._open, self._refused = [], []
+        self._open, self._refused, self._after = [], [], {}
         return unconfirmed
 
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
@@ -149,10 +167,11 @@ class DeadLetters:
         consumer = burial.consumer
         self._report(burial, now)
         if consumer.settings.individual:
-            self._outbox.transmit(*consumer.ack_frames([burial.delivery]))
-        elif not any(other.consumer is consumer for other in self._open):
-            self._outbox.transmit(*consumer.ack_frames([burial.newest]))
+            consumer.settle_buried(burial.delivery)
+        elif not self._busy(consumer):
+            consumer.settle_buried(burial.newest)
             consumer.parked = False
+        self._done(consumer)
 
     def _refuse(self, burial: _Burial, error: JmsxError, now: float) -> None:
         if burial not in self._open:
@@ -167,6 +186,21 @@ class DeadLetters:
                 reason=str(error),
             )
         )
+        if burial.consumer in self._after:
+            self._give_up(burial, now)
+            self._done(burial.consumer)
+
+    def _give_up(self, burial: _Burial, now: float) -> None:
+        self._open.remove(burial)
+        self._refused = [entry for entry in self._refused if entry[1] is not burial]
+        burial.consumer.end([burial.delivery], Outcome.RELEASED, now)
+
+    def _busy(self, consumer: ConsumerCore) -> bool:
+        return any(burial.consumer is consumer for burial in self._open)
+
+    def _done(self, consumer: ConsumerCore) -> None:
+        if consumer in self._after and not self._busy(consumer):
+            self._after.pop(consumer)()
 
     def _report(self, burial: _Burial, now: float) -> None:
         consumer, delivery, failure = burial.consumer, burial.delivery, burial.failure

@@ -61,6 +61,9 @@ class ConsumerCore:
         """Take messages that the broker sent."""
         self.waiting.extend(deliveries)
         self._dry_since = None
+        carried = [one.redelivery_count for one in deliveries if one.carried]
+        if carried:
+            self.paused_until = now + max(self.settings.policy.delay(max(carried)), 0.0)
         self._outbox.report(
             events.MessagesReceived(
                 at=now,
@@ -79,6 +82,9 @@ class ConsumerCore:
             delivery = self.waiting.popleft()
             if not self.waiting:
                 self._dry_since = now
+            if delivery.buried:
+                self.settle_buried(delivery)
+                continue
             delivery.started_at = delivery.ended_at = now
             if delivery.expires_at is not None and now > delivery.expires_at:
                 self._expire(delivery, now)
@@ -87,6 +93,18 @@ class ConsumerCore:
             self.delivered.append(delivery)
             return delivery
         return None
+
+    def settle_buried(self, delivery: Delivery) -> None:
+        """
+        Acknowledge a message whose copy is a dead letter.
+
+        With cumulative ACKs that would settle older messages too; then it waits among them and is settled with them.
+        """
+        delivery.buried = True
+        if self.delivered and not self.settings.individual:
+            self.delivered.append(delivery)
+        else:
+            self._outbox.transmit(*self.ack_frames([delivery]))
 
     def want(self, now: float) -> None:
         """The application waits for a message of this consumer."""
@@ -193,15 +211,16 @@ class ConsumerCore:
         The whole batch lives or dies by its newest message. An exhausted batch is left to the caller, untouched.
         Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
-        newest = batch[-1].redelivery_count + 1
+        alive = [delivery for delivery in batch if not delivery.buried]
+        newest = alive[-1].redelivery_count + 1 if alive else 0
         if self.settings.policy.exhausted(newest):
             return False
         self.end(batch, Outcome.ROLLED_BACK, now)
         self.window.reset()
-        for delivery in batch:
+        for delivery in alive:
             delivery.redelivery_count += 1
             delivery.failure = None
-        delay = failure.delay
+        delay = failure.delay if alive else 0.0
         if delay is None:
             delay = self.settings.policy.delay(newest, draw)
         blocking = not self.settings.non_blocking_redelivery
@@ -211,7 +230,7 @@ class ConsumerCore:
             self._dry_since = None
         else:
             self.schedule.add(now + max(delay, 0.0), batch)
-        for delivery in batch:
+        for delivery in alive:
             self._report_redelivery(delivery, delay, now, blocking=blocking)
         return True
 
@@ -279,9 +298,9 @@ class ConsumerCore:
     ) -> None:
         """Report how these deliveries ended."""
         for delivery in batch:
-            if (
-                delivery.ended_at == delivery.started_at
-            ):  # settled by the handler itself, still running
+            if delivery.buried:  # it has ended already
+                continue
+            if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now
             self._outbox.report(self._ended(delivery, outcome, now, transaction_id))
 

@@ -23,6 +23,8 @@ class Delivery:
         "ack_id",
         "arrival",
         "broker_count",
+        "buried",
+        "carried",
         "ended_at",
         "epoch",
         "expires_at",
@@ -61,6 +63,8 @@ class Delivery:
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
         self.ended_at = received_at
+        self.buried = False  #: its copy is a dead letter; only the ACK is owed
+        self.carried = False  #: its count comes from before a commit that the broker refused
         self.hold: str | None = None  #: transaction that keeps the window open for it (INDIVIDUAL)
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
@@ -83,6 +87,11 @@ class Delivery:
             received_at=now,
             expires_at=expires_at,
         )
+
+    def carry(self, redelivery_count: int) -> None:
+        """Go on counting from before the link was dropped."""
+        self.redelivery_count = self.broker_count = max(self.broker_count, redelivery_count)
+        self.carried = True
 
     def note_failure(self, error_type: str | None, text: str | None, now: float) -> None:
         """This delivery failed."""

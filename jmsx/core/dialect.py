@@ -35,6 +35,7 @@ class Dialect(Protocol):
     """What this broker's STOMP does, and how to live with it. Implementations are pure and stateless."""
 
     name: str  #: such as `classic`
+    header_limit: int  #: bytes of one header line that the broker takes
 
     def speaks(self, server: str) -> bool:
         """Whether CONNECTED's `server` header names this kind of broker."""

@@ -81,7 +81,7 @@ class Frame:
         else:
             lines = [f"{escape(name)}:{escape(value)}\n" for name, value in self.headers.items()]
         head = f"{self.command}\n{''.join(lines)}\n"
-        return head.encode() + self.body + b"\0"
+        return head.encode("utf-8", "replace") + self.body + b"\0"
 
 
 class MessageFrame:

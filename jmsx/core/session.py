@@ -24,7 +24,7 @@ from jmsx.core.requests import Request, Requests, answered
 from jmsx.core.transaction import TxSend
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
-from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, IllegalStateError, JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -100,6 +100,8 @@ class SessionCore:
             if isinstance(frame, MessageFrame):
                 self._arrivals += 1
                 delivery = Delivery.of(frame, self._arrivals, self.epoch, now, wall)
+                if delivery.message_id in self._work.refused:
+                    delivery.carry(self._work.refused.pop(delivery.message_id))
                 chunk.setdefault(delivery.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
@@ -136,10 +138,12 @@ class SessionCore:
         self._consumers[settings.subscription_id] = consumer
 
         def then(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None:
-                self._consumers.pop(settings.subscription_id, None)
-            else:
+            if error is None:
                 consumer.note_opened(now)
+                return None
+            self._consumers.pop(settings.subscription_id, None)
+            if isinstance(error, BrokerTimeoutError):  # it may be answered yet, and must not linger
+                self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": settings.subscription_id}))
             return error
 
         request = self._requests.open("SUBSCRIBE", settings.destination, then)
@@ -280,12 +284,12 @@ class SessionCore:
                     batch, each.delivered = each.delivered, []
                     each.acknowledge(batch, AckTrigger.EXPLICIT, now)
 
-    def recover(self, now: float) -> None:
+    def recover(self, now: float, failure: Failure = NO_FAILURE) -> None:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
         for consumer in self._consumers.values():
-            self._give_back(consumer, NO_FAILURE, now)
+            self._give_back(consumer, failure, now)
 
     def commit(self, now: float) -> Request:
         """Make sends and receives of the transaction final; raises IllegalStateError if not transacted."""
@@ -336,7 +340,7 @@ class SessionCore:
         policy = consumer.settings.policy
         return (
             self.transacted
-            and policy.pre_dispatch_check
+            and (policy.pre_dispatch_check or delivery.carried)
             and policy.exhausted(delivery.broker_count)
         )
 
@@ -388,7 +392,9 @@ class SessionCore:
         consumer.note_closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
         headers = {"id": settings.subscription_id, "receipt": request.receipt_id}
-        self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
+        frame = Frame("UNSUBSCRIBE", headers)
+        # An ACK after UNSUBSCRIBE is ignored, so copies that are on their way come first.
+        self._dead_letters.after(consumer, lambda: self._outbox.transmit(frame))
         return request
 
     def _close_deferred(self, now: float) -> None:

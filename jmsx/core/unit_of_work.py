@@ -47,6 +47,9 @@ class UnitOfWork:
         self._requests = requests
         self._outbox = outbox
         self._transaction = Transaction(settings.session_id)
+        self.refused: dict[
+            str, int
+        ] = {}  #: message id -> redeliveries, of a commit that was refused
 
     @property
     def begun(self) -> bool:
@@ -210,6 +213,9 @@ class UnitOfWork:
             transaction.step(TxInput.LOST)
             return TransactionInDoubtError(name, broker, str(error))
         transaction.step(TxInput.REFUSED)
+        self.refused = {
+            one.message_id: one.redelivery_count + 1 for _, batch in batches for one in batch
+        }
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(f"{broker} refused to commit {name}: {error}")
 

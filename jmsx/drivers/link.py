@@ -58,7 +58,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._connected: Frame | None = None
         self._refusal = ""
         self._transport = DriverTransport(
-            address.host, address.port, options.connect_timeout, self._hand_over
+            (address.host, address.port),
+            timeout=options.connect_timeout,
+            write_timeout=options.request_timeout,
+            sink=self._hand_over,
         )
         self._transport.touched = self._touch
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Seconds that a thread waits at most before it looks again; a lock cannot wait for just any number.
+LONGEST: Final = 3600.0
+
 #: Seconds that a farewell waits for the broker to close the socket.
 FAREWELL: Final = 2.0
 
@@ -83,8 +86,15 @@ class Pump:
     def restore(
         self, link: StompLink, connected: Frame, offered: tuple[float, float], seconds: float
     ) -> None:
-        """Go on with a new link, a new epoch; nobody is subscribed on it yet."""
+        """
+        Go on with a new link, a new epoch; nobody is subscribed on it yet.
+
+        Raises ConnectionFailedError if the session was ended meanwhile; the new link is then dropped.
+        """
         with self.changed:
+            if self._ended:
+                link.drop()
+                raise ConnectionFailedError(f"the session on {self.source.broker} was ended")
             now = self._clock.monotonic()
             self._link, self.error, self.dropped, self._told = link, None, False, False
             self._heartbeat = Heartbeat(offered, connected.headers.get("heart-beat", "0,0"), now)
@@ -92,6 +102,12 @@ class Pump:
             server = connected.headers.get("server", "")
             self.call(lambda core, now: core.link_opened(server, seconds, now))
             self.inbox.put(None)  # so that the thread sees the new timers
+
+    def give_up(self) -> None:
+        """A dropped link cannot be restored: those who wait for it are told."""
+        with self.changed:
+            self.dropped = False
+            self.changed.notify_all()
 
     def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:
         """Serve `core` from now on; it took `seconds` to connect to `server`."""
@@ -143,16 +159,20 @@ class Pump:
         subscription_ids: Callable[[], Sequence[str]],
         deadline: float | None,
         given_up: Callable[[], bool],
-        begin: Callable[[], None] = lambda: None,
+        begin: Callable[[Delivery], None] = lambda _delivery: None,
     ) -> Delivery | None:
         """
         The next message of the subscriptions, in the order of arrival.
 
         None at the deadline (seconds, monotonic; None: never) or as soon as `given_up()`; raises if the link is gone.
-        `begin()` is run under the lock, before a delivery is returned.
+        `begin(delivery)` is run under the lock, before it is returned. A link that we dropped is being restored, and is
+        waited for.
         """
         with self.changed:
             while not given_up():
+                if self.dropped and not self._ended:
+                    self.changed.wait(LONGEST)
+                    continue
                 self.check()
                 now = self._clock.monotonic()
                 names = subscription_ids() if self.running else ()
@@ -162,11 +182,11 @@ class Pump:
                 self._perform(now)
                 self._rearm()
                 if delivery is not None:
-                    begin()
+                    begin(delivery)
                     return delivery
                 if deadline is not None and now >= deadline:
                     return None
-                self.changed.wait(None if deadline is None else deadline - now)
+                self.changed.wait(LONGEST if deadline is None else min(deadline - now, LONGEST))
             return None
 
     def look(self, subscription_id: str) -> Delivery | None:
@@ -218,14 +238,15 @@ class Pump:
 
     def end(self, reason: str) -> None:
         """Close the socket and stop the thread; idempotent."""
+        self._told = True
+        self._link.drop()  # first, and without the lock: it also ends a write that blocks under it
         with self.changed:
             if self._ended:
                 return
             self._ended = True
-            self._told = True
             if self.error is None:
                 self._lose("closed", reason)
-        self._link.drop()
+            self.changed.notify_all()
         self.inbox.put(None)
         if threading.current_thread() is not self._thread and self._thread.ident is not None:
             self._thread.join()
@@ -317,7 +338,11 @@ class Pump:
         try:
             self._link.send(data)
         except OSError as error:
-            return str(error)
+            return str(error) or type(error).__name__
+        except BaseException:  # half a frame may be on the wire: nothing may ever follow it
+            self._link.drop()
+            self._lose("io", "a write was interrupted")
+            raise
         if self._heartbeat is not None:
             self._heartbeat.sent(now)
         return None
@@ -328,6 +353,7 @@ class Pump:
         self.error = ConnectionFailedError(
             f"the connection to {self.source.broker} is gone: {detail or reason}"
         )
+        self._armed = self._heartbeat = None
         now = self._clock.monotonic()
         self.core.link_closed("closed" if self.farewell else reason, detail, now)
         for action in self.core.take_actions():
@@ -341,7 +367,7 @@ class Pump:
 
     def _patience(self) -> float | None:
         armed = self._armed
-        return None if armed is None else max(0.0, armed - self._clock.monotonic())
+        return None if armed is None else min(max(0.0, armed - self._clock.monotonic()), LONGEST)
 
     def _arm(self) -> None:
         timers = [self.core.next_timer()]

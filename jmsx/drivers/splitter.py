@@ -33,18 +33,22 @@ class Splitter:
     def __init__(self) -> None:
         self._chunks: list[bytes] = []  #: of an incomplete frame
         self._missing = 0  #: bytes until a frame with a known length is complete
+        self._in_text = False  #: the incomplete frame ends at the next NUL
+        self._kept = 0  #: bytes in chunks
 
     def feed(self, data: bytes) -> tuple[list[MessageFrame], bytes]:
         """The MESSAGE frames completed by `data`, and the bytes of all other complete frames, in order."""
-        if self._missing > len(data):
+        if self._missing > len(data) or (self._in_text and b"\0" not in data):
             self._chunks.append(data)
-            self._missing -= len(data)
+            self._missing -= min(self._missing, len(data))
+            self._bounded(len(data))
             return [], b""
         if self._chunks:
             data = b"".join((*self._chunks, data))
             self._chunks = []
         messages, other, position = self._split(data)
-        if position < len(data):
+        self._kept = len(data) - position
+        if self._kept:
             self._chunks = [data[position:]]
         return messages, other
 
@@ -52,7 +56,7 @@ class Splitter:
         messages: list[MessageFrame] = []
         other: list[bytes] = []
         position, size = 0, len(data)
-        self._missing = 0
+        self._missing, self._in_text = 0, False
         while position < size:
             if data[position] in (_LF, _CR):  # a heart-beat, or padding between frames
                 position += 1
@@ -83,10 +87,14 @@ class Splitter:
         length_at = data.find(_LENGTH, start, head_end)
         if length_at < 0:
             body_end = data.find(b"\0", body_start)
-            if body_end < 0 and len(data) - start > FRAME_LIMIT:
-                raise MessageFormatError(f"a STOMP frame of more than {FRAME_LIMIT} bytes")
+            self._in_text = body_end < 0
             return None if body_end < 0 else (head_end, body_start, body_end)
         return self._sized(data, length_at, (head_end, body_start))
+
+    def _bounded(self, more: int) -> None:
+        self._kept += more
+        if self._kept > FRAME_LIMIT + HEAD_LIMIT:
+            raise MessageFormatError(f"a STOMP frame of more than {FRAME_LIMIT} bytes")
 
     def _sized(
         self, data: bytes, length_at: int, head: tuple[int, int]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 from typing import TYPE_CHECKING, Final
 
 from stomp.connect import BaseConnection, StompConnection12
@@ -32,11 +33,17 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
     """One socket of one epoch; `sink` is given each chunk's messages, on stomp.py's thread."""
 
     def __init__(
-        self, host: str, port: int, timeout: float, sink: Callable[[list[MessageFrame]], None]
+        self,
+        address: tuple[str, int],
+        *,
+        timeout: float,
+        write_timeout: float,
+        sink: Callable[[list[MessageFrame]], None],
     ) -> None:
-        super().__init__([(host, port)], prefer_localhost=False, auto_decode=False)
-        self._address = (host, port)
+        super().__init__([address], prefer_localhost=False, auto_decode=False)
+        self._address = address
         self._timeout = timeout
+        self._write_timeout = write_timeout
         self._sink = sink
         self._splitter = Splitter()
         self.failure = ""  #: why reading ended, for the error that the user sees
@@ -48,6 +55,10 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self.socket.settimeout(None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # A broker that does not read must not hold a sender for ever; reading is not touched by this.
+        seconds, fraction = divmod(self._write_timeout, 1)
+        limit = struct.pack("ll", int(seconds), int(fraction * 1e6))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.current_host_and_port = self._address
 
     def receive(self) -> bytes:
@@ -69,11 +80,14 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
             return b""
 
     def send(self, encoded_frame: bytes) -> None:
-        """Write all of it; raises OSError when the socket is gone. The caller serialises."""
+        """Write all of it; raises OSError when the socket is gone or takes nothing in time. The caller serialises."""
         connection = self.socket
         if connection is None:
             raise ConnectionResetError("the socket is closed")
-        connection.sendall(encoded_frame)
+        try:
+            connection.sendall(encoded_frame)
+        except BlockingIOError as error:
+            raise TimeoutError(f"the broker took nothing for {self._write_timeout:g} s") from error
 
     def drop(self) -> None:
         """Close the socket without farewell; stomp.py's thread then ends by itself."""

@@ -36,6 +36,7 @@ class Dispatcher:
         self._bind = bind  #: gives a message its acknowledge()
         self._listeners: dict[str, Listener] = {}
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
+        self._listener: Listener = _no_listener  #: of the message that is being handled
         self._busy = False
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
@@ -75,7 +76,7 @@ class Dispatcher:
             self._stopped = True
             self._pump.wake()
         if self._thread is not None and not self.inside:
-            self._thread.join()
+            self._thread.join(self._pump.request_timeout)  # two listeners may wait for each other
 
     def _run(self) -> None:
         while True:
@@ -98,8 +99,10 @@ class Dispatcher:
     def _names(self) -> tuple[str, ...]:
         return tuple(name for name in self._listeners if self._pump.core.is_open(name))
 
-    def _begin(self) -> None:
+    def _begin(self, delivery: Delivery) -> None:
+        """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
         self._busy = True
+        self._listener = self._listeners[delivery.subscription_id]
 
     def _end(self) -> None:
         with self._pump.changed:
@@ -109,12 +112,10 @@ class Dispatcher:
 
     def _call(self, delivery: Delivery) -> None:
         """Call the listener, then tell the core how that went, in one go with being idle again."""
-        listener = self._listeners.get(delivery.subscription_id)
         message = self._bind(received(delivery, self._dialect), delivery)
         failure = None
         try:
-            if listener is not None:
-                listener(message)
+            self._listener(message)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             failure = failure_of(error)
             _log.warning(
@@ -122,7 +123,7 @@ class Dispatcher:
                 destination=str(message.destination),
                 message_id=message.message_id,
                 delivery_count=message.delivery_count,
-                error=repr(error),
+                error=f"{failure.error_type}: {failure.error_message}",
             )
         if self._pump.error is None:
             self._pump.call(lambda core, now: self._settle(core, delivery, failure, now))
@@ -135,3 +136,7 @@ class Dispatcher:
         else:
             core.failed(delivery, failure, now)
         self._end()
+
+
+def _no_listener(message: Message) -> None:
+    raise AssertionError(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -85,4 +85,4 @@ class MessageProducer:
 
 def new_key() -> str:
     """A new identity: 12 hex digits of epoch milliseconds, then 20 of chance; sorts by time."""
-    return f"{int(time.time() * 1000):012x}{random.getrandbits(80):020x}"
+    return f"{int(time.time() * 1000):012x}{os.urandom(10).hex()}"

@@ -197,10 +197,15 @@ class Session:
         failure = NO_FAILURE if cause is None else failure_of(cause)
         self.pump.call(lambda core, now: core.rollback(now, failure))
 
-    def recover(self) -> None:
-        """Deliver again what is not acknowledged; raises IllegalStateError if transacted."""
+    def recover(self, cause: BaseException | None = None) -> None:
+        """
+        Deliver again what is not acknowledged; raises IllegalStateError if transacted.
+
+        `cause` is told and steers as in `rollback`.
+        """
         self.check_open()
-        self.pump.call(lambda core, now: core.recover(now))
+        failure = NO_FAILURE if cause is None else failure_of(cause)
+        self.pump.call(lambda core, now: core.recover(now, failure))
 
     def close(self) -> None:
         """
@@ -245,6 +250,7 @@ class Session:
             for settings in list(self._subscriptions.values()):
                 self._open(settings)
         except JmsxError as error:
+            self.pump.give_up()
             self._connection.lost(error)
 
     def _attach(self, link: OpenLink) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import KEY_HEADER
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, escape
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -61,6 +61,8 @@ def send_frame(
         headers["JMSXGroupSeq"] = str(message.group_sequence)
     for name, value in message.properties.items():
         headers[_property_name(name)] = property_text(name, value)
+    for name, text in headers.items():
+        _check_header(name, text, dialect.header_limit)
     return Frame("SEND", headers, _body(message, headers, dialect))
 
 
@@ -100,6 +102,19 @@ def property_text(name: str, value: object) -> str:
     )
 
 
+def _check_header(name: str, text: str, limit: int) -> None:
+    try:
+        size = len(escape(f"{name}{text}").encode()) + 1
+    except UnicodeEncodeError as error:
+        raise MessageFormatError(
+            f"header {name!r} has a character that UTF-8 cannot carry"
+        ) from error
+    if size > limit:
+        raise MessageFormatError(
+            f"header {name!r} is {size} bytes long; the broker closes the connection over {limit}"
+        )
+
+
 def _property_name(name: str) -> str:
     if name in _RESERVED:
         raise MessageFormatError(f"property {name!r} would overwrite the STOMP header of that name")
@@ -113,7 +128,10 @@ def _body(message: Message, headers: dict[str, str], dialect: Dialect) -> bytes:
     if body is None:
         return b""
     if isinstance(body, str):
-        data = body.encode()
+        try:
+            data = body.encode()
+        except UnicodeEncodeError as error:
+            raise MessageFormatError("the text has a character that UTF-8 cannot carry") from error
         if b"\0" in data:
             headers["amq-msg-type"] = "text"
             headers[TEXT_HEADER] = "true"
