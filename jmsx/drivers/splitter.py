@@ -50,6 +50,7 @@ class Splitter:
         self._kept = len(data) - position
         if self._kept:
             self._chunks = [data[position:]]
+            self._bounded(0)
         return messages, other
 
     def _split(self, data: bytes) -> tuple[list[MessageFrame], bytes, int]:
@@ -93,7 +94,7 @@ class Splitter:
 
     def _bounded(self, more: int) -> None:
         self._kept += more
-        if self._kept > FRAME_LIMIT + HEAD_LIMIT:
+        if self._kept > (FRAME_LIMIT if self._in_text else FRAME_LIMIT + HEAD_LIMIT):
             raise MessageFormatError(f"a STOMP frame of more than {FRAME_LIMIT} bytes")
 
     def _sized(
