@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from jmsx.core.delivery import KEY_HEADER, Delivery
-from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, Queue, Topic
 from jmsx.jms.message import Message
-from jmsx.jms.translation import property_text, received, send_frame
+from jmsx.jms.translation import TEXT_HEADER, property_text, received, send_frame
 from jmsx_classic import DIALECT
 
 #: Headers that Classic does not show to consumers (classic.md 2.3 and 2.4).
@@ -89,11 +90,83 @@ def test_text_that_is_no_utf8_is_shown_as_well_as_it_can_be() -> None:
     assert came(b"a\xffb").body == "a\ufffdb"
 
 
-@pytest.mark.parametrize("body", [1, {"a": 1}, ["x"], object()])
+@pytest.mark.parametrize("body", [1, ["x"], {"x"}, object()])
 def test_other_bodies_are_refused(body: Any) -> None:
-    """STOMP carries text and bytes."""
-    with pytest.raises(MessageFormatError, match="send str, bytes or None"):
+    """STOMP carries text, bytes and, by the broker's translation, maps."""
+    with pytest.raises(MessageFormatError, match="send str, bytes, a mapping or None"):
         sent(Message(body))
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"a": 1}, {"text": "007", "bytes": b"\0", "truth": True, "nothing": None}]
+)
+def test_mapping_is_a_map_message(body: dict[str, Any]) -> None:
+    """The broker makes it from XML, and writes it as XML again (jms-map-xml)."""
+    frame = sent(Message(MappingProxyType(body)))
+    assert frame.headers["transformation"] == "jms-map-xml"
+    assert "content-length" not in frame.headers
+    assert seen(frame).body == body
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [({"a": [1]}, "map entry 'a'"), ({"": 1}, "a map's key"), ({"a": "\ud800"}, "'a' has a char")],
+)
+def test_what_no_map_can_hold_is_refused(body: dict[str, Any], words: str) -> None:
+    """The error names the entry."""
+    with pytest.raises(MessageFormatError, match=words):
+        sent(Message(body))
+
+
+@pytest.mark.parametrize("text", ["<map/>", " <map>", "<map><entry/></map>"])
+def test_text_like_a_map_stays_a_text(text: str) -> None:
+    """It is marked, because the broker says `transformation` of texts too."""
+    frame = sent(Message(text))
+    assert frame.headers[TEXT_HEADER] == "true"
+    assert seen(frame, transformation="jms-map-xml").body == text
+
+
+def test_xml_of_a_stranger_that_is_no_map_is_a_text() -> None:
+    """Only its form can tell."""
+    assert came(b"<map>oops", transformation="jms-map-xml").body == "<map>oops"
+    assert came(b"plain", transformation="jms-map-xml").body == "plain"
+
+
+# -- what the wire cannot carry ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("x", properties={"p": "\ud800"}),
+        Message("x", correlation_id="\udcff"),
+        Message("x", type="\udcff"),
+        Message("x", group_id="\udcff"),
+        Message("a\udcffb"),
+    ],
+    ids=["property", "correlation id", "type", "group", "body"],
+)
+def test_what_utf8_cannot_carry_is_refused(message: Message) -> None:
+    """Before anything is written, so that neither transaction nor link suffers."""
+    with pytest.raises(MessageFormatError, match="UTF-8 cannot carry"):
+        sent(message)
+
+
+@pytest.mark.parametrize("letter", ["x", "ä", "\n"])
+def test_header_line_of_the_greatest_length(letter: str) -> None:
+    """Classic closes the connection over 10,240 bytes, counted as they stand on the wire."""
+    room = DIALECT.header_limit - len("p:")
+    count = room // len(escape(letter).encode())
+    frame = sent(Message("x", properties={"p": letter * count + "y" * (room % 2)}))
+    line = frame.encode().split(b"\np:")[1].split(b"\n")[0]
+    assert DIALECT.header_limit == 10_240
+    assert len(b"p:" + line) <= DIALECT.header_limit
+    for message in (
+        Message("x", properties={"p": letter * (count + 1)}),
+        Message("x", correlation_id=letter * count),
+    ):
+        with pytest.raises(MessageFormatError, match="the broker closes the connection over 10240"):
+            sent(message)
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------

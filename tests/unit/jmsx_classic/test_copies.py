@@ -24,6 +24,9 @@ def certificate(**fields: Any) -> DeathCertificate:
         "error_message": "no such order",
         "stack": "Traceback",
         "limit": 2,
+        "host": "shop-7",
+        "first_failure": 1_700_000_000_123,
+        "last_failure": 1_700_000_009_000,
         **fields,
     }
     return DeathCertificate(**given)
@@ -60,7 +63,16 @@ def test_copy_says_why_the_message_died() -> None:
         "jmsx_exception": "ValueError",
         "jmsx_exception_message": "no such order",
         "jmsx_stack": "Traceback",
+        "jmsx_host": "shop-7",
+        "jmsx_first_failure": "1700000000123",
+        "jmsx_last_failure": "1700000009000",
     }
+
+
+def test_failures_that_this_process_did_not_see_are_not_dated() -> None:
+    """Over its limit on arrival: it failed elsewhere."""
+    headers = copied(certificate_=certificate(first_failure=None, last_failure=None)).headers
+    assert not {"jmsx_first_failure", "jmsx_last_failure"} & headers.keys()
 
 
 def test_cause_is_worded_as_the_java_client_does() -> None:
@@ -156,6 +168,16 @@ def test_text_is_cut_between_characters(text: str, limit: int, start: str, end: 
     """From the start, or keeping the end, where a traceback has its point."""
     assert cut(text, limit) == start
     assert cut(text, limit, keep_end=True) == end
+
+
+def test_texts_that_utf8_cannot_carry_are_carried_as_well_as_they_can_be() -> None:
+    """An exception may speak of a file name that is no UTF-8; its copy must still be written."""
+    headers = copied(
+        certificate_=certificate(error_message="no file \udcff", stack="stack \udcff")
+    ).headers
+    assert headers["jmsx_exception_message"] == "no file ?"
+    assert headers["jmsx_stack"] == "stack ?"
+    assert headers["dlqDeliveryFailureCause"].endswith("cause:ValueError: no file ?")
 
 
 def test_long_texts_are_cut() -> None:

@@ -90,7 +90,12 @@ def test_subscribe_says_only_what_was_asked_for() -> None:
         durable_name=None,
         no_local=False,
         options={},
-    ) == {"destination": "/queue/a", "ack": "client", "activemq.prefetchSize": "7"}
+    ) == {
+        "destination": "/queue/a",
+        "ack": "client",
+        "activemq.prefetchSize": "7",
+        "transformation": "jms-map-xml",
+    }
 
 
 def test_subscribe_says_all_that_was_asked_for() -> None:
@@ -107,6 +112,7 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
         "destination": "/topic/a",
         "ack": "client-individual",
         "activemq.prefetchSize": "1",
+        "transformation": "jms-map-xml",
         "activemq.exclusive": "true",
         "activemq.priority": "5",
         "selector": "x = '1'",
@@ -124,6 +130,7 @@ def test_browsing_takes_nothing(prefetch: int, told: str) -> None:
         "ack": "auto",
         "browser": "true",
         "activemq.prefetchSize": told,
+        "transformation": "jms-map-xml",
     }
     headers = DIALECT.browse_headers(destination="queue://a", prefetch=1, selector="x = 1")
     assert headers["selector"] == "x = 1"
