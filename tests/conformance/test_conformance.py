@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.scenario import find
+from tests.jdk import NEEDS_JDK
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,12 @@ def conformance(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.broker
 @pytest.mark.parametrize(
-    ("client", "broker"), [("java", "classic"), ("jmsx", "classic"), ("jmsx", "fake")]
+    ("client", "broker"),
+    [
+        pytest.param("java", "classic", marks=NEEDS_JDK),
+        ("jmsx", "classic"),
+        ("jmsx", "fake"),
+    ],
 )
 def test_every_scenario_passes(client: str, broker: str) -> None:
     """No scenario fails, and each got a verdict."""
@@ -41,6 +47,7 @@ def test_every_scenario_passes(client: str, broker: str) -> None:
     assert len(verdicts) == len(find([SCENARIOS]))
 
 
+@NEEDS_JDK
 @pytest.mark.broker
 def test_a_wrong_expectation_and_a_malformed_file_fail(tmp_path: Path) -> None:
     """The judge of the judge: a changed expectation is found, and the exit code says so."""
@@ -60,6 +67,7 @@ def test_a_wrong_expectation_and_a_malformed_file_fail(tmp_path: Path) -> None:
     assert lines[-1] == "1 passed, 2 failed, 0 skipped"
 
 
+@NEEDS_JDK
 @pytest.mark.broker
 def test_a_trace_is_one_line_a_scenario(tmp_path: Path) -> None:
     """Traces need no expectations, and hold an outcome for every step, with times where asked."""
