@@ -49,3 +49,48 @@ def test_cause_of_an_error_is_part_of_its_stack() -> None:
     assert failure.error_type == "ValueError"
     assert "KeyError: 'id'" in (failure.stack or "")
     assert "test_steering.py" in (failure.stack or "")
+
+
+class CannotSayError(Exception):
+    """Its text is a fault of its own."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no str")
+
+
+class CannotShowError(Exception):
+    """So is its representation."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class CannotEitherError(CannotSayError, CannotShowError):
+    """Both."""
+
+
+@pytest.mark.parametrize("kind", [CannotSayError, CannotShowError, CannotEitherError])
+@pytest.mark.parametrize("how", ["raised", "cause", "argument", "context"])
+def test_error_that_cannot_speak_is_a_failure_like_any_other(
+    kind: type[Exception], how: str
+) -> None:
+    """Itself, as the cause of an instruction, as the argument of another, or while it was handled."""
+    if how == "raised":
+        failure, name = raised(kind("x")), kind.__name__
+    elif how == "cause":
+        failure, name = raised(Reject("x"), kind("x")), kind.__name__
+    elif how == "argument":
+        failure, name = raised(ValueError(kind("x"), "y")), "ValueError"
+    else:
+        error = ValueError("x")
+        error.__context__ = kind("x")
+        failure, name = raised(error), "ValueError"
+    assert failure.error_type == name
+    assert isinstance(failure.error_message, str)
+    assert name in (failure.stack or "")
+    assert failure.verdict is (Verdict.REJECT if how == "cause" else Verdict.REDELIVER)
+
+
+def test_error_without_a_text_says_so() -> None:
+    """By its class."""
+    assert raised(CannotSayError()).error_message == "<CannotSayError that cannot be printed>"

@@ -27,6 +27,30 @@ from tests.unit.core.harness import AUTO, BROKEN, CLIENT, INDIVIDUAL, TRANSACTED
 # -- subscribing ------------------------------------------------------------------------------------------------------
 
 
+def test_subscribe_that_nobody_waits_for_leaves_no_consumer() -> None:
+    """The broker may still do it, and would give messages to a consumer that nobody knows."""
+    talk = Talk(AUTO)
+    request = talk.core.subscribe(talk.settings(), talk.now)
+    assert talk.wrote() == ["SUBSCRIBE 1 ?"]
+    talk.core.abandon(request, BrokerTimeoutError("no answer in 30 s"), talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1"]
+    assert not talk.core.is_open("1")
+    talk.answer()
+    talk.comes("a")
+    assert talk.wrote() == []
+    assert talk.reported(SubscriptionOpened) == []
+    assert talk.core.idle
+
+
+def test_subscribe_that_is_refused_is_not_undone() -> None:
+    """There is nothing at the broker to undo."""
+    talk = Talk(AUTO)
+    talk.core.subscribe(talk.settings(), talk.now)
+    talk.refuse("InvalidSelectorException: x")
+    assert talk.wrote() == ["SUBSCRIBE 1 ?"]
+    assert not talk.core.is_open("1")
+
+
 def test_subscribe_writes_what_the_dialect_made() -> None:
     """With an id and a receipt, which is awaited (DESIGN.md section 4)."""
     talk = Talk(AUTO)

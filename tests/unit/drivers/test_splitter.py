@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jmsx.drivers.splitter import FRAME_LIMIT, HEAD_LIMIT, Splitter
 from jmsx.errors import MessageFormatError
+
+if TYPE_CHECKING:
+    from jmsx.core.frames import MessageFrame
 
 RECEIPT = b"RECEIPT\nreceipt-id:1\n\n\0"
 ERROR = b"ERROR\nmessage:no\ncontent-length:3\n\na\0b\0"
@@ -184,3 +189,50 @@ def test_endless_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert splitter.feed(b"MESSAGE\n\n" + b"x" * 991) == ([], b"")
     with pytest.raises(MessageFormatError, match="frame of more than 1000 bytes"):
         splitter.feed(b"x")
+
+
+class Counting(Splitter):
+    """Counts the bytes that are looked at."""
+
+    looked_at = 0
+
+    def _split(self, data: bytes) -> tuple[list[MessageFrame], bytes, int]:
+        self.looked_at += len(data)
+        return super()._split(data)
+
+
+@pytest.mark.parametrize("length", ["", "content-length:%d\n"])
+@pytest.mark.parametrize("chunk", [1024, 64 * 1024])
+def test_big_body_is_looked_at_twice_at_most(chunk: int, length: str) -> None:
+    """When it begins and when it is whole: the work grows with the bytes, not with their square."""
+    size = 8_000_000
+    head = f"MESSAGE\na:1\n{length % size if length else length}\n"
+    stream = head.encode() + b"x" * size + b"\0" + RECEIPT
+    splitter = Counting()
+    messages, other = [], b""
+    for at in range(0, len(stream), chunk):
+        found, rest = splitter.feed(stream[at : at + chunk])
+        messages += found
+        other += rest
+    (message,) = messages
+    assert (len(message.body), other) == (size, RECEIPT)
+    assert splitter.looked_at <= len(stream) + 2 * chunk
+
+
+def test_big_bodies_one_after_the_other() -> None:
+    """The end of one and the beginning of the next are in one chunk."""
+    body = b"y" * 100_000
+    stream = (b"MESSAGE\na:1\n\n" + body + b"\0") * 5
+    chunks = [stream[at : at + 7001] for at in range(0, len(stream), 7001)]
+    assert fed(*chunks) == ([({"a": "1"}, body)] * 5, b"")
+
+
+def test_endless_body_in_small_chunks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is counted, however it came."""
+    monkeypatch.setattr("jmsx.drivers.splitter.FRAME_LIMIT", 1000)
+    splitter = Splitter()
+    splitter.feed(b"MESSAGE\n\n")
+    for _ in range(99):
+        splitter.feed(b"x" * 10)
+    with pytest.raises(MessageFormatError, match="frame of more than 1000 bytes"):
+        splitter.feed(b"x" * 10)
