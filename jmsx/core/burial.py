@@ -71,7 +71,7 @@ class DeadLetters:
         now: float,
     ) -> None:
         """Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`."""
-        alive = [one for one in batch if not one.buried]
+        alive = [one for one in batch if not (one.buried or one.acknowledged)]
         by_broker = [one for one in alive if self._broker_buries(consumer, one)]
         by_copy = [one for one in alive if one not in by_broker]
         if by_broker:

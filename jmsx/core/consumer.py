@@ -42,7 +42,7 @@ class ConsumerCore:
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.parked = False  #: a dead letter's copy is not confirmed yet: nothing is handed out
         self.wanted_since: float | None = None  #: the application waits for a message
-        self._holds = 0
+        self._held: set[str] = set()  #: ack ids in the open transaction that widens the window
         self._dry_since: float | None = now
         self._dialect = dialect
         self._outbox = outbox
@@ -145,48 +145,56 @@ class ConsumerCore:
         """The ACK frames that settle `batch`, with `headers` (transaction) on each of them."""
         if not self.settings.individual:
             return [Frame("ACK", {"id": batch[-1].ack_id, **headers})]
-        return self._release_holds(batch) + [
-            Frame("ACK", {"id": one.ack_id, **headers}) for one in batch
-        ]
+        owed = [one for one in batch if not one.acknowledged]
+        return self.release_frames() + [Frame("ACK", {"id": one.ack_id, **headers}) for one in owed]
 
     def nack_frames(self, batch: list[Delivery]) -> list[Frame]:
         """The frames that give `batch` to the broker's dead letter strategy: NACK is single, and never in a tx."""
         self.window.settled(len(batch))
-        return self._release_holds(batch) + [Frame("NACK", {"id": one.ack_id}) for one in batch]
+        return self.release_frames() + [Frame("NACK", {"id": one.ack_id}) for one in batch]
+
+    def release_frames(self) -> list[Frame]:
+        """
+        The frame that ends the hold, if there is one; no ACK, NACK or COMMIT may be written before it.
+
+        STOMP's bookkeeping of transactions on a link does not tell one from another (classic.md rule 6).
+        """
+        if not self._held:
+            return []
+        self._held = set()
+        self.window.held(0)
+        return [Frame("ABORT", {"transaction": self._hold_name})]
 
     def _open_window(self) -> None:
         """Make the broker send more, because the application waits and nothing comes; see `window`."""
         unsettled = self.unsettled
+        full = self.window.is_full(len(unsettled))
         covered = self.window.ask(len(unsettled))
         if not self.settings.individual:
-            name = {"transaction": f"window-{self.settings.subscription_id}"}
-            ack = Frame("ACK", {"id": self.delivered[covered - 1].ack_id, **name})
-            self._outbox.transmit(Frame("BEGIN", name), ack, Frame("ABORT", name))
+            self._wake(self.delivered[covered - 1])
             self.window.widened(covered)
             return
-        hold = self.window.is_full(len(unsettled))
-        batch = [one for one in unsettled if one.hold is None][:covered]
-        frames = self._hold_frames(batch)
-        self._outbox.transmit(*frames, *([] if hold else self._release_holds(batch)))
+        free = [one for one in unsettled if one.ack_id not in self._held]
+        if free and not full:
+            self._wake(free[-1])
+            return
+        # Single ACKs narrow the window again when aborted, so they are kept open until the next one is settled.
+        name = {"transaction": self._hold_name}
+        frames = [*self.release_frames(), Frame("BEGIN", name)]
+        self._held = {one.ack_id for one in unsettled[:covered]}
+        frames += [Frame("ACK", {"id": one.ack_id, **name}) for one in unsettled[:covered]]
+        self._outbox.transmit(*frames)
+        self.window.held(covered)
 
-    def _hold_frames(self, batch: list[Delivery]) -> list[Frame]:
-        """The frames that hold each message in a transaction of its own, which makes room for one more."""
-        frames: list[Frame] = []
-        for one in batch:
-            self._holds += 1
-            one.hold = f"hold-{self.settings.subscription_id}-{self._holds}"
-            frames.append(Frame("BEGIN", {"transaction": one.hold}))
-            frames.append(Frame("ACK", {"id": one.ack_id, "transaction": one.hold}))
-        self.window.widened(len(batch))
-        return frames
+    def _wake(self, delivery: Delivery) -> None:
+        """An ACK that is aborted at once: the broker looks for more messages, and nothing is settled."""
+        name = {"transaction": f"window-{self.settings.subscription_id}"}
+        ack = Frame("ACK", {"id": delivery.ack_id, **name})
+        self._outbox.transmit(Frame("BEGIN", name), ack, Frame("ABORT", name))
 
-    def _release_holds(self, batch: list[Delivery]) -> list[Frame]:
-        held = [one for one in batch if one.hold]
-        frames = [Frame("ABORT", {"transaction": one.hold or ""}) for one in held]
-        for one in held:
-            one.hold = None
-        self.window.released(len(held))
-        return frames
+    @property
+    def _hold_name(self) -> str:
+        return f"hold-{self.settings.subscription_id}"
 
     def note_acknowledged(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Report the ACK frames of `batch`."""
@@ -298,7 +306,7 @@ class ConsumerCore:
     ) -> None:
         """Report how these deliveries ended."""
         for delivery in batch:
-            if delivery.buried:  # it has ended already
+            if delivery.buried or delivery.acknowledged:  # it has ended already
                 continue
             if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now

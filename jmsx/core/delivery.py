@@ -21,6 +21,7 @@ class Delivery:
 
     __slots__ = (
         "ack_id",
+        "acknowledged",
         "arrival",
         "broker_count",
         "buried",
@@ -31,7 +32,6 @@ class Delivery:
         "failure",
         "first_failed_at",
         "frame",
-        "hold",
         "last_failed_at",
         "message_id",
         "received_at",
@@ -65,7 +65,7 @@ class Delivery:
         self.ended_at = received_at
         self.buried = False  #: its copy is a dead letter; only the ACK is owed
         self.carried = False  #: its count comes from before a commit that the broker refused
-        self.hold: str | None = None  #: transaction that keeps the window open for it (INDIVIDUAL)
+        self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
         self.failure: tuple[str | None, str | None] | None = (

@@ -202,9 +202,11 @@ class SessionCore:
             return
         if consumer.settings.lazy:
             consumer.consumed(delivery, now, hurry=False)
-        elif delivery in consumer.delivered:
+        else:
             consumer.flush(AckTrigger.EACH, now)
-            self._give_back(consumer, failure, now, only=delivery)
+            only = delivery if delivery in consumer.delivered else None
+            if only is not None or failure.verdict is Verdict.REDELIVER:
+                self._give_back(consumer, failure, now, only=only)
 
     def close_consumer(self, subscription_id: str, now: float) -> Request:
         """
@@ -275,14 +277,26 @@ class SessionCore:
         if delivery.epoch != self.epoch:
             consumer.note_dropped(1, now)
         elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
-            if delivery in consumer.delivered:
-                consumer.delivered.remove(delivery)
-                consumer.acknowledge([delivery], AckTrigger.EXPLICIT, now)
+            self._acknowledge_one(consumer, delivery, now)
         else:
             for each in self._consumers.values():
                 if each.delivered:
                     batch, each.delivered = each.delivered, []
                     each.acknowledge(batch, AckTrigger.EXPLICIT, now)
+
+    def _acknowledge_one(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
+        """
+        INDIVIDUAL: settle one message; a second time does nothing.
+
+        One that waits for its redelivery is settled too, and comes again all the same, as in Java.
+        """
+        if delivery in consumer.delivered:
+            consumer.delivered.remove(delivery)
+        elif delivery not in consumer.waiting and delivery not in consumer.schedule.pending():
+            return
+        if not delivery.acknowledged:
+            consumer.acknowledge([delivery], AckTrigger.EXPLICIT, now)
+            delivery.acknowledged = True
 
     def recover(self, now: float, failure: Failure = NO_FAILURE) -> None:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""

@@ -105,6 +105,7 @@ class UnitOfWork:
         self, consumers: Iterable[ConsumerCore], now: float, then: Callable[[float], None]
     ) -> Request:
         """Commit; `then(now)` runs when it is committed. A transaction with nothing in it is committed at once."""
+        consumers = list(consumers)
         batches = [(each, each.delivered) for each in consumers if each.delivered]
         transaction = self._transaction
         if not batches and not transaction.sends:
@@ -120,7 +121,7 @@ class UnitOfWork:
             return self._not_committed(batches, error, now)
 
         request = self._requests.open("COMMIT", transaction.transaction_id, answer)
-        self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
+        self._outbox.transmit(*self._commit_frames(consumers, batches, request.receipt_id))
         for consumer, _ in batches:
             consumer.delivered = []
         transaction.step(TxInput.COMMIT)
@@ -163,7 +164,9 @@ class UnitOfWork:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _commit_frames(self, batches: Batches, receipt_id: str) -> list[Frame]:
+    def _commit_frames(
+        self, consumers: list[ConsumerCore], batches: Batches, receipt_id: str
+    ) -> list[Frame]:
         """
         The burst that commits.
 
@@ -176,7 +179,8 @@ class UnitOfWork:
                 *releases, ack = consumer.ack_frames(batch)
                 return [*releases, Frame("ACK", {**ack.headers, "receipt": receipt_id})]
         wire = {"transaction": Transaction.WIRE_NAME}
-        frames = [] if self._transaction.begun else [Frame("BEGIN", wire)]
+        frames = [frame for consumer in consumers for frame in consumer.release_frames()]
+        frames += [] if self._transaction.begun else [Frame("BEGIN", wire)]
         for consumer, batch in batches:
             frames += consumer.ack_frames(batch, **wire)
             consumer.window.reset()

@@ -50,28 +50,31 @@ class Window:
         While there is room 1 will do, as a mere wake-up.
         """
         again = unsettled <= self._asked
-        full = again or unsettled >= self._prefetch + self._wider
+        full = again or self.is_full(unsettled)
         self._asked = unsettled
         self._sure = full or self._individual
-        return min(unsettled, self._prefetch, PAGE) if full else 1
+        if not full:
+            return 1
+        growth = max(1, min(self._prefetch, PAGE))
+        missing = growth + (unsettled - self._prefetch if self._individual else 0)
+        return min(unsettled, max(missing, 1))
 
     def is_full(self, unsettled: int) -> bool:
         """Whether the broker may send no more."""
         return unsettled >= self._prefetch + self._wider
 
     def widened(self, messages: int) -> None:
-        """The broker sends `messages` more."""
+        """The broker sends `messages` more, after a cumulative ACK that was aborted."""
         self._wider += messages
+
+    def held(self, messages: int) -> None:
+        """`messages` single ACKs are kept in an open transaction: the broker sends as many more meanwhile."""
+        self._wider = messages
 
     def settled(self, messages: int) -> None:
         """`messages` messages were settled outside a transaction, which narrows a wide window."""
         self._asked = max(0, self._asked - messages)
-        if not self._individual:
-            self._wider = max(0, self._wider - messages)
-
-    def released(self, messages: int) -> None:
-        """`messages` messages are held no more."""
-        self._wider -= messages
+        self._wider = max(0, self._wider - messages)
 
     def reset(self) -> None:
         """What was handed out is settled or will be handed out again: ask anew."""

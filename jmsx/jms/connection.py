@@ -197,6 +197,16 @@ class Connection:
             self._durables = {
                 name: user for name, user in self._durables.items() if user is not session
             }
+            held = session.client_id is not None and session.client_id == self.options.client_id
+            if held and not (self._closed or self._aborted):
+                self._keep_client_id()
+
+    def _keep_client_id(self) -> None:
+        """The client id is the connection's as long as it lives, also while no session carries it."""
+        try:
+            self._spare = self.open_link(self.options.client_id)
+        except JmsxError as error:
+            _log.warning("client id not kept", client_id=self.options.client_id, error=str(error))
 
     def _free_client_id(self) -> str | None:
         """The connection's client id, or one of its own if a session has that already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import platform
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from jmsx.core.values import (
     NO_FAILURE,
@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from jmsx.drivers.open import OpenLink
     from jmsx.jms.connection import Connection
     from jmsx.jms.message import Message
+
+
+#: Modes in which `message.acknowledge()` does something; in the others it may be called at any time.
+_ACKNOWLEDGED: Final = (
+    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+    AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+)
 
 
 class Session:
@@ -196,6 +203,7 @@ class Session:
         self.check_open()
         failure = NO_FAILURE if cause is None else failure_of(cause)
         self.pump.call(lambda core, now: core.rollback(now, failure))
+        self.pump.wake()  # an idle listener has something to do again
 
     def recover(self, cause: BaseException | None = None) -> None:
         """
@@ -206,6 +214,7 @@ class Session:
         self.check_open()
         failure = NO_FAILURE if cause is None else failure_of(cause)
         self.pump.call(lambda core, now: core.recover(now, failure))
+        self.pump.wake()
 
     def close(self) -> None:
         """
@@ -318,6 +327,8 @@ class Session:
         """Let `message.acknowledge()` settle `delivery`."""
 
         def acknowledge() -> None:
+            if self.mode not in _ACKNOWLEDGED:
+                return
             self.check_open()
             self.pump.call(lambda core, now: core.acknowledge(delivery, now))
 
