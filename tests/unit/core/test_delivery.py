@@ -46,4 +46,4 @@ def test_without_ids_it_has_empty_ones() -> None:
 def test_it_was_started_when_it_came_until_it_is_handed_out() -> None:
     """So no time in the evidence is ever unset."""
     one = delivery()
-    assert (one.received_at, one.started_at, one.ended_at, one.hold) == (5.0, 5.0, 5.0, None)
+    assert (one.received_at, one.started_at, one.ended_at) == (5.0, 5.0, 5.0)
