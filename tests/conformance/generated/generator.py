@@ -117,7 +117,8 @@ class _Author:
         if not free:
             return
         destination = self._random.choice(free)
-        durable = destination == "t" and self._random.random() < 0.6
+        taken = any(one.client_id and not one.closed for one in self._world.connections.values())
+        durable = destination == "t" and not taken and self._random.random() < 0.6
         session = None if durable else self._session_to_use()
         if session is None:
             session = self._new_session(durable=durable)

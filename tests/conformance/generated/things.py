@@ -28,6 +28,7 @@ class Backlog:
     waiting: list[Letter] = field(default_factory=list)
     users: list[Consumer] = field(default_factory=list)
     sure: bool = True  #: a listener makes it a guess
+    returned: bool = False  #: a consumer left some of it behind
     doubtful: bool = False  #: over STOMP the window decided which of them are flagged
 
 

@@ -79,6 +79,11 @@ class World:
     # Steps -----------------------------------------------------------------------------------------
 
     def _connect(self, step: Json) -> None:
+        client_id = step.get("client_id")
+        if client_id and any(
+            one.client_id == client_id and not one.closed for one in self.connections.values()
+        ):
+            raise Indeterminate("what a refused connection does later is of no interest")
         options: Json = step.get("options", {})
         policy: Json = options.get("redelivery_policy", {})
         self.connections[step["as"]] = Connection(
@@ -86,7 +91,7 @@ class World:
             limit=policy.get("maximum_redeliveries", 6),
             prefetch=options.get("prefetch", 1000),
             optimized=options.get("optimize_acknowledge", False),
-            client_id=step.get("client_id"),
+            client_id=client_id,
         )
 
     def _session(self, step: Json) -> None:
@@ -118,6 +123,11 @@ class World:
                 raise Indeterminate("two consumers compete")
         if backlog.doubtful and 0 <= session.connection.limit < _FAR:
             raise Indeterminate("a doubtful count would meet a limit")
+        exact = session.mode in ("AUTO", "DUPS_OK") and not backlog.doubtful
+        if backlog.returned and not exact and consumer.prefetch < ROOMY:
+            raise Indeterminate(
+                "what the broker takes back twice lies behind what it took back once"
+            )
         backlog.users.append(consumer)
         session.consumers.append(consumer)
         self.consumers[step["as"]] = consumer
@@ -156,6 +166,7 @@ class World:
             raise Indeterminate("a handler closes while messages arrive")
         session.spent = session.connection.spent = closes
         consumer.backlog.doubtful |= closes
+        consumer.backlog.returned |= closes
         consumer.listener = step["as"]
         consumer.backlog.sure = False
         self.listeners[step["as"]] = consumer
@@ -351,6 +362,7 @@ class World:
         backlog = consumer.backlog
         waits = self.available(consumer) or not backlog.sure
         backlog.doubtful |= bool(waits) and consumer.prefetch < ROOMY
+        backlog.returned |= bool(waits or consumer.held)
         for letter in consumer.held:
             letter.redeliveries += 1
         backlog.waiting[:0] = consumer.held
