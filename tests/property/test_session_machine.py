@@ -1,0 +1,474 @@
+"""
+Sessions on a fake broker, with an application that does anything in any order and a network that dies at any time.
+
+What must hold: nothing is lost, nothing is settled twice on a link, order is kept, no acknowledgement outlives its
+link, a commit is what it is said to be, and everything is consumed in the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from jmsx.core.frames import Frame
+from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.values import (
+    NO_FAILURE,
+    AcknowledgeMode,
+    Failure,
+    OptimizeAcknowledge,
+    Verdict,
+)
+from jmsx.errors import TransactionInDoubtError
+from jmsx.testing import FakeBroker
+from jmsx.testing.manners import CLASSIC
+from tests.property.peer import Habit, Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.testing.fake_message import StoredMessage
+
+AUTO, DUPS_OK = AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
+CLIENT, INDIVIDUAL = (
+    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+    AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+)
+
+BROKEN = Failure("ValueError", "broken", "stack")
+REJECTED = Failure("Reject", "never", "stack", Verdict.REJECT)
+DISCARDED = Failure("Discard", "stale", "stack", Verdict.DISCARD)
+LATER = Failure("Retry", "later", "stack", delay=0.25)
+
+GRAVES = ("ActiveMQ.DLQ", "grave")
+
+POLICIES = st.builds(
+    RedeliveryPolicy,
+    maximum_redeliveries=st.sampled_from([-1, 0, 1, 3]),
+    initial_redelivery_delay=st.sampled_from([0.0, 0.5]),
+    redelivery_delay=st.sampled_from([0.0, 0.5]),
+    pre_dispatch_check=st.booleans(),
+)
+HABITS = st.builds(
+    Habit,
+    mode=st.sampled_from(AcknowledgeMode),
+    policy=POLICIES,
+    prefetch=st.sampled_from([1, 2, 5, 100]),
+    dead_letter=st.sampled_from(["safe", "queue://grave"]),
+    non_blocking=st.booleans(),
+    single=st.booleans(),
+    optimize=st.one_of(st.none(), st.just(OptimizeAcknowledge(timeout=0.3))),
+)
+WHICH = st.integers(0, 1)
+CONSUMER = st.sampled_from(["own", "shared"])
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Two sessions; each reads a queue of its own, and both read a third."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = 0.0
+        self.broker = FakeBroker(replace(CLASSIC, max_page_size=3))
+        self.producer = self.broker.open_link(0.0)
+        self.producer.feed(Frame("CONNECT", {"accept-version": "1.2", "host": "x"}), 0.0)
+        self.peers: list[Peer] = []
+        self.numbers = count(1)
+        self.sent: dict[str, str] = {}  #: body -> queue
+        self.may_go: set[str] = set()  #: bodies that the application is done with
+        self.busy: dict[int, Delivery] = {}  #: session -> what its listener works on
+        self.dying: set[str] = set()  #: bodies that are to become dead letters
+        self.uncommitted: dict[int, list[str]] = {0: [], 1: []}  #: bodies sent in transactions
+
+    # Making ----------------------------------------------------------------------------------------------------------
+
+    @initialize(habits=st.tuples(HABITS, HABITS))
+    def connect(self, habits: tuple[Habit, Habit]) -> None:
+        """Both sessions are up and subscribed."""
+        for number, habit in enumerate(habits):
+            given = habit if habit.mode is AUTO else replace(habit, optimize=None)
+            queues = {"own": f"q{number}", "shared": "shared"}
+            peer = Peer(f"s{number}", self.broker, given, queues, lambda: self.time)
+            peer.connect()
+            self.peers.append(peer)
+
+    # The outside world -----------------------------------------------------------------------------------------------
+
+    @rule(
+        queue=st.sampled_from(["q0", "q1", "shared"]),
+        persistent=st.booleans(),
+        number=st.integers(1, 4),
+    )
+    def somebody_sends(self, queue: str, number: int, *, persistent: bool) -> None:
+        """Messages come into a queue."""
+        for _ in range(number):
+            text = f"m{next(self.numbers)}"
+            headers = {"destination": f"/queue/{queue}", "persistent": str(persistent).lower()}
+            self.producer.feed(Frame("SEND", headers, text.encode()), self.time)
+            self.sent[text] = queue
+
+    @rule(which=WHICH)
+    def frames_arrive(self, which: int) -> None:
+        """The network brings what the broker wrote."""
+        if not self.peers[which].dead:
+            self.peers[which].read()
+        self.notice(which)
+
+    @rule(seconds=st.sampled_from([0.001, 0.005, 0.1, 0.5, 1.0, 6.0]))
+    def time_passes(self, seconds: float) -> None:
+        """With every timer on the way."""
+        self.pass_to(self.time + seconds)
+
+    @rule()
+    def next_timer(self) -> None:
+        """Just until something is due."""
+        timers = [peer.core.next_timer() for peer in self.peers if not peer.dead]
+        due = min((at for at in timers if at is not None), default=None)
+        if due is not None:
+            self.pass_to(max(self.time, due))
+
+    @rule(which=WHICH, unread=st.booleans())
+    def link_dies(self, which: int, *, unread: bool) -> None:
+        """With or without what was still on its way."""
+        peer = self.peers[which]
+        if not unread and not peer.dead:
+            peer.read()
+        peer.lose()
+        self.notice(which)
+
+    @rule(
+        which=WHICH,
+        command=st.sampled_from(["ACK", "NACK", "SEND", "COMMIT", "ABORT", "BEGIN"]),
+        applied=st.booleans(),
+    )
+    def link_will_die(self, which: int, command: str, *, applied: bool) -> None:
+        """At the next such command, before or after the broker has done it."""
+        if len(self.broker.faults) < 2:
+            self.broker.cut_next(command, applied=applied, link=self.peers[which].link)
+
+    @rule(which=WHICH, command=st.sampled_from(["SEND", "COMMIT"]))
+    def broker_will_refuse(self, which: int, command: str) -> None:
+        """The next SEND or COMMIT."""
+        if len(self.broker.faults) < 2:
+            self.broker.refuse_next(command, link=self.peers[which].link)
+
+    @rule(which=WHICH, fresh=st.booleans())
+    def session_comes_back(self, which: int, *, fresh: bool) -> None:
+        """On a new link, in the old session or a new one."""
+        self.come_back(which, fresh=fresh)
+
+    # The application -------------------------------------------------------------------------------------------------
+
+    def free(self, which: int) -> bool:
+        """Whether the session's thread has nothing else to do."""
+        return bool(self.peers) and not self.peers[which].dead and which not in self.busy
+
+    @rule(which=WHICH, name=CONSUMER)
+    def receive(self, which: int, name: str) -> None:
+        """`receive()`: in AUTO the message is acknowledged when it returns."""
+        if not self.free(which):
+            return
+        delivery = self.hand_out(which, (name,))
+        if delivery is not None:
+            self.consume(which, delivery, hurry=True)
+
+    @rule(which=WHICH)
+    def listener_begins(self, which: int) -> None:
+        """One listener thread serves both consumers."""
+        if not self.free(which):
+            return
+        delivery = self.hand_out(which, ("own", "shared"))
+        if delivery is not None:
+            self.busy[which] = delivery
+
+    @rule(which=WHICH, failure=st.sampled_from([None, None, BROKEN, REJECTED, DISCARDED, LATER]))
+    def listener_ends(self, which: int, failure: Failure | None) -> None:
+        """It returns or raises; also after its link has died."""
+        delivery = self.busy.pop(which, None)
+        if delivery is None:
+            return
+        if failure is None:
+            self.consume(which, delivery, hurry=False)
+            return
+        peer = self.peers[which]
+        if peer.habit.mode in (AUTO, DUPS_OK, INDIVIDUAL) and self.holds(which, delivery):
+            all_of_it = failure.verdict is Verdict.REDELIVER
+            failed = peer.delivered(delivery.subscription_id) if all_of_it else [delivery]
+            self.fail(
+                which, failed, failure, lambda: peer.core.failed(delivery, failure, self.time)
+            )
+        elif not peer.dead:
+            peer.call(lambda core, now: core.failed(delivery, failure, now))
+
+    @rule(which=WHICH, data=st.data())
+    def acknowledge(self, which: int, data: st.DataObject) -> None:
+        """`message.acknowledge()` on any message in the application's hands."""
+        peer = self.peers[which]
+        mine = held(peer)
+        if not mine:
+            return
+        delivery = data.draw(st.sampled_from(mine))
+        if peer.habit.mode is CLIENT:
+            self.may_go |= {body(one) for one in mine}
+        elif peer.habit.mode is INDIVIDUAL:
+            self.may_go.add(body(delivery))
+        peer.call(lambda core, now: core.acknowledge(delivery, now))
+
+    @rule(which=WHICH)
+    def recover(self, which: int) -> None:
+        """Also from within a listener."""
+        peer = self.peers[which]
+        if peer.dead or peer.habit.transacted:
+            return
+        mine = held(peer)
+        self.fail(which, mine, NO_FAILURE, lambda: peer.core.recover(self.time))
+
+    @rule(which=WHICH, failure=st.sampled_from([NO_FAILURE, BROKEN, REJECTED, DISCARDED, LATER]))
+    def rollback(self, which: int, failure: Failure) -> None:
+        """With or without a cause, also from within a listener."""
+        peer = self.peers[which]
+        if peer.dead or not peer.habit.transacted:
+            return
+        mine = held(peer)
+        self.fail(which, mine, failure, lambda: peer.core.rollback(self.time, failure))
+        self.uncommitted[which] = []
+
+    @rule(which=WHICH)
+    def send(self, which: int) -> None:
+        """The session sends a message; in a transaction nothing is known of it yet."""
+        peer = self.peers[which]
+        if peer.dead:
+            return
+        text = f"o{next(self.numbers)}"
+        frame = Frame("SEND", {"destination": "/queue/out", "persistent": "true"}, text.encode())
+        if not peer.habit.transacted:
+            request = peer.ask(
+                peer.call(lambda core, now: core.send(frame, text, "queue://out", now))
+            )
+            assert request is not None
+            if request.error is None:
+                assert text in self.bodies("out")
+        elif peer.core._work.refusal() is None:
+            peer.call(lambda core, now: core.send(frame, text, "queue://out", now))
+            self.uncommitted[which].append(text)
+        self.notice(which)
+
+    @rule(which=WHICH)
+    def commit(self, which: int) -> None:
+        """What it says is so: all of it is in the broker, or nothing, or nobody knows."""
+        peer = self.peers[which]
+        if peer.dead or not peer.habit.transacted:
+            return
+        mine = held(peer)
+        texts, before = self.uncommitted[which], self.may_go
+        self.uncommitted[which] = []
+        self.may_go = before | {body(one) for one in mine}
+        request = peer.ask(peer.call(lambda core, now: core.commit(now)))
+        assert request is not None
+        out = set(self.bodies("out"))
+        stored = {text for queue in ("q0", "q1", "shared") for text in self.bodies(queue)}
+        if request.error is None:
+            assert set(texts) <= out
+            assert not stored & {body(one) for one in mine}
+        elif isinstance(request.error, TransactionInDoubtError):
+            assert set(texts) <= out or not set(texts) & out
+        else:
+            assert not set(texts) & out
+            self.may_go = before
+            self.dying |= {body(one) for one in mine} - self.alive(which)
+        self.notice(which)
+
+    @rule(which=WHICH, name=CONSUMER)
+    def close_and_open_again(self, which: int, name: str) -> None:
+        """A consumer goes and comes; in a transaction with messages it stays until that ends."""
+        peer = self.peers[which]
+        if not self.free(which) or (peer.habit.transacted and peer.delivered(name)):
+            return
+        peer.ask(peer.call(lambda core, now: core.close_consumer(name, now)))
+        if not peer.dead:
+            peer.subscribe(name)
+        self.notice(which)
+
+    # What the rules share --------------------------------------------------------------------------------------------
+
+    def hand_out(self, which: int, names: tuple[str, ...]) -> Delivery | None:
+        """The next delivery, which must be the next in order; the application waits if there is none."""
+        peer = self.peers[which]
+        delivery: Delivery | None = peer.call(lambda core, now: core.deliver(names, now))
+        if delivery is None:
+            if not peer.dead:
+                peer.call(lambda core, now: core.want(names, now))
+            return None
+        text = body(delivery)
+        assert delivery.message_id not in peer.settled, f"{text} comes after it was settled"
+        self.may_go.discard(text)
+        self.dying.discard(text)
+        if delivery.subscription_id == "own" and not peer.habit.non_blocking:
+            self.check_order(which, text)
+        return delivery
+
+    def check_order(self, which: int, text: str) -> None:
+        """Whatever is older is done, in the application's hands, or on its way to its grave."""
+        mine = {body(one) for one in self.peers[which].delivered("own")}
+        older = {other for other in self.bodies(f"q{which}") if int(other[1:]) < int(text[1:])}
+        assert not older - mine - self.may_go - self.dying, f"{text} comes before {older}"
+
+    def consume(self, which: int, delivery: Delivery, *, hurry: bool) -> None:
+        """The application is done with it; AUTO and DUPS_OK acknowledge."""
+        peer = self.peers[which]
+        if peer.habit.mode in (AUTO, DUPS_OK) and self.holds(which, delivery):
+            self.may_go.add(body(delivery))
+        if not peer.dead:
+            peer.call(lambda core, now: core.consumed(delivery, now, hurry=hurry))
+        self.notice(which)
+
+    def fail(
+        self, which: int, failed: list[Delivery], failure: Failure, act: Callable[[], None]
+    ) -> None:
+        """Do `act`, after which the failed deliveries are redelivered, dead or discarded."""
+        bodies = {body(one) for one in failed}
+        if failure.verdict is Verdict.DISCARD:
+            self.may_go |= bodies
+        self.peers[which].call(lambda _core, _now: act())
+        if failure.verdict is not Verdict.DISCARD:
+            self.dying |= bodies - self.alive(which)
+        self.notice(which)
+
+    def alive(self, which: int) -> set[str]:
+        """Bodies that the session will deliver again."""
+        consumers = self.peers[which].core._consumers.values()
+        return {
+            body(one)
+            for c in consumers
+            for one in (*c.waiting, *c.schedule.pending(), *c.delivered)
+        }
+
+    def holds(self, which: int, delivery: Delivery) -> bool:
+        """Whether it is still in the application's hands."""
+        return delivery in self.peers[which].delivered(delivery.subscription_id)
+
+    def notice(self, which: int) -> None:
+        """A dead link takes all transactions with it."""
+        if self.peers[which].dead:
+            self.uncommitted[which] = []
+
+    def come_back(self, which: int, *, fresh: bool) -> None:
+        """Connect again."""
+        peer = self.peers[which]
+        while peer.dead:
+            self.busy.pop(which, None)
+            self.uncommitted[which] = []
+            peer.connect(fresh=fresh)
+
+    def pass_to(self, moment: float) -> None:
+        """Let time go on, timer by timer, and let frames arrive in between."""
+        while True:
+            timers = [peer.core.next_timer() for peer in self.peers if not peer.dead]
+            due = min((at for at in timers if at is not None), default=moment)
+            if due >= moment:
+                break
+            self.time = max(self.time, due)
+            self.run_timers()
+        self.time = moment
+        self.broker.arrive(self.time)
+        self.run_timers()
+
+    def run_timers(self) -> None:
+        """Do what is due in both sessions."""
+        for which, peer in enumerate(self.peers):
+            peer.run_timers()
+            self.notice(which)
+
+    def bodies(self, queue: str) -> list[str]:
+        """What the broker has in a queue."""
+        found = self.broker.queue(queue)
+        stored: list[StoredMessage] = [*found.waiting, *found.in_flight]
+        return [message.body.decode() for message in stored if not message.dropped]
+
+    # What must hold --------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        """Each message is in its queue, done with, or a dead letter."""
+        dead = {text for grave in GRAVES for text in self.bodies(grave)}
+        stored = {queue: set(self.bodies(queue)) for queue in set(self.sent.values())}
+        for text, queue in self.sent.items():
+            assert text in stored[queue] or text in self.may_go or text in dead, f"{text} is lost"
+
+    @invariant()
+    def the_broker_does_not_complain(self) -> None:
+        """No ERROR but those that were planned: no unknown ack id, transaction or subscription."""
+        for peer in self.peers:
+            assert peer.complaints == []
+
+    @precondition(lambda self: self.peers)
+    @rule()
+    def everything_is_consumed_in_the_end(self) -> None:
+        """With an application that wants all and a network that works, nothing stays behind."""
+        self.broker.faults._planned.clear()
+        for _ in range(200):
+            for which, peer in enumerate(self.peers):
+                self.come_back(which, fresh=False)
+                self.listener_ends(which, None)
+                peer.read()
+                for name in peer.queues:
+                    while not peer.dead and (delivery := self.hand_out(which, (name,))) is not None:
+                        self.consume(which, delivery, hurry=True)
+            stored = self.left()
+            if not stored:
+                return
+            if stored <= {body(one) for peer in self.peers for one in held(peer)}:
+                self.settle_all(0)
+                self.settle_all(1)
+            self.pass_to(self.time + 0.05)
+        raise AssertionError(f"left behind: {self.left()}")
+
+    def left(self) -> set[str]:
+        """What is in the queues that are read."""
+        return {text for queue in ("q0", "q1", "shared") for text in self.bodies(queue)}
+
+    def settle_all(self, which: int) -> None:
+        """Commit or acknowledge."""
+        peer = self.peers[which]
+        mine = held(peer)
+        if peer.habit.transacted:
+            self.commit(which)
+        elif peer.habit.mode is CLIENT and mine:
+            self.may_go |= {body(one) for one in mine}
+            peer.call(lambda core, now: core.acknowledge(mine[0], now))
+        elif peer.habit.mode is INDIVIDUAL:
+            for delivery in mine:
+                self.may_go.add(body(delivery))
+                peer.call(lambda core, now, one=delivery: core.acknowledge(one, now))
+
+    def teardown(self) -> None:
+        """Whatever happened, the end is the same."""
+        if self.peers:
+            self.everything_is_consumed_in_the_end()
+            self.nothing_is_lost()
+            self.the_broker_does_not_complain()
+
+
+def body(delivery: Delivery) -> str:
+    """What identifies a message wherever it goes."""
+    return delivery.frame.body.decode()
+
+
+def held(peer: Peer) -> list[Delivery]:
+    """All that the application holds of a session."""
+    return [one for name in peer.queues for one in peer.delivered(name)]
+
+
+TestSessions = SessionMachine.TestCase
+TestSessions.settings = settings(
+    max_examples=200,
+    stateful_step_count=40,
+    derandomize=True,  # the same programs in every run; more of them with a larger number
+    deadline=None,
+)
