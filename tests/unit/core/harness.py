@@ -43,6 +43,9 @@ TRANSACTED = AcknowledgeMode.SESSION_TRANSACTED
 #: The time of day at `now` = 0, in epoch seconds.
 WALL = 1_000_000.0
 
+#: More messages than any test has: whoever hands out so many does not end.
+ENDLESS = 10_000
+
 #: Redelivers at once, for ever: for tests that are about something else.
 AT_ONCE = RedeliveryPolicy(maximum_redeliveries=-1, initial_redelivery_delay=0, redelivery_delay=0)
 
@@ -231,6 +234,7 @@ class Talk:
         found = []
         while (name := self.receive(*consumers)) is not None:
             found.append(name)
+            assert len(found) < ENDLESS
         return found
 
     def send(self, body: str = "out", *, persistent: bool = True) -> Request | None:
