@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.events import AckTrigger, DeliveryEnded, MessagesAcknowledged, MessagesReceived
-from jmsx.core.values import AcknowledgeMode, DestinationKind
+from jmsx.core.values import AcknowledgeMode, DestinationKind, Failure
 from jmsx.errors import IllegalStateError
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
     CLIENT,
+    DISCARDED,
     DUPS_OK,
     INDIVIDUAL,
+    REJECTED,
     TRANSACTED,
     WALL,
     Talk,
@@ -307,3 +309,34 @@ def test_lazy_failure_is_told_and_acknowledged() -> None:
     talk.timer()
     assert talk.wrote() == ["ACK b"]
     assert [event.error_type for event in talk.reported(DeliveryEnded)] == ["ValueError", None]
+
+
+def test_individual_acknowledges_what_waits_for_its_redelivery() -> None:
+    """Once; it comes again all the same, as with the Java client, and owes nothing then."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    talk.comes("a")
+    delivery = talk.held()
+    talk.core.recover(talk.now)
+    talk.core.acknowledge(delivery, talk.now)
+    talk.core.acknowledge(delivery, talk.now)
+    assert talk.wrote() == ["ACK a"]
+    again = talk.held()
+    talk.core.acknowledge(again, talk.now)
+    talk.core.acknowledge(again, talk.now)
+    assert talk.wrote() == []
+    assert talk.drain() == []
+
+
+@pytest.mark.parametrize("verdict", [REJECTED, DISCARDED])
+def test_verdict_on_a_message_that_is_settled_already_does_nothing(verdict: Failure) -> None:
+    """A listener that acknowledges and then raises has had its way; the others stay as they are."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    talk.comes("a", "b")
+    other, delivery = talk.held(), talk.held()
+    talk.core.acknowledge(delivery, talk.now)
+    talk.core.failed(delivery, verdict, talk.now)
+    talk.core.acknowledge(other, talk.now)
+    assert talk.wrote() == ["ACK b", "ACK a"]
+    assert talk.drain() == []
