@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,7 +65,6 @@ from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from jmsx import Destination, Session
     from jmsx.core.delivery import Delivery
@@ -112,9 +112,15 @@ def diary() -> Diary:
 
 @contextlib.contextmanager
 def paused(broker: ClassicBroker) -> Iterator[None]:
-    """A broker that does not read and does not answer."""
+    """A broker that does not read and does not answer, in any of its threads, from the first line of the block on."""
+
+    def stopped() -> bool:
+        tasks = Path(f"/proc/{broker.pid}/task").iterdir()
+        return all("\nState:\tT" in (task / "status").read_text() for task in tasks)
+
     broker.pause()
     try:
+        assert eventually(stopped, 5)
         yield
     finally:
         broker.resume()
