@@ -51,5 +51,5 @@ def failure_of(error: BaseException) -> Failure:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot speak is still a failure
+    except BaseException:  # noqa: BLE001 - an exception that cannot speak is still a failure
         return f"<{type(error).__name__} that cannot be printed>"

@@ -92,7 +92,7 @@ def _read(kind: str, text: str) -> Value:
         case "boolean":
             return text == "true"
         case "byte-array":
-            return base64.b64decode(text)
+            return base64.b64decode("".join(text.split()), validate=True)
         case "null":
             return None
         case _:

@@ -49,7 +49,7 @@ class Worker:
             else:
                 self._consumer.handler(message)
         except self._consumer.give_up_on as error:
-            raise Reject(str(error)) from error
+            raise Reject from error
 
     def _acknowledge(self, message: Message) -> None:
         """Acknowledge what the handler has done; a second time does no harm."""
@@ -60,14 +60,14 @@ class Worker:
         """The same, for a mode that would take a raising handler for one that has done its work."""
         try:
             self._acknowledge(message)
-        except Exception as error:  # noqa: BLE001 - whatever the handler raises
+        except BaseException as error:  # noqa: BLE001 - whatever the handler raises
             self._session.recover(error)
 
     def _transact(self, message: Message) -> None:
         """Commit what the handler received and sent, or roll it back if it raised."""
         try:
             self._handle(message)
-        except Exception as error:  # noqa: BLE001 - whatever the handler raises rolls back
+        except BaseException as error:  # noqa: BLE001 - whatever the handler raises rolls back
             _log.warning(
                 "transaction rolled back",
                 consumer=self._consumer.name,

@@ -40,7 +40,7 @@ class _Burial:
 
     consumer: ConsumerCore
     delivery: Delivery
-    newest: Delivery  #: of the batch: with cumulative ACKs, the one whose ACK covers all
+    batch: list[Delivery]  #: what one cumulative ACK may cover, oldest first
     destination: str  #: URI; empty: the broker's own strategy
     reason: str
     failure: Failure
@@ -60,6 +60,7 @@ class DeadLetters:
         self._outbox = outbox
         self._open: list[_Burial] = []
         self._refused: list[tuple[float, _Burial]] = []
+        self._kept: set[Delivery] = set()  #: no copy has them, so no ACK may cover them
         self._after: dict[ConsumerCore, Callable[[], None]] = {}  #: of consumers that are closing
 
     def bury(
@@ -77,12 +78,12 @@ class DeadLetters:
         if by_broker:
             self._outbox.transmit(*consumer.nack_frames(by_broker))
         for delivery in by_broker:
-            self._report(_Burial(consumer, delivery, delivery, "", reason, failure), now)
+            self._report(_Burial(consumer, delivery, [], "", reason, failure), now)
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             self._outbox.transmit(*consumer.ack_frames([left[-1]]))
         for delivery in by_copy:
-            burial = _Burial(consumer, delivery, left[-1], self._grave(consumer), reason, failure)
+            burial = _Burial(consumer, delivery, left, self._grave(consumer), reason, failure)
             consumer.parked = not consumer.settings.individual
             self._open.append(burial)
             self._send_copy(burial)
@@ -97,6 +98,7 @@ class DeadLetters:
         for _, burial in list(self._refused):
             if burial.consumer is consumer:
                 self._give_up(burial, burial.delivery.ended_at)
+                self._settle(burial)
         self._done(consumer)
 
     def next_timer(self) -> float | None:
@@ -114,6 +116,7 @@ class DeadLetters:
         """Forget and return all that is not confirmed; the broker still has the originals."""
         unconfirmed = [(burial.consumer, burial.delivery) for burial in self._open]
         self._open, self._refused, self._after = [], [], {}
+        self._kept.clear()
         return unconfirmed
 
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
@@ -168,10 +171,7 @@ class DeadLetters:
         self._report(burial, now)
         if consumer.settings.individual:
             consumer.settle_buried(burial.delivery)
-        elif not self._busy(consumer):
-            consumer.settle_buried(burial.newest)
-            consumer.parked = False
-        self._done(consumer)
+        self._settle(burial)
 
     def _refuse(self, burial: _Burial, error: JmsxError, now: float) -> None:
         if burial not in self._open:
@@ -188,12 +188,24 @@ class DeadLetters:
         )
         if burial.consumer in self._after:
             self._give_up(burial, now)
-            self._done(burial.consumer)
+            self._settle(burial)
 
     def _give_up(self, burial: _Burial, now: float) -> None:
         self._open.remove(burial)
+        self._kept.add(burial.delivery)
         self._refused = [entry for entry in self._refused if entry[1] is not burial]
         burial.consumer.end([burial.delivery], Outcome.RELEASED, now)
+
+    def _settle(self, burial: _Burial) -> None:
+        """When no copy is awaited any more, acknowledge all up to the first that has none."""
+        consumer = burial.consumer
+        if not consumer.settings.individual and not self._busy(consumer):
+            kept = [index for index, one in enumerate(burial.batch) if one in self._kept]
+            safe = burial.batch[: kept[0]] if kept else burial.batch
+            if safe:
+                consumer.settle_buried(safe[-1])
+            consumer.parked = False
+        self._done(consumer)
 
     def _busy(self, consumer: ConsumerCore) -> bool:
         return any(burial.consumer is consumer for burial in self._open)

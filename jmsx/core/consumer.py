@@ -106,6 +106,14 @@ class ConsumerCore:
         else:
             self._outbox.transmit(*self.ack_frames([delivery]))
 
+    def settle_waiting_buried(self) -> None:
+        """Before the consumer closes: acknowledge buried messages with nothing older in front of them."""
+        last = None
+        while self.waiting and self.waiting[0].buried:
+            last = self.waiting.popleft()
+        if last is not None and not self.delivered:
+            self._outbox.transmit(*self.ack_frames([last]))
+
     def want(self, now: float) -> None:
         """The application waits for a message of this consumer."""
         if self.wanted_since is None:

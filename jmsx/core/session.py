@@ -48,6 +48,7 @@ class SessionCore:
         self._consumers: dict[str, ConsumerCore] = {}
         self.browsings = Browsings(self._requests, self._outbox)
         self._arrivals = 0
+        self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
         self._work = UnitOfWork(settings, self._requests, self._outbox)
@@ -100,8 +101,7 @@ class SessionCore:
             if isinstance(frame, MessageFrame):
                 self._arrivals += 1
                 delivery = Delivery.of(frame, self._arrivals, self.epoch, now, wall)
-                if delivery.message_id in self._work.refused:
-                    delivery.carry(self._work.refused.pop(delivery.message_id))
+                self._work.recall(delivery)
                 chunk.setdefault(delivery.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
@@ -328,7 +328,9 @@ class SessionCore:
         """Close every consumer, after rolling back; the requests are answered when the broker has it all."""
         if self.transacted:
             self.rollback(now)
-        return [self._unsubscribe(consumer, now) for consumer in list(self._consumers.values())]
+        for consumer in list(self._consumers.values()):
+            self._unsubscribe(consumer, now)
+        return [request for request in self._farewells if not request.done]
 
     def disconnect(self) -> Request:
         """Say farewell; the link may be closed when it is answered."""
@@ -401,10 +403,12 @@ class SessionCore:
         if settings.acknowledges_itself and consumer.delivered:
             batch, consumer.delivered = consumer.delivered, []
             consumer.acknowledge(batch, AckTrigger.CLOSE, now)
+        consumer.settle_waiting_buried()
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
         del self._consumers[settings.subscription_id]
         consumer.note_closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
+        self._farewells = [*(one for one in self._farewells if not one.done), request]
         headers = {"id": settings.subscription_id, "receipt": request.receipt_id}
         frame = Frame("UNSUBSCRIBE", headers)
         # An ACK after UNSUBSCRIBE is ignored, so copies that are on their way come first.

@@ -47,14 +47,22 @@ class UnitOfWork:
         self._requests = requests
         self._outbox = outbox
         self._transaction = Transaction(settings.session_id)
-        self.refused: dict[
-            str, int
-        ] = {}  #: message id -> redeliveries, of a commit that was refused
+        self._refused: dict[str, Delivery] = {}  #: by message id, of a commit that was refused
 
     @property
     def begun(self) -> bool:
         """Whether a transaction is open on the wire."""
         return self._transaction.begun
+
+    def recall(self, delivery: Delivery) -> None:
+        """A message has come; if it was in a commit that was refused, go on where that left it."""
+        before = self._refused.pop(delivery.message_id, None)
+        if before is None:
+            return
+        if before.buried:
+            delivery.buried = True
+        else:
+            delivery.carry(before.redelivery_count + 1)
 
     def touch(self, now: float) -> None:
         """A message was delivered in the transaction."""
@@ -217,9 +225,8 @@ class UnitOfWork:
             transaction.step(TxInput.LOST)
             return TransactionInDoubtError(name, broker, str(error))
         transaction.step(TxInput.REFUSED)
-        self.refused = {
-            one.message_id: one.redelivery_count + 1 for _, batch in batches for one in batch
-        }
+        everything = [one for _, batch in batches for one in batch]
+        self._refused = {one.message_id: one for one in everything}
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(f"{broker} refused to commit {name}: {error}")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import time
 from typing import TYPE_CHECKING, Final
 
 from stomp.connect import BaseConnection, StompConnection12
@@ -84,10 +85,19 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         connection = self.socket
         if connection is None:
             raise ConnectionResetError("the socket is closed")
-        try:
-            connection.sendall(encoded_frame)
-        except BlockingIOError as error:
-            raise TimeoutError(f"the broker took nothing for {self._write_timeout:g} s") from error
+        left, deadline = memoryview(encoded_frame), time.monotonic() + self._write_timeout
+        while left:
+            try:
+                left = left[connection.send(left) :]
+            except BlockingIOError as error:
+                raise self._late() from error
+            if left and time.monotonic() > deadline:
+                raise self._late()
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(
+            f"the broker did not read what was written for {self._write_timeout:g} s"
+        )
 
     def drop(self) -> None:
         """Close the socket without farewell; stomp.py's thread then ends by itself."""

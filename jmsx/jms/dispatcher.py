@@ -68,7 +68,8 @@ class Dispatcher:
         """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""
         with self._pump.changed:
             self._awaited = True
-            return self.inside or self._pump.changed.wait_for(lambda: not self._busy, timeout)
+            patience = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+            return self.inside or self._pump.changed.wait_for(lambda: not self._busy, patience)
 
     def stop(self) -> None:
         """Call no listener any more, and wait for the one that runs, unless it is the caller."""
