@@ -137,7 +137,7 @@ def _failover_parts(uri: str) -> tuple[str, str]:
         return brokers, query
     brokers, closed, query = rest[1:].rpartition(")")
     if not closed:
-        raise ConfigurationError(f"{uri!r} lacks its closing parenthesis")
+        raise ConfigurationError(f"failover:({_hidden(rest[1:])!r} lacks its closing parenthesis")
     return brokers, query.removeprefix("?")
 
 
@@ -153,8 +153,8 @@ def _address(
         )
     try:
         port = split.port or DEFAULT_PORT
-    except ValueError as error:
-        raise ConfigurationError(f"a bad port in {_hidden(whole)!r}: {error}") from error
+    except ValueError:
+        raise ConfigurationError(f"a bad port in {_hidden(whole)!r}") from None
     if not split.hostname:
         raise ConfigurationError(f"no host in {_hidden(whole)!r}; write stomp://HOST:PORT")
     if split.username is not None:
@@ -164,8 +164,8 @@ def _address(
 
 
 def _hidden(uri: str) -> str:
-    """`uri` without what stands before an @: passwords are never shown."""
-    return uri.rpartition("@")[2]
+    """`uri` without what stands before an @ or after a ?: passwords are never shown."""
+    return uri.partition("?")[0].rpartition("@")[2]
 
 
 def _boolean(text: str) -> bool:

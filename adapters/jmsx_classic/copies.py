@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.frames import escape
+
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import DeathCertificate
 
 MESSAGE_LIMIT: Final = 1024  #: bytes of jmsx_exception_message
 STACK_LIMIT: Final = 8192  #: bytes of jmsx_stack, the end of it
+
+#: Bytes of a carried header's line: rather a value that is cut than a copy that cannot be sent.
+LINE_LIMIT: Final = 10_000
 
 #: MESSAGE headers that a SEND may carry on; what the broker makes itself, and what binds to a connection, stays behind.
 _CARRIED: Final = frozenset({"correlation-id", "reply-to", "type", "priority", "timestamp"})
@@ -34,7 +39,7 @@ def dead_letter_headers(delivery: Delivery, certificate: DeathCertificate) -> di
     """What the copy carries on, and the certificate; without its destination."""
     given = delivery.headers
     headers = {
-        name: value
+        name: cut(value, LINE_LIMIT - len(name))
         for name, value in given.items()
         if name in _CARRIED or (name not in _BROKER_OWN and not name.startswith("jmsx_death"))
     }
@@ -87,8 +92,12 @@ def failure_cause(certificate: DeathCertificate) -> str:
 
 
 def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
-    """`text` in at most `limit` bytes of UTF-8, without a broken character."""
-    data = text.encode("utf-8", "replace")  # an exception may speak of a file name that is no UTF-8
-    if len(data) <= limit:
-        return data.decode()
-    return (data[-limit:] if keep_end else data[:limit]).decode("utf-8", "ignore")
+    """`text` in at most `limit` bytes of a header line, escapes included, without a broken character."""
+    clean = text.encode(
+        "utf-8", "replace"
+    ).decode()  # an exception may speak of a file that is no UTF-8
+    while (size := len(escape(clean).encode())) > limit:
+        keep = max(len(clean) * limit // size, len(clean) - size + limit)
+        keep = min(keep, len(clean) - 1)
+        clean = clean[-keep:] if keep_end and keep else clean[:keep]
+    return clean

@@ -166,6 +166,8 @@ class ClassicDialect:
         headers = delivery.headers
         if headers.get("persistent") != "true" or kind is DestinationKind.TOPIC:
             return False
+        if "original-destination" in headers:
+            return False  # fanned out: the audit of the shared queue keeps one of the copies only
         return not headers.get("destination", "").startswith(f"/queue/{DEAD_LETTER_QUEUE}")
 
     def dead_letter_destination(self, kind: DestinationKind) -> str:  # noqa: ARG002 - one for all kinds here

@@ -101,10 +101,14 @@ class ConsumerCore:
         With cumulative ACKs that would settle older messages too; then it waits among them and is settled with them.
         """
         delivery.buried = True
-        if self.delivered and not self.settings.individual:
+        older = sum(1 for one in self.waiting if one.arrival < delivery.arrival)
+        if older and not self.settings.individual:
+            self.waiting.insert(older, delivery)
+        elif self.delivered and not self.settings.individual:
             self.delivered.append(delivery)
         else:
             self._outbox.transmit(*self.ack_frames([delivery]))
+            self.window.settled(1)
 
     def settle_waiting_buried(self) -> None:
         """Before the consumer closes: acknowledge buried messages with nothing older in front of them."""
@@ -340,7 +344,7 @@ class ConsumerCore:
 
         Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
         """
-        self._outbox.transmit(Frame("NACK", {"id": delivery.ack_id}))
+        self._outbox.transmit(*self.release_frames(), Frame("NACK", {"id": delivery.ack_id}))
         self.window.settled(len(self.delivered) + 1)
         self.end([delivery], Outcome.EXPIRED, now)
 

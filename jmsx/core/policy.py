@@ -121,7 +121,7 @@ class RedeliveryPolicyMap:
         for pattern, policy in self.entries.items():
             pattern_kind, pattern_parts = _parted(pattern)
             if pattern_kind == kind and matches(pattern_parts, parts):
-                rank = tuple({">": 0, "*": 1}.get(part, 2) for part in pattern_parts)
+                rank = (*({">": 0, "*": 1}.get(part, 2) for part in pattern_parts), 3)
                 if best is None or rank > best[0]:
                     best = (rank, policy)
         return self.default if best is None else best[1]

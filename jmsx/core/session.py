@@ -390,6 +390,7 @@ class SessionCore:
             consumer.delivered.remove(only)
         if failure.verdict is Verdict.DISCARD:
             self._outbox.transmit(*consumer.ack_frames(batch))
+            consumer.window.settled(len(batch))
             consumer.note_acknowledged(batch, AckTrigger.EACH, now)
             consumer.end(batch, Outcome.DISCARDED, now)
         elif failure.verdict is Verdict.REJECT:
@@ -404,6 +405,7 @@ class SessionCore:
             batch, consumer.delivered = consumer.delivered, []
             consumer.acknowledge(batch, AckTrigger.CLOSE, now)
         consumer.settle_waiting_buried()
+        self._outbox.transmit(*consumer.release_frames())
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
         del self._consumers[settings.subscription_id]
         consumer.note_closed(now)
