@@ -1,6 +1,6 @@
 """What Java programmers get from the JMS client, for Python services on ActiveMQ over STOMP."""
 
-from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
+from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.connection import Connection
@@ -15,6 +15,7 @@ from jmsx.steering import Discard, Reject, Retry
 
 __all__ = [
     "AcknowledgeMode",
+    "ArtemisRedeliveryPolicy",
     "Connection",
     "ConnectionOptions",
     "DeadLetterStrategy",

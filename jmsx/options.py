@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from jmsx.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,7 @@ class ConnectionOptions:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
-    redelivery_policy: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
+    redelivery_policy: Policy = field(default_factory=RedeliveryPolicy)
     redelivery_policies: RedeliveryPolicyMap | None = None  #: wins over redelivery_policy
     optimize_acknowledge: bool = False  #: AUTO only
     optimize_acknowledge_timeout: float = 0.3  #: 0: off
@@ -77,7 +81,7 @@ class ConnectionOptions:
     request_timeout: float = 30.0  #: for every answer of the broker
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
 
-    def policy(self, destination: str) -> RedeliveryPolicy:
+    def policy(self, destination: str) -> Policy:
         """The redelivery policy for a destination URI."""
         if self.redelivery_policies is None:
             return self.redelivery_policy

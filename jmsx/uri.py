@@ -258,7 +258,7 @@ _OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
     "timeout": ("reconnect", "timeout", _seconds),
 }
 
-_DEFAULTS: Final[dict[str, Callable[[], Any]]] = {
+_DEFAULTS: Final[dict[str, type[Any]]] = {
     "prefetch_policy": PrefetchPolicy,
     "redelivery_policy": RedeliveryPolicy,
     "reconnect": ReconnectPolicy,
@@ -280,6 +280,8 @@ def _apply(query: str, options: ConnectionOptions) -> ConnectionOptions:
             options = replace(options, prefetch_policy=PrefetchPolicy.all(value))
         else:
             old = getattr(options, part) or _DEFAULTS[part]()
+            if not isinstance(old, _DEFAULTS[part]):
+                raise ConfigurationError(f"option {name} does not fit {part}={old}")
             options = replace(options, **{part: replace(old, **{key: value})})
     return options
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from jmsx.app.registration import Consumer, takes_session
 from jmsx.app.worker import Worker
-from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from jmsx.app.registration import Handler
+    from jmsx.core.policy import Policy
     from jmsx.jms.message import Body, Property
     from jmsx.jms.producer import MessageProducer
 
@@ -76,7 +77,7 @@ class App:
         source: Destination | str,
         *,
         mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE,
-        redelivery: RedeliveryPolicy | None = None,
+        redelivery: Policy | None = None,
         name: str | None = None,
         **settings: Any,
     ) -> Callable[[H], H]:
@@ -94,14 +95,14 @@ class App:
             label = name or handler.__qualname__
             if label in self._consumers:
                 raise ConfigurationError(f"there is a consumer {label!r} already; give it a name=")
+            target = destination(source)
             try:
                 self._consumers[label] = Consumer(
                     handler=handler,
-                    destination=destination(source),
+                    destination=target,
                     name=label,
                     mode=AcknowledgeMode(mode),
-                    redelivery=redelivery
-                    or self._options.get("redelivery_policy", RedeliveryPolicy()),
+                    redelivery=redelivery or self._policy(target),
                     takes_session=takes_session(handler),
                     **settings,
                 )
@@ -240,6 +241,12 @@ class App:
         else:
             self.abort()
 
+    def _policy(self, target: Destination) -> Policy:
+        """The app's own redelivery policy for `target`."""
+        plain = RedeliveryPolicyMap(self._options.get("redelivery_policy", RedeliveryPolicy()))
+        policies: RedeliveryPolicyMap = self._options.get("redelivery_policies") or plain
+        return policies.policy(target.uri)
+
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
         if self._stopping.is_set():
             raise KeyboardInterrupt
@@ -308,6 +315,7 @@ class _Sender:
 def _connection_options(consumer: Consumer, given: dict[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {
         "redelivery_policy": consumer.redelivery,
+        "redelivery_policies": None,  # the consumer's is the one for its destination already
         "dead_letter": consumer.dead_letter,
         "non_blocking_redelivery": consumer.non_blocking_redelivery,
         "optimize_acknowledge": consumer.optimize_acknowledge,

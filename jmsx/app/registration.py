@@ -13,6 +13,7 @@ from jmsx.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jmsx.core.policy import Policy
     from jmsx.jms.destination import Destination
 
     Handler = Callable[..., object]
@@ -30,7 +31,7 @@ class Consumer:
     destination: Destination
     name: str  #: in metrics, events and logs
     mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE
-    redelivery: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
+    redelivery: Policy = field(default_factory=RedeliveryPolicy)
     give_up_on: tuple[
         type[Exception], ...
     ] = ()  #: errors that no retry can cure: dead letter at once

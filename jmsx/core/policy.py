@@ -2,20 +2,22 @@
 When a failed message is delivered again, and when no more.
 
 Source: `RedeliveryPolicy.java:35-123` and `ActiveMQMessageConsumer.java:1301-1307` of ActiveMQ 6.3.1; the map is
-`RedeliveryPolicyMap.java:38-44`. Delays are whole milliseconds there, so every step truncates to one here.
+`RedeliveryPolicyMap.java:38-44`. Artemis: `QueueImpl.java:3369-3419,4064-4083` and `AddressSettings.java:54-64,963-992`
+of 2.56.0. Delays are whole milliseconds there, so every step truncates to one here.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: `maximum_redeliveries` that never gives up.
+#: The limit that never gives up.
 UNLIMITED: Final = -1
 
 #: The longest delay, in milliseconds: what a Java long can hold.
@@ -25,6 +27,28 @@ _LONGEST_MS: Final = 2**63 - 1
 def no_jitter() -> float:
     """No collision avoidance: the middle of the range."""
     return 0.0
+
+
+class Policy(Protocol):
+    """What a consumer asks of a redelivery policy, whoever's formula it follows."""
+
+    @property
+    def maximum_redeliveries(self) -> int:
+        """Redeliveries after the first delivery; -1: for ever."""
+
+    @property
+    def pre_dispatch_check(self) -> bool:
+        """Transacted sessions: whether a message that is over the limit on arrival is a dead letter."""
+
+    @property
+    def non_blocking(self) -> bool:
+        """Whether later messages go on while a failed one waits, whatever the connection says."""
+
+    def exhausted(self, redelivery_count: int) -> bool:
+        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+
+    def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
+        """Seconds to wait before redelivery number `redelivery` (from 1); `draw` gives chance in [-1, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +64,7 @@ class RedeliveryPolicy:
     redelivery_delay: float = 1.0  #: before each further one, unless it backs off exponentially
     back_off_multiplier: float = 5.0
     use_exponential_back_off: bool = False
-    maximum_redelivery_delay: float | None = None  #: cap of the exponential back-off
+    maximum_redelivery_delay: float | None = None  #: cap of the exponential back-off; -1: none
     collision_avoidance_factor: float = 0.15  #: 0.15 means plus or minus 15 %
     use_collision_avoidance: bool = False
     pre_dispatch_check: bool = (
@@ -52,14 +76,17 @@ class RedeliveryPolicy:
             raise ConfigurationError(
                 f"maximum_redeliveries must be -1 (for ever) or more, not {self.maximum_redeliveries}"
             )
-        if self.initial_redelivery_delay < 0:
-            raise ConfigurationError(
-                f"initial_redelivery_delay must not be negative: {self.initial_redelivery_delay}"
-            )
-        if not 0 <= self.collision_avoidance_factor <= 1:
-            raise ConfigurationError(
-                f"collision_avoidance_factor must be in 0..1: {self.collision_avoidance_factor}"
-            )
+        _check_delay("initial_redelivery_delay", self.initial_redelivery_delay)
+        if not math.isfinite(self.redelivery_delay):
+            raise ConfigurationError(f"redelivery_delay must be finite: {self.redelivery_delay}")
+        if self.maximum_redelivery_delay not in (None, UNLIMITED):
+            _check_delay("maximum_redelivery_delay", self.maximum_redelivery_delay)
+        _check_factor(self.collision_avoidance_factor)
+
+    @property
+    def non_blocking(self) -> bool:
+        """Never by itself: it is an option of the connection."""
+        return False
 
     def exhausted(self, redelivery_count: int) -> bool:
         """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
@@ -89,17 +116,109 @@ class RedeliveryPolicy:
         delay_ms = floor_ms
         if previous_ms > 0 and self._compounds():
             delay_ms = int(min(previous_ms * self.back_off_multiplier, _LONGEST_MS))
-            if self.maximum_redelivery_delay is not None:
-                cap_ms = _ms(self.maximum_redelivery_delay)
-                if delay_ms > cap_ms:
-                    delay_ms = max(cap_ms, floor_ms)
+            cap = self.maximum_redelivery_delay
+            if cap not in (None, UNLIMITED) and delay_ms > _ms(cap):
+                delay_ms = max(_ms(cap), floor_ms)
         if self.use_collision_avoidance:
             delay_ms = int(delay_ms + delay_ms * self.collision_avoidance_factor * draw())
         return delay_ms
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtemisRedeliveryPolicy:
+    """
+    Artemis' redelivery policy, with its defaults and its formula; all times in seconds.
+
+    Unlike ActiveMQ's it counts deliveries, not redeliveries, has no initial delay of its own, and never blocks: later
+    messages go on while a failed one waits. Raises ConfigurationError when a field is out of range.
+    """
+
+    redelivery_delay: float = 0.0  #: before the first redelivery
+    multiplier: float = 1.0  #: of the delay, from each redelivery to the next
+    collision_avoidance_factor: float = 0.0  #: 0.15 means plus or minus 15 %
+    max_redelivery_delay: float | None = None  #: of each; None: ten times redelivery_delay
+    max_delivery_attempts: int = 10  #: deliveries in all; -1: for ever
+
+    def __post_init__(self) -> None:
+        if self.max_delivery_attempts < 1 and self.max_delivery_attempts != UNLIMITED:
+            raise ConfigurationError(
+                f"max_delivery_attempts must be -1 (for ever) or 1 or more, not {self.max_delivery_attempts}"
+            )
+        _check_delay("redelivery_delay", self.redelivery_delay)
+        if self.max_redelivery_delay is not None:
+            _check_delay("max_redelivery_delay", self.max_redelivery_delay)
+        if not 0 < self.multiplier < math.inf:
+            raise ConfigurationError(f"multiplier must be more than 0: {self.multiplier}")
+        _check_factor(self.collision_avoidance_factor)
+
+    @property
+    def maximum_redeliveries(self) -> int:
+        """Redeliveries after the first delivery; -1: for ever."""
+        if self.max_delivery_attempts == UNLIMITED:
+            return UNLIMITED
+        return self.max_delivery_attempts - 1
+
+    @property
+    def pre_dispatch_check(self) -> bool:
+        """Always: Artemis dispatches nothing that is over its limit."""
+        return True
+
+    @property
+    def non_blocking(self) -> bool:
+        """Always: Artemis schedules a failed message and goes on with the next one."""
+        return True
+
+    def exhausted(self, redelivery_count: int) -> bool:
+        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        return (
+            self.max_delivery_attempts != UNLIMITED
+            and redelivery_count >= self.max_delivery_attempts
+        )
+
+    def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
+        """
+        Seconds to wait before redelivery number `redelivery`, counted from 1.
+
+        `draw` gives the next random number in [-1, 1] for collision avoidance, which is applied before the cap.
+        """
+        base_ms = _ms(self.redelivery_delay)
+        delay_ms = _truncated(base_ms * _power(self.multiplier, max(redelivery - 1, 0)))
+        if self.collision_avoidance_factor > 0:
+            delay_ms += int(delay_ms * (self.collision_avoidance_factor * draw()))
+        cap = self.max_redelivery_delay
+        return min(delay_ms, base_ms * 10 if cap is None else _ms(cap)) / 1000
+
+
+def _check_delay(name: str, seconds: float) -> None:
+    if not 0 <= seconds < math.inf:
+        raise ConfigurationError(f"{name} must not be negative, and finite: {seconds}")
+
+
+def _check_factor(factor: float) -> None:
+    if not 0 <= factor <= 1:
+        raise ConfigurationError(f"collision_avoidance_factor must be in 0..1: {factor}")
+
+
+def _power(base: float, exponent: int) -> float:
+    try:
+        return float(base) ** exponent
+    except OverflowError:
+        return math.inf
+
+
+def _truncated(milliseconds: float) -> int:
+    """Whole milliseconds, as Java's cast to long makes them."""
+    return 0 if math.isnan(milliseconds) else int(min(milliseconds, _LONGEST_MS))
+
+
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+#: Wildcards for all that follows: ActiveMQ's and Artemis'.
+_REST: Final = (">", "#")
+
+_KINDS: Final = ("queue", "topic", "temp-queue", "temp-topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +226,57 @@ class RedeliveryPolicyMap:
     """
     Policies by destination, such as `{"queue://orders.>": policy}`, and one for all others.
 
-    Patterns are ActiveMQ's: `.` parts names, `*` is one part, `>` is all that follows. A key without `queue://` or
-    `topic://` is a queue. The most specific pattern wins: read from the left, a name before `*` before `>`.
+    `.` parts names, `*` is one part, and all that follows, be it nothing, is `>` in ActiveMQ's words and `#` in
+    Artemis'. A key without `queue://` or `topic://` is a queue. The most specific pattern wins: read from the left, a
+    name before `*` before `>`. A map with a `#` in it is read as Artemis reads its address settings: what ends in a
+    wildcard for the rest yields to all others, and the longest of those wins.
+
+    Raises ConfigurationError for a key that can match nothing.
+    Source: `RedeliveryPolicyMap.java:38-44`; Artemis' `HierarchicalObjectRepository.MatchComparator`, `Match.verify`.
     """
 
-    default: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
-    entries: Mapping[str, RedeliveryPolicy] = field(default_factory=dict)
+    default: Policy = field(default_factory=RedeliveryPolicy)
+    entries: Mapping[str, Policy] = field(default_factory=dict)
 
-    def policy(self, destination: str) -> RedeliveryPolicy:
+    def __post_init__(self) -> None:
+        for pattern in self.entries:
+            kind, parts = _parted(pattern)
+            if kind not in _KINDS:
+                raise ConfigurationError(f"{pattern!r}: {kind!r} is none of {', '.join(_KINDS)}")
+            if "#" in parts[:-1]:
+                raise ConfigurationError(f"{pattern!r}: # must be the last part, as in Artemis")
+
+    def policy(self, destination: str) -> Policy:
         """The policy for `destination`, such as `queue://orders.eu`."""
         kind, parts = _parted(destination)
-        best: tuple[tuple[int, ...], RedeliveryPolicy] | None = None
-        for pattern, policy in self.entries.items():
-            pattern_kind, pattern_parts = _parted(pattern)
-            if pattern_kind == kind and matches(pattern_parts, parts):
-                rank = (*({">": 0, "*": 1}.get(part, 2) for part in pattern_parts), 3)
-                if best is None or rank > best[0]:
-                    best = (rank, policy)
-        return self.default if best is None else best[1]
+        patterns = [(*_parted(pattern), policy) for pattern, policy in self.entries.items()]
+        rank = _artemis_rank if any("#" in pattern for _, pattern, _ in patterns) else _rank
+        fitting = [
+            (rank(pattern), policy)
+            for pattern_kind, pattern, policy in patterns
+            if pattern_kind == kind and matches(pattern, parts)
+        ]
+        return max(fitting, key=lambda ranked: ranked[0])[1] if fitting else self.default
 
 
 def matches(pattern: list[str], parts: list[str]) -> bool:
-    """Whether a parted destination name fits a parted ActiveMQ wildcard pattern."""
+    """Whether a parted destination name fits a parted wildcard pattern."""
     for index, wanted in enumerate(pattern):
-        if wanted == ">":
+        if wanted in _REST:
             return True
         if index >= len(parts) or wanted not in ("*", parts[index]):
             return False
     return len(pattern) == len(parts)
+
+
+def _rank(pattern: list[str]) -> tuple[int, ...]:
+    return (*(0 if part in _REST else 1 if part == "*" else 2 for part in pattern), 3)
+
+
+def _artemis_rank(pattern: list[str]) -> tuple[int, ...]:
+    if pattern[-1] in _REST:
+        return (0, len(".".join(pattern)), *_rank(pattern))
+    return (1, *_rank(pattern))
 
 
 def _parted(destination: str) -> tuple[str, list[str]]:

@@ -11,6 +11,8 @@ from jmsx.core.policy import RedeliveryPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.core.policy import Policy
+
 
 class AcknowledgeMode(IntEnum):
     """
@@ -90,7 +92,7 @@ class ConsumerSettings:
     stomp_ack: StompAck
     headers: Mapping[str, str]  #: of the SUBSCRIBE frame, as the dialect made them
     prefetch: int  #: messages, >= 1
-    policy: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
+    policy: Policy = field(default_factory=RedeliveryPolicy)
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
 

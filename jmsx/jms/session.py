@@ -359,7 +359,9 @@ class Session:
         options = dict(destination.address.options)
         selector = options.pop("selector", None) if selector is None else selector
         prefetch = self._prefetch(options.pop("prefetchSize", None), kind)
-        ack = self._stomp_ack()
+        policy = self.options.policy(destination.uri)
+        non_blocking = self.options.non_blocking_redelivery or policy.non_blocking
+        ack = self._stomp_ack(non_blocking=non_blocking)
         auto = self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
         settings = ConsumerSettings(
             subscription_id=self.next_subscription_id(),
@@ -378,9 +380,9 @@ class Session:
                 options=options,
             ),
             prefetch=max(prefetch, 1),
-            policy=self.options.policy(destination.uri),
+            policy=policy,
             optimize=self.options.optimize() if auto and prefetch > 0 else None,
-            non_blocking_redelivery=self.options.non_blocking_redelivery,
+            non_blocking_redelivery=non_blocking,
         )
         self._open(settings)
         self._subscriptions[settings.subscription_id] = settings
@@ -392,11 +394,11 @@ class Session:
             durable_name=durable_name,
         )
 
-    def _stomp_ack(self) -> StompAck:
+    def _stomp_ack(self, *, non_blocking: bool) -> StompAck:
         """Cumulative where local order is dispatch order; single ACKs elsewhere (classic.md 3.1)."""
         single = (
             self.mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
-            or self.options.non_blocking_redelivery
+            or non_blocking
             or (self.transacted and self.options.transacted_individual_ack)
         )
         return StompAck.CLIENT_INDIVIDUAL if single else StompAck.CLIENT

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy
 from jmsx.errors import ConfigurationError, InvalidDestinationError, JmsxError
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy
 from jmsx.uri import BrokerAddress, parse_broker_uri, parse_destination
@@ -269,3 +269,12 @@ def test_unknown_consumer_option_names_the_nearest() -> None:
     """As the Java client raises ConfigurationException (classic.md 1.11)."""
     with pytest.raises(ConfigurationError, match=r"did you mean 'consumer\.prefetchSize'"):
         parse_destination("queue://a?consumer.prefechSize=1")
+
+
+def test_option_for_another_kind_of_policy_is_refused() -> None:
+    """ActiveMQ's words say nothing about Artemis' policy."""
+    options = ConnectionOptions(redelivery_policy=ArtemisRedeliveryPolicy())
+    with pytest.raises(
+        ConfigurationError, match=r"preDispatchCheck does not fit redelivery_policy"
+    ):
+        parse_broker_uri("stomp://a?jms.redeliveryPolicy.preDispatchCheck=false", options)

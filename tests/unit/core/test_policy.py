@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from itertools import cycle
 from typing import Any
 
 import pytest
 
-from jmsx.core.policy import UNLIMITED, RedeliveryPolicy, RedeliveryPolicyMap, matches
+from jmsx.core.policy import (
+    UNLIMITED,
+    ArtemisRedeliveryPolicy,
+    RedeliveryPolicy,
+    RedeliveryPolicyMap,
+    matches,
+)
 from jmsx.errors import ConfigurationError
 
 LONGEST = (2**63 - 1) / 1000  #: seconds: a Java long of milliseconds
@@ -108,6 +115,16 @@ def test_defaults_are_those_of_activemq() -> None:
             {"initial": 1, "multiplier": 2, "exponential": True, "cap": 2},
             [1, 2, 2],
             id="at the cap is not over it",
+        ),
+        pytest.param(
+            {"initial": 1, "multiplier": 2, "exponential": True, "cap": -1},
+            [1, 2, 4, 8, 16],
+            id="a cap of -1 is none, as in Java",
+        ),
+        pytest.param(
+            {"initial": 1, "delay": 0, "multiplier": 2, "exponential": True, "cap": 0},
+            [1, 0, 0],
+            id="a cap of 0 is one",
         ),
         pytest.param(
             {"initial": 5, "delay": 2, "multiplier": 1, "exponential": True},
@@ -221,6 +238,11 @@ def test_exhausted_after_the_last_redelivery(most: int, last_kept: int) -> None:
         ({"initial": -0.001}, "initial_redelivery_delay must not be negative"),
         ({"factor": -0.1}, r"collision_avoidance_factor must be in 0\.\.1"),
         ({"factor": 1.1}, r"collision_avoidance_factor must be in 0\.\.1"),
+        ({"factor": math.nan}, r"collision_avoidance_factor must be in 0\.\.1"),
+        ({"initial": math.nan}, "initial_redelivery_delay must not be negative"),
+        ({"initial": math.inf}, "initial_redelivery_delay must not be negative, and finite"),
+        ({"delay": math.inf}, "redelivery_delay must be finite"),
+        ({"cap": -2}, "maximum_redelivery_delay must not be negative"),
     ],
 )
 def test_nonsense_is_refused(fields: dict[str, Any], complaint: str) -> None:
@@ -233,6 +255,134 @@ def test_nonsense_is_refused(fields: dict[str, Any], complaint: str) -> None:
 def test_factor_may_be_at_its_ends(factor: float) -> None:
     """None of the delay, or all of it."""
     assert policy(factor=factor).collision_avoidance_factor == factor
+
+
+# -- Artemis ----------------------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_those_of_artemis() -> None:
+    """Source: `AddressSettings.java:54-64,963-992`; artemis.md 2."""
+    assert ArtemisRedeliveryPolicy() == ArtemisRedeliveryPolicy(
+        redelivery_delay=0.0,
+        multiplier=1.0,
+        collision_avoidance_factor=0.0,
+        max_redelivery_delay=None,
+        max_delivery_attempts=10,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "delays"),
+    [
+        pytest.param({}, [0, 0, 0], id="defaults: at once"),
+        pytest.param({"redelivery_delay": 2.5}, [2.5, 2.5, 2.5], id="fixed, the first one too"),
+        pytest.param(
+            {"redelivery_delay": 5, "multiplier": 2, "max_redelivery_delay": 15},
+            [5, 10, 15, 15],
+            id="upstream: undelivered-messages.adoc",
+        ),
+        pytest.param(
+            {"redelivery_delay": 0.1, "multiplier": 2, "max_redelivery_delay": 1},
+            [0.1, 0.2, 0.4, 0.8, 1, 1],
+            id="upstream: MultipliedDelayedMessageTest",
+        ),
+        pytest.param(
+            {"redelivery_delay": 0.1, "multiplier": 2},
+            [0.1, 0.2, 0.4, 0.8, 1, 1],
+            id="the cap is ten delays",
+        ),
+        pytest.param(
+            {"redelivery_delay": 5, "max_redelivery_delay": 2},
+            [2, 2],
+            id="the cap is of the first too",
+        ),
+        pytest.param(
+            {"redelivery_delay": 0.003, "multiplier": 1.5},
+            [0.003, 0.004, 0.006, 0.010, 0.015],
+            id="truncated once, from the whole power",
+        ),
+        pytest.param(
+            {"redelivery_delay": 0.01, "multiplier": 0.5},
+            [0.01, 0.005, 0.002, 0.001, 0],
+            id="shrinking",
+        ),
+    ],
+)
+def test_delays_of_artemis(given: dict[str, Any], delays: list[float]) -> None:
+    """`delay * multiplier ** (n - 1)`, truncated to a millisecond, and capped; `QueueImpl.java:4064-4083`."""
+    artemis = ArtemisRedeliveryPolicy(**given)
+    assert [artemis.delay(n) for n in range(1, len(delays) + 1)] == delays
+
+
+@pytest.mark.parametrize(
+    ("given", "draw", "delay"),
+    [
+        pytest.param({}, 1.0, 1.15, id="up, the first one too"),
+        pytest.param({}, -1.0, 0.85, id="down"),
+        pytest.param({"redelivery_delay": 0.007}, 1.0, 0.008, id="7 + 1.05 ms"),
+        pytest.param(
+            {"redelivery_delay": 0.007}, -1.0, 0.006, id="7 - 1.05 ms: what is added truncates"
+        ),
+        pytest.param(
+            {"max_redelivery_delay": 1.1}, 1.0, 1.1, id="before the cap, which it never exceeds"
+        ),
+        pytest.param({"max_redelivery_delay": 1}, -1.0, 0.85, id="below the cap"),
+    ],
+)
+def test_collision_avoidance_of_artemis(given: dict[str, Any], draw: float, delay: float) -> None:
+    """Chance is drawn once for each delay, before the cap, and does not compound."""
+    fields = {"redelivery_delay": 1.0, "collision_avoidance_factor": 0.15, **given}
+    chance = iter([draw])
+    assert ArtemisRedeliveryPolicy(**fields).delay(1, lambda: next(chance)) == delay
+
+
+def test_no_draw_without_a_factor() -> None:
+    """Chance that is not asked for is not drawn."""
+    assert ArtemisRedeliveryPolicy(redelivery_delay=1).delay(1, lambda: 1 / 0) == 1
+
+
+@pytest.mark.parametrize("redelivery", [64, 2000, 10**6])
+def test_growing_of_artemis_ends_at_the_cap(redelivery: int) -> None:
+    """Neither the power nor the product overflows, and 0 stays 0."""
+    assert ArtemisRedeliveryPolicy(redelivery_delay=0.1, multiplier=2).delay(redelivery) == 1
+    assert ArtemisRedeliveryPolicy(multiplier=2).delay(redelivery) == 0
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 10])
+def test_artemis_counts_deliveries(attempts: int) -> None:
+    """N attempts in all: the N-th failure is the last."""
+    artemis = ArtemisRedeliveryPolicy(max_delivery_attempts=attempts)
+    assert [artemis.exhausted(n) for n in range(1, attempts + 1)] == [False] * (attempts - 1) + [
+        True
+    ]
+    assert artemis.maximum_redeliveries == attempts - 1
+    assert (artemis.pre_dispatch_check, artemis.non_blocking) == (True, True)
+
+
+def test_artemis_without_a_limit() -> None:
+    """-1 never gives up."""
+    artemis = ArtemisRedeliveryPolicy(max_delivery_attempts=UNLIMITED)
+    assert not artemis.exhausted(10**9)
+    assert artemis.maximum_redeliveries == UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"max_delivery_attempts": 0}, "max_delivery_attempts must be -1 .* not 0"),
+        ({"max_delivery_attempts": -2}, "max_delivery_attempts must be -1 .* not -2"),
+        ({"redelivery_delay": -1}, "redelivery_delay must not be negative"),
+        ({"redelivery_delay": math.inf}, "redelivery_delay must not be negative, and finite"),
+        ({"max_redelivery_delay": -1}, "max_redelivery_delay must not be negative"),
+        ({"multiplier": 0}, "multiplier must be more than 0"),
+        ({"multiplier": math.nan}, "multiplier must be more than 0"),
+        ({"collision_avoidance_factor": 1.1}, r"collision_avoidance_factor must be in 0\.\.1"),
+    ],
+)
+def test_nonsense_is_refused_as_well(fields: dict[str, Any], complaint: str) -> None:
+    """The error names the field and the value."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        ArtemisRedeliveryPolicy(**fields)
 
 
 # -- the map ----------------------------------------------------------------------------------------------------------
@@ -257,6 +407,12 @@ def test_factor_may_be_at_its_ends(factor: float) -> None:
         ("a.>", "b.c", False),
         ("*.b.>", "a.b.c", True),
         ("a.b*", "a.bc", False),
+        ("#", "a.b.c", True),
+        ("news.europe.#", "news.europe", True),
+        ("news.europe.#", "news.europe.politics.regional", True),
+        ("news.europe.#", "news.usa", False),
+        ("news.*.#", "news", False),
+        ("a#", "ab", False),
     ],
 )
 def test_wildcards(pattern: str, name: str, *, expected: bool) -> None:
@@ -300,6 +456,38 @@ def test_exact_name_wins_over_every_pattern(wider: str) -> None:
     exact, other = policy(most=1), policy(most=2)
     for entries in ({"a": exact, wider: other}, {wider: other, "a": exact}):
         assert RedeliveryPolicyMap(entries=entries).policy("queue://a") is exact
+
+
+@pytest.mark.parametrize(
+    ("destination", "pattern"),
+    [
+        ("queue://a.b.c", "a.b.c"),
+        ("queue://x.b", "*.b"),
+        ("queue://a.b", "*.b"),  # ActiveMQ's order would take a.#
+        ("queue://a.x", "a.#"),
+        ("queue://a.x.y", "a.#"),
+        ("queue://x.b.y", "*.b.#"),
+        ("queue://a.b.y", "*.b.#"),  # the longest of those that end so
+        ("queue://a", "a.#"),
+        ("queue://z", "#"),
+    ],
+)
+def test_order_of_artemis(destination: str, pattern: str) -> None:
+    """Source: Artemis' `HierarchicalObjectRepository.MatchComparator`."""
+    patterns = ["#", "a.#", "*.b", "*.b.#", "a.b.c"]
+    entries = {text: ArtemisRedeliveryPolicy(redelivery_delay=n) for n, text in enumerate(patterns)}
+    for given in (entries, dict(reversed(entries.items()))):
+        assert RedeliveryPolicyMap(entries=given).policy(destination) is entries[pattern]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "complaint"),
+    [("a.#.b", "# must be the last part"), ("quue://a", "'quue' is none of queue, topic")],
+)
+def test_keys_that_match_nothing_are_refused(pattern: str, complaint: str) -> None:
+    """A policy that silently is nobody's would be noticed too late."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        RedeliveryPolicyMap(entries={pattern: policy()})
 
 
 def test_without_entries_all_get_the_default() -> None:
