@@ -1,33 +1,20 @@
-"""
-One connection of the fake broker: frames in, frames out, and what STOMP keeps per connection.
-
-Source: classic.md 2.1, 2.2 and 2.9; activemq-stomp 6.1.8 ProtocolConverter.
-"""
+"""One connection of the fake broker: frames in, frames out."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from jmsx.core.frames import Frame, MessageFrame
-from jmsx.testing import fake_commands
-from jmsx.testing.fake_destination import (
-    TEMP_ALIASES,
-    Destination,
-    parse_broker_name,
-    parse_stomp_name,
-)
-from jmsx.testing.faults import BrokerFault, Fault, ProtocolFault, SocketFault
+from jmsx.core.frames import Frame
+from jmsx.testing.faults import Fault, SocketFault
 from jmsx.testing.wire import FrameParser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from jmsx.core.frames import MessageFrame
     from jmsx.testing.fake_broker import FakeBroker
-    from jmsx.testing.fake_consumer import AckEntry, StompConsumer
-    from jmsx.testing.fake_transaction import FakeTransaction
 
 
-class FakeLink:
+class FakeLink(ABC):
     """
     One connection; made by `FakeBroker.open_link`.
 
@@ -35,19 +22,15 @@ class FakeLink:
     socket. The other attributes are for tests to look at.
     """
 
+    end_of_frame = b"\0"  #: what this broker writes behind a body
+
     def __init__(self, broker: FakeBroker, connection_id: str) -> None:
         self.broker = broker
         self.connection_id = connection_id
-        self.client_id: str | None = None  #: None before CONNECTED
+        self.client_id: str | None = None
         self.version = "1.0"
         self.heart_beat = (0, 0)  #: milliseconds: what we promised to send, what we expect
         self.closed = False
-        self.consumers: list[StompConsumer] = []  #: all that are not unsubscribed, oldest first
-        self.subscriptions: dict[str, StompConsumer] = {}  #: by id; a repeated id hides the older
-        self.pending_acks: dict[str, AckEntry] = {}
-        self.transactions: dict[str, FakeTransaction] = {}  #: by the name that the client may use
-        self.open_transactions: list[FakeTransaction] = []  #: with those whose COMMIT failed
-        self._temporary: dict[str, Destination] = {}
         self._parser = FrameParser()
         self._out: list[Frame | MessageFrame] = []
 
@@ -59,7 +42,7 @@ class FakeLink:
         try:
             for frame in self._parser.feed(data):
                 self.feed(frame, now)
-        except ProtocolFault as fault:
+        except Fault as fault:
             self._refuse(fault, Frame("ERROR"))
             self.broker.settle()
 
@@ -69,11 +52,11 @@ class FakeLink:
         if self.closed:
             return
         try:
-            fake_commands.execute(self, frame)
-        except ProtocolFault as fault:
-            self._refuse(fault, frame)
+            self._execute(frame)
         except SocketFault:
-            self.close()
+            self.lose()
+        except Fault as fault:
+            self._refuse(fault, frame)
         self.broker.settle()
 
     def take_frames(self) -> list[Frame | MessageFrame]:
@@ -88,96 +71,18 @@ class FakeLink:
         if not self.closed:
             self._out.append(frame)
 
-    def write_error(self, fault: Fault, receipt_id: str | None) -> None:
-        """Tell the client; the body is what a Java stack trace would begin with."""
-        headers = {"content-type": "text/plain", "message": fault.message}
-        if receipt_id is not None:
-            headers["receipt-id"] = receipt_id
-        self.write(Frame("ERROR", headers, f"{fault.java_class}: {fault.message}\n".encode()))
+    def silent(self) -> None:
+        """The client has not kept its promise to send something."""
+        self.lose()
 
-    def _refuse(self, fault: ProtocolFault, frame: Frame) -> None:
-        self.write_error(fault, frame.headers.get("receipt"))
-        if fault.fatal:
-            self.close()
+    @abstractmethod
+    def lose(self) -> None:
+        """The socket is dead."""
 
-    def ask_broker(
-        self,
-        frame: Frame,
-        work: Callable[[], None],
-        transaction: FakeTransaction | None = None,
-    ) -> bool:
-        """
-        Have the broker do `work` for `frame` and answer; returns whether it was done.
+    @abstractmethod
+    def _execute(self, frame: Frame) -> None:
+        """Do what `frame` says; raises a Fault for an ERROR and SocketFault for a closed socket."""
 
-        A failure without `receipt` makes `transaction` rollback-only; a failure with `receipt` does not.
-        Source: classic.md rule 7; TransportConnection.service.
-        """
-        planned = self.broker.faults.take(frame.command, self)
-        receipt_id = frame.headers.get("receipt")
-        try:
-            if planned is not None:
-                planned.before()
-            work()
-        except BrokerFault as fault:
-            if transaction is not None and receipt_id is None:
-                transaction.rollback_only = True
-            self.write_error(fault, receipt_id)
-            return False
-        if planned is not None:
-            planned.after()
-        if receipt_id is not None:
-            self.write(Frame("RECEIPT", {"receipt-id": receipt_id}))
-        return True
-
-    def close(self) -> None:
-        """
-        End the connection, from whichever side.
-
-        Consumers go first, then temporary destinations, then transactions roll back (TransportConnection
-        .processRemoveConnection; TransactionBroker.removeConnection).
-        """
-        if self.closed:
-            return
-        self.closed = True
-        for consumer in self.consumers:
-            if consumer.subscription is not None:
-                self.broker.remove_consumer(consumer)
-        self.consumers.clear()
-        for destination in self._temporary.values():
-            self.broker.delete(destination)
-        for transaction in self.open_transactions:
-            transaction.rollback()
-        self.open_transactions.clear()
-        self.broker.forget(self)
-
-    # -- names ----------------------------------------------------------------------------------
-
-    def destination(self, name: str, *, strict: bool = False) -> Destination:
-        """
-        The destination behind a STOMP name; `/temp-queue/x` is created at its first use.
-
-        A name without a prefix is a queue, or if `strict` a ProtocolFault.
-        """
-        name = name.strip()
-        if "," in name:
-            raise NotImplementedError(f"the fake broker has no composite destinations: {name}")
-        for prefix, kind in TEMP_ALIASES.items():
-            if name.startswith(prefix):
-                if name not in self._temporary:
-                    real = f"{self.connection_id}:{len(self._temporary) + 1}"
-                    self._temporary[name] = self.broker.create(Destination(kind, real))
-                return self._temporary[name]
-        found = parse_stomp_name(name)
-        if found is None and strict:
-            raise ProtocolFault(
-                f"Illegal destination name: [{name}] -- ActiveMQ STOMP destinations must begin with one of:"
-                " /queue/ /topic/ /temp-queue/ /temp-topic/"
-            )
-        return found or parse_broker_name(name)
-
-    def name_of(self, destination: Destination) -> str:
-        """How this connection sees `destination`: its own temporary ones under their alias."""
-        for alias, real in self._temporary.items():
-            if real == destination:
-                return alias
-        return destination.stomp_name
+    @abstractmethod
+    def _refuse(self, fault: Fault, frame: Frame) -> None:
+        """Answer `frame` with the ERROR that `fault` means."""

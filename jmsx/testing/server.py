@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from jmsx.testing.fake_broker import FakeBroker
-from jmsx.testing.manners import CLASSIC, Manners
 from jmsx.testing.wire import encode
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jmsx.testing.fake_link import FakeLink
+    from jmsx.testing.house import Manners
 
 _CHUNK: Final = 1 << 16  #: bytes that are read at once
 _SLOWEST: Final = 3600.0  #: seconds that the thread sleeps at most
@@ -97,7 +97,7 @@ class _Connection:
     def write(self, now: float) -> None:
         """Send what the broker wrote, as much as the socket takes."""
         for frame in self.link.take_frames():
-            self.unsent += encode(frame)
+            self.unsent += encode(frame, self.link.end_of_frame)
         if not self.unsent and self.beats.is_write_due(now):
             self.unsent += b"\n"
         if self.unsent:
@@ -114,7 +114,7 @@ class FakeBrokerServer:
     asked for it.
     """
 
-    def __init__(self, manners: Manners = CLASSIC) -> None:
+    def __init__(self, manners: Manners | str = "classic") -> None:
         self._broker = FakeBroker(manners, origin=time.time())
         self._started = time.monotonic()
         self._lock = threading.Lock()
@@ -241,7 +241,7 @@ class FakeBrokerServer:
     def _write(self, connection: _Connection) -> None:
         now = self._now()
         if not connection.link.closed and connection.beats.is_dead(now):
-            self._broker.drop(connection.link, now)
+            self._broker.silence(connection.link, now)
         try:
             connection.write(now)
         except OSError:

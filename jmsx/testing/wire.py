@@ -78,8 +78,8 @@ def _frame(head: bytes, body: bytes) -> Frame:
         raise ProtocolFault(f"Unable to parse header: {error}", fatal=True) from error
 
 
-def encode(frame: Frame | MessageFrame) -> bytes:
-    """The bytes of a frame that the broker writes."""
+def encode(frame: Frame | MessageFrame, end: bytes = b"\0") -> bytes:
+    """The bytes of a frame that the broker writes; `end` stands behind the body."""
     if isinstance(frame, MessageFrame):
-        return b"MESSAGE\n" + frame.block + b"\n\n" + frame.body + b"\0"
-    return frame.encode()
+        return b"MESSAGE\n" + frame.block + b"\n\n" + frame.body + end
+    return frame.encode().removesuffix(b"\0") + end

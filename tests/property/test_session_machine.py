@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.delivery import Delivery
-    from jmsx.testing.fake_message import StoredMessage
+    from jmsx.testing.classic.message import StoredMessage
 
 AUTO, DUPS_OK = AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
 CLIENT, INDIVIDUAL = (

@@ -199,7 +199,7 @@ def test_durable_rules(broker: FakeBroker) -> None:
     client.ask("UNSUBSCRIBE", {"id": "3"})
     assert client.ask("UNSUBSCRIBE", {"id": "3", **named}) == "RECEIPT"
     assert client.ask("UNSUBSCRIBE", {"id": "3", **named}).startswith("No durable subscription")
-    assert broker.durables == {}
+    assert broker.house.durables == {}
     queue = client.ask("SUBSCRIBE", {"id": "4", "destination": "/queue/q", **named})
     assert queue == "Invalid Subscription: cannot durably subscribe to a Queue destination!"
 

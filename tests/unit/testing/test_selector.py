@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.testing.fake_selector import Selector, SelectorSyntaxError, Value
+from jmsx.testing.selector import Selector, SelectorSyntaxError, Value
 
 PROPERTIES: dict[str, Value] = {
     "n": "5", "f": "2.5", "s": "it's", "p": "50%", "t": "true", "JMSPriority": 7, "JMSRedelivered": False,

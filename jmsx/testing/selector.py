@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from jmsx.testing import fake_selector_values as values
-from jmsx.testing.fake_selector_values import SelectorValueError, Value
+from jmsx.testing import selector_values as values
+from jmsx.testing.selector_values import SelectorValueError, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable

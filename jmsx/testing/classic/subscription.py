@@ -14,17 +14,18 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from jmsx.testing.faults import BrokerFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.testing.fake_destination import Destination
-    from jmsx.testing.fake_message import StoredMessage
-    from jmsx.testing.fake_selector import Selector
-    from jmsx.testing.fake_transaction import FakeTransaction
+    from jmsx.testing.classic.destination import Destination
+    from jmsx.testing.classic.house import ClassicHouse
+    from jmsx.testing.classic.message import StoredMessage
+    from jmsx.testing.classic.transaction import FakeTransaction
+    from jmsx.testing.selector import Selector
 
 
 class AckType(StrEnum):
@@ -69,23 +70,13 @@ class ConsumerOptions:
     transformation: str | None = None  #: how bodies that STOMP does not know are shown
 
 
-class House(Protocol):
-    """What a subscription needs of the broker."""
-
-    def now_ms(self) -> int:
-        """Epoch milliseconds."""
-
-    def send_to_dead_letter_queue(self, message: StoredMessage, cause: str | None) -> None:
-        """Copy `message` there, if the broker's strategy wants it."""
-
-
 class Subscription(ABC):
     """One consumer: what it has in flight and how much more it takes."""
 
     def __init__(
         self,
         options: ConsumerOptions,
-        house: House,
+        house: ClassicHouse,
         deliver: Callable[[StoredMessage], None],
     ) -> None:
         self.options = options
@@ -230,7 +221,7 @@ class TopicSubscription(Subscription):
     def __init__(
         self,
         options: ConsumerOptions,
-        house: House,
+        house: ClassicHouse,
         deliver: Callable[[StoredMessage], None],
     ) -> None:
         super().__init__(options, house, deliver)
@@ -293,7 +284,7 @@ class DurableSubscription(StoreSubscription):
     def __init__(
         self,
         options: ConsumerOptions,
-        house: House,
+        house: ClassicHouse,
         deliver: Callable[[StoredMessage], None],
     ) -> None:
         super().__init__(options, house, deliver)

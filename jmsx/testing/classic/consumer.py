@@ -12,14 +12,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import MessageFrame
-from jmsx.testing.fake_message import StoredMessage, to_message_frame
-from jmsx.testing.fake_subscription import Acknowledgement, AckType
+from jmsx.testing.classic.message import StoredMessage, to_message_frame
+from jmsx.testing.classic.subscription import Acknowledgement, AckType
 from jmsx.testing.faults import ProtocolFault
 
 if TYPE_CHECKING:
-    from jmsx.testing.fake_link import FakeLink
-    from jmsx.testing.fake_subscription import ConsumerOptions, Subscription
-    from jmsx.testing.fake_transaction import FakeTransaction
+    from jmsx.testing.classic.link import ClassicLink
+    from jmsx.testing.classic.subscription import ConsumerOptions, Subscription
+    from jmsx.testing.classic.transaction import FakeTransaction
 
 
 class StompAck(StrEnum):
@@ -43,7 +43,11 @@ class StompConsumer:
     """One SUBSCRIBE of one connection."""
 
     def __init__(
-        self, link: FakeLink, subscription_id: str | None, mode: StompAck, options: ConsumerOptions
+        self,
+        link: ClassicLink,
+        subscription_id: str | None,
+        mode: StompAck,
+        options: ConsumerOptions,
     ) -> None:
         self.link = link
         self.subscription_id = subscription_id
@@ -61,7 +65,7 @@ class StompConsumer:
                 ack = Acknowledgement(AckType.STANDARD, message.message_id, 1)
                 self.link.broker.later(lambda: self.pass_on(ack, None))
         else:
-            entry = AckEntry(message.message_id, self.link.broker.next_ack_id(), self)
+            entry = AckEntry(message.message_id, self.link.house.next_ack_id(), self)
             self._dispatched[message.message_id] = entry
             if self.link.version == "1.2":
                 ack_id = entry.ack_id

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.testing.fake_destination import Destination, Kind, parse_broker_name
+from jmsx.testing.classic.destination import Destination, Kind, parse_broker_name
 from jmsx.testing.faults import ProtocolFault, SocketFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.testing.fake_selector import Value
+    from jmsx.testing.selector import Value
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _HIGHEST_PRIORITY: Final = 9

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from jmsx.testing.fake_subscription import StoreSubscription, expiry_cause
+from jmsx.testing.classic.subscription import StoreSubscription, expiry_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from jmsx.testing.fake_destination import Destination
-    from jmsx.testing.fake_message import StoredMessage
-    from jmsx.testing.fake_subscription import Acknowledgement, ConsumerOptions, House
-    from jmsx.testing.fake_transaction import FakeTransaction
-    from jmsx.testing.manners import Manners
+    from jmsx.testing.classic.destination import Destination
+    from jmsx.testing.classic.house import ClassicHouse
+    from jmsx.testing.classic.manners import ClassicManners
+    from jmsx.testing.classic.message import StoredMessage
+    from jmsx.testing.classic.subscription import Acknowledgement, ConsumerOptions
+    from jmsx.testing.classic.transaction import FakeTransaction
 
 
 class Backlog:
@@ -61,7 +62,7 @@ class QueueSubscription(StoreSubscription):
     def __init__(
         self,
         options: ConsumerOptions,
-        house: House,
+        house: ClassicHouse,
         deliver: Callable[[StoredMessage], None],
         queue: FakeQueue,
     ) -> None:
@@ -91,7 +92,7 @@ class BrowserSubscription(QueueSubscription):
     def __init__(
         self,
         options: ConsumerOptions,
-        house: House,
+        house: ClassicHouse,
         deliver: Callable[[StoredMessage], None],
         queue: FakeQueue,
         finish: Callable[[], None],
@@ -120,8 +121,8 @@ class FakeQueue:
     def __init__(
         self,
         destination: Destination,
-        house: House,
-        manners: Manners,
+        house: ClassicHouse,
+        manners: ClassicManners,
         wake: Callable[[FakeQueue], None],
     ) -> None:
         self.destination = destination

@@ -11,18 +11,18 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
-from jmsx.testing.fake_consumer import StompAck, StompConsumer
-from jmsx.testing.fake_message import MAP_XML, from_send
-from jmsx.testing.fake_subscription import ConsumerOptions
-from jmsx.testing.fake_transaction import FakeTransaction
+from jmsx.testing.classic.consumer import StompAck, StompConsumer
+from jmsx.testing.classic.message import MAP_XML, from_send
+from jmsx.testing.classic.subscription import ConsumerOptions
+from jmsx.testing.classic.transaction import FakeTransaction
 from jmsx.testing.faults import BrokerFault, ProtocolFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jmsx.testing.fake_destination import Destination
-    from jmsx.testing.fake_link import FakeLink
-    from jmsx.testing.fake_subscription import Acknowledgement
+    from jmsx.testing.classic.destination import Destination
+    from jmsx.testing.classic.link import ClassicLink
+    from jmsx.testing.classic.subscription import Acknowledgement
 
 #: Headers that would change what happens in ways that are not modelled.
 _NOT_MODELLED: Final = {
@@ -32,7 +32,7 @@ _NOT_MODELLED: Final = {
 _HEART_BEAT: Final = re.compile(r"([0-9]+),([0-9]+)")
 
 
-def execute(link: FakeLink, frame: Frame) -> None:
+def execute(link: ClassicLink, frame: Frame) -> None:
     """Do what `frame` says; raises ProtocolFault for an ERROR and SocketFault for a closed socket."""
     if frame.command not in _COMMANDS:
         raise ProtocolFault(f"Unknown STOMP action: {frame.command}", fatal=True)
@@ -49,7 +49,7 @@ def execute(link: FakeLink, frame: Frame) -> None:
 # -- connection -------------------------------------------------------------------------------
 
 
-def _connect(link: FakeLink, frame: Frame) -> None:
+def _connect(link: ClassicLink, frame: Frame) -> None:
     if link.client_id is not None:
         raise ProtocolFault("Already connected.")
     link.version = _version(link, frame.headers)
@@ -62,19 +62,19 @@ def _connect(link: FakeLink, frame: Frame) -> None:
     try:
         if planned is not None:
             planned.before()
-        link.client_id = link.broker.register(link, frame.headers.get("client-id"))
+        link.client_id = link.house.register(link, frame.headers.get("client-id"))
     except BrokerFault as fault:
         link.write_error(fault, frame.headers.get("receipt"))
-        link.close()
+        link.lose()
         return
     if planned is not None:
         planned.after()
     _write_connected(link, frame)
 
 
-def _version(link: FakeLink, headers: Mapping[str, str]) -> str:
+def _version(link: ClassicLink, headers: Mapping[str, str]) -> str:
     """The best version both speak; the list is not trimmed, so `1.1, 1.2` means 1.1."""
-    known = link.broker.manners.versions
+    known = link.house.manners.versions
     wanted = headers.get("accept-version")
     if wanted is None:
         return "1.0"
@@ -87,9 +87,9 @@ def _version(link: FakeLink, headers: Mapping[str, str]) -> str:
     )
 
 
-def _write_connected(link: FakeLink, frame: Frame) -> None:
+def _write_connected(link: ClassicLink, frame: Frame) -> None:
     headers = {
-        "server": link.broker.manners.server,
+        "server": link.house.manners.server,
         "heart-beat": f"{link.heart_beat[0]},{link.heart_beat[1]}",
         "session": link.client_id or "",
         "version": link.version,
@@ -100,17 +100,17 @@ def _write_connected(link: FakeLink, frame: Frame) -> None:
     link.write(Frame("CONNECTED", headers))
 
 
-def _disconnect(link: FakeLink, frame: Frame) -> None:
+def _disconnect(link: ClassicLink, frame: Frame) -> None:
     if link.client_id is None:
         return
     link.ask_broker(frame, lambda: None)
-    link.close()
+    link.lose()
 
 
 # -- messages ---------------------------------------------------------------------------------
 
 
-def _send(link: FakeLink, frame: Frame) -> None:
+def _send(link: ClassicLink, frame: Frame) -> None:
     name = frame.headers.get("destination")
     if name is None:
         raise ProtocolFault("SEND received without a Destination specified!")
@@ -118,7 +118,7 @@ def _send(link: FakeLink, frame: Frame) -> None:
     message = from_send(
         frame,
         destination,
-        message_id=link.broker.next_message_id(link),
+        message_id=link.house.next_message_id(link),
         connection_id=link.connection_id,
         now_ms=link.broker.now_ms(),
     )
@@ -129,21 +129,21 @@ def _send(link: FakeLink, frame: Frame) -> None:
         except ProtocolFault:
             message.properties["reply-to"] = reply_to
     transaction = _transaction(link, frame.headers)
-    link.ask_broker(frame, lambda: link.broker.send(message, transaction), transaction)
+    link.ask_broker(frame, lambda: link.house.send(message, transaction), transaction)
 
 
-def _ack(link: FakeLink, frame: Frame) -> None:
+def _ack(link: ClassicLink, frame: Frame) -> None:
     _settle(link, frame, StompConsumer.acknowledge)
 
 
-def _nack(link: FakeLink, frame: Frame) -> None:
+def _nack(link: ClassicLink, frame: Frame) -> None:
     if link.version == "1.0":
         raise ProtocolFault("NACK received but connection is in v1.0 mode.")
     _settle(link, frame, StompConsumer.refuse)
 
 
 def _settle(
-    link: FakeLink,
+    link: ClassicLink,
     frame: Frame,
     convert: Callable[[StompConsumer, str, FakeTransaction | None], Acknowledgement | None],
 ) -> None:
@@ -163,7 +163,7 @@ def _settle(
 
 
 def _pass_on(
-    link: FakeLink,
+    link: ClassicLink,
     frame: Frame,
     consumer: StompConsumer,
     ack: Acknowledgement,
@@ -172,7 +172,7 @@ def _pass_on(
     link.ask_broker(frame, lambda: consumer.pass_on(ack, transaction), transaction)
 
 
-def _check_ack_headers(link: FakeLink, frame: Frame) -> None:
+def _check_ack_headers(link: ClassicLink, frame: Frame) -> None:
     headers, command = frame.headers, frame.command
     if link.version == "1.2":
         if "id" not in headers:
@@ -185,7 +185,7 @@ def _check_ack_headers(link: FakeLink, frame: Frame) -> None:
         raise ProtocolFault(f"{command} received without a subscription id for acknowledge!")
 
 
-def _candidates(link: FakeLink, headers: Mapping[str, str]) -> list[tuple[StompConsumer, str]]:
+def _candidates(link: ClassicLink, headers: Mapping[str, str]) -> list[tuple[StompConsumer, str]]:
     """Whose message it may be: by `id` (1.2), by `subscription` (1.1), or anyone's (1.0)."""
     if "id" in headers:
         entry = link.pending_acks.get(headers["id"])
@@ -200,7 +200,7 @@ def _candidates(link: FakeLink, headers: Mapping[str, str]) -> list[tuple[StompC
 # -- transactions -----------------------------------------------------------------------------
 
 
-def _transaction(link: FakeLink, headers: Mapping[str, str]) -> FakeTransaction | None:
+def _transaction(link: ClassicLink, headers: Mapping[str, str]) -> FakeTransaction | None:
     name = headers.get("transaction")
     if name is None:
         return None
@@ -209,7 +209,7 @@ def _transaction(link: FakeLink, headers: Mapping[str, str]) -> FakeTransaction 
     return link.transactions[name]
 
 
-def _begin(link: FakeLink, frame: Frame) -> None:
+def _begin(link: ClassicLink, frame: Frame) -> None:
     name = frame.headers.get("transaction")
     if name is None:
         raise ProtocolFault("Must specify the transaction you are beginning")
@@ -220,7 +220,7 @@ def _begin(link: FakeLink, frame: Frame) -> None:
     link.ask_broker(frame, lambda: link.open_transactions.append(transaction))
 
 
-def _take_transaction(link: FakeLink, frame: Frame) -> FakeTransaction:
+def _take_transaction(link: ClassicLink, frame: Frame) -> FakeTransaction:
     """The transaction to end; its name is free from now on, whatever comes."""
     name = frame.headers.get("transaction")
     if name is None:
@@ -231,7 +231,7 @@ def _take_transaction(link: FakeLink, frame: Frame) -> FakeTransaction:
     return transaction
 
 
-def _commit(link: FakeLink, frame: Frame) -> None:
+def _commit(link: ClassicLink, frame: Frame) -> None:
     transaction = _take_transaction(link, frame)
     for consumer in list(link.consumers):
         ack = consumer.commit()
@@ -245,7 +245,7 @@ def _commit(link: FakeLink, frame: Frame) -> None:
     link.ask_broker(frame, work)
 
 
-def _abort(link: FakeLink, frame: Frame) -> None:
+def _abort(link: ClassicLink, frame: Frame) -> None:
     transaction = _take_transaction(link, frame)
     for consumer in link.consumers:
         consumer.abort()
@@ -260,7 +260,7 @@ def _abort(link: FakeLink, frame: Frame) -> None:
 # -- subscriptions ----------------------------------------------------------------------------
 
 
-def _subscribe(link: FakeLink, frame: Frame) -> None:
+def _subscribe(link: ClassicLink, frame: Frame) -> None:
     headers = frame.headers
     subscription_id = headers.get("id")
     if subscription_id is None and link.version != "1.0":
@@ -285,7 +285,7 @@ def _subscribe(link: FakeLink, frame: Frame) -> None:
     _open(link, frame, consumer)
 
 
-def _open(link: FakeLink, frame: Frame, consumer: StompConsumer) -> None:
+def _open(link: ClassicLink, frame: Frame, consumer: StompConsumer) -> None:
     """
     Add the consumer; with a receipt its window stays shut until the RECEIPT is written.
 
@@ -295,7 +295,7 @@ def _open(link: FakeLink, frame: Frame, consumer: StompConsumer) -> None:
     shut = "receipt" in frame.headers and prefetch > 0
     if shut:
         consumer.options.prefetch = 0
-    done = link.ask_broker(frame, lambda: link.broker.add_consumer(consumer))
+    done = link.ask_broker(frame, lambda: link.house.add_consumer(consumer))
     link.broker.settle()
     if done and shut and consumer.subscription is not None:
         consumer.options.prefetch = prefetch
@@ -303,10 +303,10 @@ def _open(link: FakeLink, frame: Frame, consumer: StompConsumer) -> None:
 
 
 def _options(
-    link: FakeLink, headers: Mapping[str, str], destination: Destination
+    link: ClassicLink, headers: Mapping[str, str], destination: Destination
 ) -> ConsumerOptions:
     """What a SUBSCRIBE asks for; what is unknown or not a number is ignored, as the broker does."""
-    manners = link.broker.manners
+    manners = link.house.manners
     name = headers.get("activemq.subscriptionName")
     if "*" in destination.name or ">" in destination.name:
         raise NotImplementedError(f"the fake broker has no wildcards: {destination}")
@@ -314,7 +314,7 @@ def _options(
     if name is not None and not destination.is_queue:
         prefetch = manners.durable_prefetch
     return ConsumerOptions(
-        consumer_id=link.broker.next_consumer_id(link),
+        consumer_id=link.house.next_consumer_id(link),
         connection_id=link.connection_id,
         destination=destination,
         prefetch=_number(headers.get("activemq.prefetchSize"), prefetch),
@@ -332,7 +332,7 @@ def _number(text: str | None, default: int) -> int:
     return default if text is None or not re.fullmatch(r"-?[0-9]+", text) else int(text)
 
 
-def _unsubscribe(link: FakeLink, frame: Frame) -> None:
+def _unsubscribe(link: ClassicLink, frame: Frame) -> None:
     headers = frame.headers
     subscription_id = headers.get("id")
     if subscription_id is None and link.version != "1.0":
@@ -344,15 +344,15 @@ def _unsubscribe(link: FakeLink, frame: Frame) -> None:
     durable = headers.get("activemq.subscriptionName")
     if durable is not None:
         client_id = durable if link.version == "1.0" else link.client_id or ""
-        link.ask_broker(frame, lambda: link.broker.delete_durable(client_id, durable))
+        link.ask_broker(frame, lambda: link.house.delete_durable(client_id, durable))
         return
     consumer = _take_consumer(link, headers)
     if consumer is None:
         raise ProtocolFault("No subscription matched.")
-    link.ask_broker(frame, lambda: link.broker.remove_consumer(consumer))
+    link.ask_broker(frame, lambda: link.house.remove_consumer(consumer))
 
 
-def _take_consumer(link: FakeLink, headers: Mapping[str, str]) -> StompConsumer | None:
+def _take_consumer(link: ClassicLink, headers: Mapping[str, str]) -> StompConsumer | None:
     """The consumer to end, by `id` or else by `destination`; it is then forgotten here."""
     if "id" in headers:
         consumer = link.subscriptions.pop(headers["id"], None)
@@ -365,7 +365,7 @@ def _take_consumer(link: FakeLink, headers: Mapping[str, str]) -> StompConsumer 
 
 
 _BEFORE_CONNECTED: Final = frozenset({"CONNECT", "STOMP", "DISCONNECT"})
-_COMMANDS: Final[dict[str, Callable[[FakeLink, Frame], None]]] = {
+_COMMANDS: Final[dict[str, Callable[[ClassicLink, Frame], None]]] = {
     "CONNECT": _connect,
     "STOMP": _connect,
     "DISCONNECT": _disconnect,

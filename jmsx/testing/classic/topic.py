@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.testing.fake_subscription import DurableSubscription, TopicSubscription, expiry_cause
+from jmsx.testing.classic.subscription import DurableSubscription, TopicSubscription, expiry_cause
 
 if TYPE_CHECKING:
-    from jmsx.testing.fake_destination import Destination
-    from jmsx.testing.fake_message import StoredMessage
-    from jmsx.testing.fake_subscription import House
-    from jmsx.testing.fake_transaction import FakeTransaction
+    from jmsx.testing.classic.destination import Destination
+    from jmsx.testing.classic.house import ClassicHouse
+    from jmsx.testing.classic.message import StoredMessage
+    from jmsx.testing.classic.transaction import FakeTransaction
 
 
 class FakeTopic:
     """One topic; `enqueued` is for tests to look at."""
 
-    def __init__(self, destination: Destination, house: House) -> None:
+    def __init__(self, destination: Destination, house: ClassicHouse) -> None:
         self.destination = destination
         self.house = house
         self.enqueued = 0  #: messages that were published

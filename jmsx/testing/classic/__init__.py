@@ -1,0 +1,1 @@
+"""ActiveMQ Classic, as far as STOMP can see it."""
