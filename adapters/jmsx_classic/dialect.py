@@ -7,8 +7,10 @@ Source: `ProtocolConverter.java:334-698`, `FrameTranslator.java:54-159`, `Abstra
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.dialect import Addresses
 from jmsx.core.frames import Frame
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
@@ -21,15 +23,17 @@ from jmsx.errors import (
     ResourceAllocationError,
     SecurityError,
 )
+from jmsx.map_xml import BEGINNING, TRANSFORMATION, decode_map, encode_map
 from jmsx_classic.copies import dead_letter_headers
-from jmsx_classic.maps import BEGINNING, TRANSFORMATION, decode_map, encode_map
+from jmsx_classic.window import MessageWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import DeathCertificate
-    from jmsx_classic.maps import Value
+    from jmsx.core.dialect import Body, DeathCertificate
+    from jmsx.core.values import ConsumerSettings
+    from jmsx.core.window import Window
 
 #: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
 DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
@@ -42,6 +46,9 @@ _PREFIXES: Final = {
     "remote-temp-queue": "/remote-temp-queue/",
     "remote-temp-topic": "/remote-temp-topic/",
 }
+
+#: Marks a text that would be taken for something else: one with a NUL in it, or of the form of a map.
+TEXT_HEADER: Final = "jmsx_text"
 
 #: What a piece of the broker's words means; the first that is found wins.
 _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
@@ -67,32 +74,38 @@ class ClassicDialect:
         10_240  # `StompWireFormat.java:46-50`: a longer line closes the connection
     )
 
+    transactional_ack: Final = True
+    nack_buries: Final = True
+    reserved: Final = frozenset(
+        {"amq-msg-type", "original-destination", "transformation", TEXT_HEADER}
+    )
+
     def speaks(self, server: str) -> bool:
         """Whether CONNECTED's `server` header is Classic's, such as `ActiveMQ/6.1.8`."""
         return server.startswith("ActiveMQ/") and "Artemis" not in server
 
-    def wire_destination(self, uri: str) -> str:
-        """`queue://orders` as `/queue/orders`; options after `?` are for the client and stay here."""
-        kind, separator, name = uri.partition("?")[0].partition("://")
-        if not separator or kind not in _PREFIXES or not name:
-            raise InvalidDestinationError(
-                f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
-            )
-        return _PREFIXES[kind] + name
+    def window(self, settings: ConsumerSettings) -> Window:
+        """A window of as many messages as the prefetch says."""
+        return MessageWindow(settings)
 
-    def destination_uri(self, wire: str) -> str:
-        """`/queue/orders` as `queue://orders`; an unknown form stays as it is."""
-        for kind, prefix in _PREFIXES.items():
-            if wire.startswith(prefix):
-                return f"{kind}://{wire.removeprefix(prefix)}"
-        return wire
+    def send_headers(self, destination: str) -> dict[str, str]:
+        """The destination."""
+        return {"destination": wire_destination(destination)}
+
+    def reply_to(self, destination: str) -> str:
+        """As the destination of a SEND."""
+        return wire_destination(destination)
+
+    def addresses(self, headers: Mapping[str, str]) -> Addresses:
+        """The three headers that tell them."""
+        names = ("destination", "original-destination", "reply-to")
+        return Addresses(*(destination_uri(headers.get(name)) for name in names))
 
     def subscribe_headers(
         self,
         *,
         destination: str,
         ack: StompAck,
-        prefetch: int,
         selector: str | None,
         durable_name: str | None,
         no_local: bool,
@@ -100,9 +113,8 @@ class ClassicDialect:
     ) -> dict[str, str]:
         """Headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`."""
         headers = {
-            "destination": self.wire_destination(destination),
+            "destination": wire_destination(destination),
             "ack": ack.value,
-            "activemq.prefetchSize": str(prefetch),
             "transformation": TRANSFORMATION,  # without it the body of a MapMessage would be empty
         }
         headers.update({f"activemq.{name}": value for name, value in options.items()})
@@ -119,7 +131,7 @@ class ClassicDialect:
     ) -> dict[str, str]:
         """Headers of the SUBSCRIBE of a queue browser; STOMP `auto` is right here, for nothing is taken."""
         headers = {
-            "destination": self.wire_destination(destination),
+            "destination": wire_destination(destination),
             "ack": "auto",
             "browser": "true",
             "transformation": TRANSFORMATION,
@@ -131,26 +143,35 @@ class ClassicDialect:
         """Headers of the UNSUBSCRIBE that removes a durable subscription."""
         return {"activemq.subscriptionName": name}
 
-    def map_frame(self, content: Mapping[str, Value]) -> tuple[dict[str, str], bytes]:
-        """Headers and body of a SEND that becomes a MapMessage."""
-        return {"transformation": TRANSFORMATION}, encode_map(content)
+    def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
+        """A content-length makes a BytesMessage, its absence a TextMessage (`LegacyFrameTranslator.java:45-120`)."""
+        if isinstance(body, bytes):
+            return {"content-length": str(len(body))}, body
+        if isinstance(body, str):
+            data = body.encode()
+            if b"\0" in data:
+                length = str(len(data))
+                return {"amq-msg-type": "text", TEXT_HEADER: "true", "content-length": length}, data
+            return ({TEXT_HEADER: "true"} if _looks_like_map(data) else {}), data
+        return ({}, b"") if body is None else ({"transformation": TRANSFORMATION}, encode_map(body))
 
-    def read_map(self, headers: Mapping[str, str], body: bytes) -> dict[str, Value] | None:
+    def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
         """
-        The content of a MESSAGE that is a MapMessage; None for any other.
+        A map, bytes or text.
 
-        The broker puts the subscription's `transformation` on texts too, so the body's form decides.
+        The broker puts the subscription's `transformation` on texts too, so the form decides what is a map.
         """
-        if headers.get("transformation") != TRANSFORMATION or not self.looks_like_map(body):
-            return None
-        try:
-            return decode_map(body)
-        except MessageFormatError:
-            return None
+        if headers.get(TEXT_HEADER) != "true":
+            if headers.get("transformation") == TRANSFORMATION and _looks_like_map(body):
+                with suppress(MessageFormatError):
+                    return decode_map(body)
+            if "content-length" in headers:
+                return body
+        return body.decode("utf-8", "replace")
 
-    def looks_like_map(self, body: bytes) -> bool:
-        """Whether a text could be taken for a MapMessage, so that its sender should mark it as text."""
-        return BEGINNING.match(body) is not None
+    def output_headers(self, identity: str) -> dict[str, str]:  # noqa: ARG002 - here they cannot be told
+        """None: receives and sends of a transaction are one on Classic."""
+        return {}
 
     def message_key(self, headers: Mapping[str, str]) -> str:
         """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""
@@ -179,7 +200,7 @@ class ClassicDialect:
     ) -> Frame:
         """The SEND of a copy that carries what the original did, and why it died."""
         headers = dead_letter_headers(delivery, certificate)
-        headers["destination"] = self.wire_destination(destination)
+        headers.update(self.send_headers(destination))
         return Frame("SEND", headers, delivery.frame.body)
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
@@ -189,6 +210,29 @@ class ClassicDialect:
         words = told + trace.partition("\n")[0]
         kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
         return kind(f"{broker} refused {command} {subject}: {told}")
+
+
+def wire_destination(uri: str) -> str:
+    """`queue://orders` as `/queue/orders`; options after `?` are for the client and stay here."""
+    kind, separator, name = uri.partition("?")[0].partition("://")
+    if not separator or kind not in _PREFIXES or not name:
+        raise InvalidDestinationError(
+            f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
+        )
+    return _PREFIXES[kind] + name
+
+
+def destination_uri(wire: str | None) -> str | None:
+    """`/queue/orders` as `queue://orders`; an unknown form stays as it is."""
+    for kind, prefix in _PREFIXES.items():
+        if wire and wire.startswith(prefix):
+            return f"{kind}://{wire.removeprefix(prefix)}"
+    return wire or None
+
+
+def _looks_like_map(body: bytes) -> bool:
+    """Whether a text could be taken for a MapMessage, so that its sender should mark it as text."""
+    return BEGINNING.match(body) is not None
 
 
 DIALECT: Final = ClassicDialect()

@@ -22,7 +22,7 @@ from jmsx.errors import (
 )
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination, destination
-from jmsx.jms.message import Message
+from jmsx.jms.message import Message, Property
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import PrefetchPolicy
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from jmsx.app.registration import Handler
+    from jmsx.core.dialect import Body
     from jmsx.core.policy import Policy
-    from jmsx.jms.message import Body, Property
+    from jmsx.jms.message import Property
     from jmsx.jms.producer import MessageProducer
 
 H = TypeVar("H", bound="Handler")

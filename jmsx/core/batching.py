@@ -36,24 +36,26 @@ class BatchRule:
     """How one consumer batches its acknowledgements; times in seconds, None or 0 means off."""
 
     size: int  #: messages
+    bytes: int | None = None  #: of their frames; None: any
     idle: float = IDLE
     timeout: float = 0.0
     interval: float = 0.0
     trigger: AckTrigger = AckTrigger.THRESHOLD  #: what a full batch is called
 
 
-def batch_rule(settings: ConsumerSettings) -> BatchRule:
-    """The rule for a consumer of an AUTO or DUPS_OK session."""
+def batch_rule(settings: ConsumerSettings, most: int | None = None) -> BatchRule:
+    """The rule for a consumer of an AUTO or DUPS_OK session; `most`: bytes of frames in one batch, if limited."""
     if settings.lazy:
-        return BatchRule(max(1, min(math.ceil(settings.prefetch * 0.5), PAGE)))
+        return BatchRule(max(1, min(math.ceil(settings.prefetch * 0.5), PAGE)), most)
     if settings.optimize is not None:
         return BatchRule(
             max(1, min(math.ceil(settings.prefetch * 0.65), PAGE)),
+            most,
             timeout=settings.optimize.timeout,
             interval=settings.optimize.scheduled_interval,
         )
     # One ACK for each message, but those that end within 5 ms share a frame and a write.
-    return BatchRule(PAGE, idle=0.0, interval=IDLE, trigger=AckTrigger.EACH)
+    return BatchRule(PAGE, most, idle=0.0, interval=IDLE, trigger=AckTrigger.EACH)
 
 
 class Batch:
@@ -65,6 +67,7 @@ class Batch:
         self._since = now  # of the last ACK, or of the first delivery after it (rule 3's interval)
         self._last_ack = now
         self._counted = 0  #: messages since the last ACK that was not due to rule 2
+        self._bytes = 0  #: of the frames of what is consumed
 
     def __len__(self) -> int:
         return len(self._consumed)
@@ -75,7 +78,9 @@ class Batch:
             self._since = now
         self._consumed.append(delivery)
         self._counted += 1
-        if self._counted >= self._rule.size:
+        self._bytes += delivery.frame.size
+        heavy = self._rule.bytes is not None and self._bytes >= self._rule.bytes
+        if heavy or self._counted >= self._rule.size:
             return self._rule.trigger
         if self._rule.timeout > 0 and now >= self._last_ack + self._rule.timeout:
             return AckTrigger.IDLE
@@ -100,6 +105,7 @@ class Batch:
     def take(self, now: float, *, idle: bool = False) -> list[Delivery]:
         """Empty the batch: its ACK is being written; `idle`: because of rule 2."""
         consumed, self._consumed = self._consumed, []
+        self._bytes = 0
         if not idle:
             self._last_ack = now
             self._counted = 0

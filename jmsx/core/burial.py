@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
+from jmsx.core.consumer import newest
 from jmsx.core.dialect import DeathCertificate
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
-from jmsx.core.values import DeadLetterStrategy
+from jmsx.core.values import NO_FAILURE, DeadLetterStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,12 +82,27 @@ class DeadLetters:
             self._report(_Burial(consumer, delivery, [], "", reason, failure), now)
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
-            self._outbox.transmit(*consumer.ack_frames([left[-1]]))
+            consumer.write_acks(left)
         for delivery in by_copy:
             burial = _Burial(consumer, delivery, left, self._grave(consumer), reason, failure)
             consumer.parked = not consumer.settings.individual
             self._open.append(burial)
             self._send_copy(burial)
+
+    def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
+        """
+        Give an expired message to the broker's strategy for expired messages; where it has none, to ours.
+
+        Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
+        """
+        if self._dialect.nack_buries:
+            self._outbox.transmit(*consumer.nack_frames([delivery]))
+            consumer.end([delivery], Outcome.EXPIRED, now)
+        elif delivery.headers.get("persistent") == "true":
+            self.bury(consumer, [delivery], "expired", NO_FAILURE, now)
+        else:
+            consumer.end([delivery], Outcome.EXPIRED, now)
+            consumer.settle_buried(delivery)
 
     def after(self, consumer: ConsumerCore, then: Callable[[], None]) -> None:
         """
@@ -120,6 +136,8 @@ class DeadLetters:
         return unconfirmed
 
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+        if not self._dialect.nack_buries:
+            return False
         if self._strategy == DeadLetterStrategy.BROKER:
             return True
         return self._strategy == DeadLetterStrategy.SAFE and self._dialect.buried_by_broker(
@@ -127,8 +145,8 @@ class DeadLetters:
         )
 
     def _grave(self, consumer: ConsumerCore) -> str:
-        if self._strategy == DeadLetterStrategy.SAFE:
-            return self._dialect.dead_letter_destination(consumer.settings.kind)
+        if self._strategy in set(DeadLetterStrategy):
+            return consumer.settings.grave
         return self._strategy
 
     def _send_copy(self, burial: _Burial) -> None:
@@ -136,6 +154,7 @@ class DeadLetters:
         certificate = DeathCertificate(
             reason=burial.reason,
             destination=settings.destination,
+            origin=settings.origin,
             delivery_count=burial.delivery.delivery_count,
             consumer=settings.name,
             error_type=failure.error_type,
@@ -202,8 +221,8 @@ class DeadLetters:
         if not consumer.settings.individual and not self._busy(consumer):
             kept = [index for index, one in enumerate(burial.batch) if one in self._kept]
             safe = burial.batch[: kept[0]] if kept else burial.batch
-            if safe:
-                consumer.settle_buried(safe[-1])
+            for delivery in newest(safe):
+                consumer.settle_buried(delivery)
             consumer.parked = False
         self._done(consumer)
 

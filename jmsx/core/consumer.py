@@ -17,10 +17,9 @@ from jmsx.core.delivery import KEY_HEADER, Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.redelivery import RedeliverySchedule
-from jmsx.core.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from jmsx.core.actions import Outbox
     from jmsx.core.dialect import Dialect
@@ -36,13 +35,12 @@ class ConsumerCore:
         self.settings = settings
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
         self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
-        self.batch = Batch(batch_rule(settings), now)
-        self.window = Window(settings.prefetch, individual=settings.individual)
+        self.window = dialect.window(settings)
+        self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
         self.schedule = RedeliverySchedule()
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.parked = False  #: a dead letter's copy is not confirmed yet: nothing is handed out
         self.wanted_since: float | None = None  #: the application waits for a message
-        self._held: set[str] = set()  #: ack ids in the open transaction that widens the window
         self._dry_since: float | None = now
         self._dialect = dialect
         self._outbox = outbox
@@ -60,6 +58,7 @@ class ConsumerCore:
     def accept(self, deliveries: list[Delivery], now: float) -> None:
         """Take messages that the broker sent."""
         self.waiting.extend(deliveries)
+        self.window.arrived(deliveries)
         self._dry_since = None
         carried = [one.redelivery_count for one in deliveries if one.carried]
         if carried:
@@ -75,7 +74,7 @@ class ConsumerCore:
         )
 
     def hand_out(self, now: float) -> Delivery | None:
-        """The next message for the application, or None; expired ones are buried on the way."""
+        """The next message for the application, or None."""
         if self.parked or (self.paused_until is not None and now < self.paused_until):
             return None
         while self.waiting:
@@ -86,9 +85,6 @@ class ConsumerCore:
                 self.settle_buried(delivery)
                 continue
             delivery.started_at = delivery.ended_at = now
-            if delivery.expires_at is not None and now > delivery.expires_at:
-                self._expire(delivery, now)
-                continue
             self.wanted_since = None
             self.delivered.append(delivery)
             return delivery
@@ -107,16 +103,15 @@ class ConsumerCore:
         elif self.delivered and not self.settings.individual:
             self.delivered.append(delivery)
         else:
-            self._outbox.transmit(*self.ack_frames([delivery]))
-            self.window.settled(1)
+            self.write_acks([delivery])
 
     def settle_waiting_buried(self) -> None:
         """Before the consumer closes: acknowledge buried messages with nothing older in front of them."""
-        last = None
+        buried = []
         while self.waiting and self.waiting[0].buried:
-            last = self.waiting.popleft()
-        if last is not None and not self.delivered:
-            self._outbox.transmit(*self.ack_frames([last]))
+            buried.append(self.waiting.popleft())
+        if buried and not self.delivered:
+            self.write_acks(buried)
 
     def want(self, now: float) -> None:
         """The application waits for a message of this consumer."""
@@ -148,65 +143,28 @@ class ConsumerCore:
 
     def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Settle `batch` (oldest first) with plain ACKs: one for all, or one for each if individual."""
-        self._outbox.transmit(*self.ack_frames(batch))
-        self.window.settled(len(batch))
+        self.write_acks(batch)
         self.note_acknowledged(batch, trigger, now)
         self.end(batch, Outcome.ACKNOWLEDGED, now)
 
-    def ack_frames(self, batch: list[Delivery], **headers: str) -> list[Frame]:
+    def write_acks(self, batch: Sequence[Delivery]) -> None:
+        """Settle `batch` on the wire, and nothing else."""
+        self._outbox.transmit(*self.ack_frames(batch))
+        self.window.settled(batch)
+
+    def ack_frames(self, batch: Sequence[Delivery], **headers: str) -> list[Frame]:
         """The ACK frames that settle `batch`, with `headers` (transaction) on each of them."""
-        if not self.settings.individual:
-            return [Frame("ACK", {"id": batch[-1].ack_id, **headers})]
-        owed = [one for one in batch if not one.acknowledged]
-        return self.release_frames() + [Frame("ACK", {"id": one.ack_id, **headers}) for one in owed]
+        owed = newest(batch)
+        if self.settings.individual:
+            owed = [one for one in batch if not one.acknowledged]
+        acks = (Frame("ACK", {"id": one.ack_id, **headers}) for one in owed)
+        return [*self.window.release(), *acks]
 
     def nack_frames(self, batch: list[Delivery]) -> list[Frame]:
         """The frames that give `batch` to the broker's dead letter strategy: NACK is single, and never in a tx."""
-        self.window.settled(len(batch))
-        return self.release_frames() + [Frame("NACK", {"id": one.ack_id}) for one in batch]
-
-    def release_frames(self) -> list[Frame]:
-        """
-        The frame that ends the hold, if there is one; no ACK, NACK or COMMIT may be written before it.
-
-        STOMP's bookkeeping of transactions on a link does not tell one from another (classic.md rule 6).
-        """
-        if not self._held:
-            return []
-        self._held = set()
-        self.window.held(0)
-        return [Frame("ABORT", {"transaction": self._hold_name})]
-
-    def _open_window(self) -> None:
-        """Make the broker send more, because the application waits and nothing comes; see `window`."""
-        unsettled = self.unsettled
-        full = self.window.is_full(len(unsettled))
-        covered = self.window.ask(len(unsettled))
-        if not self.settings.individual:
-            self._wake(self.delivered[covered - 1])
-            self.window.widened(covered)
-            return
-        free = [one for one in unsettled if one.ack_id not in self._held]
-        if free and not full:
-            self._wake(free[-1])
-            return
-        # Single ACKs narrow the window again when aborted, so they are kept open until the next one is settled.
-        name = {"transaction": self._hold_name}
-        frames = [*self.release_frames(), Frame("BEGIN", name)]
-        self._held = {one.ack_id for one in unsettled[:covered]}
-        frames += [Frame("ACK", {"id": one.ack_id, **name}) for one in unsettled[:covered]]
-        self._outbox.transmit(*frames)
-        self.window.held(covered)
-
-    def _wake(self, delivery: Delivery) -> None:
-        """An ACK that is aborted at once: the broker looks for more messages, and nothing is settled."""
-        name = {"transaction": f"window-{self.settings.subscription_id}"}
-        ack = Frame("ACK", {"id": delivery.ack_id, **name})
-        self._outbox.transmit(Frame("BEGIN", name), ack, Frame("ABORT", name))
-
-    @property
-    def _hold_name(self) -> str:
-        return f"hold-{self.settings.subscription_id}"
+        last = batch[-1].arrival
+        self.window.settled(batch, older=sum(1 for one in self.delivered if one.arrival < last))
+        return [*self.window.release(), *(Frame("NACK", {"id": one.ack_id}) for one in batch)]
 
     def note_acknowledged(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Report the ACK frames of `batch`."""
@@ -307,7 +265,7 @@ class ConsumerCore:
         thirst = self._thirst()
         if thirst is not None and thirst <= now:
             self.wanted_since = now
-            self._open_window()
+            self._outbox.transmit(*self.window.open(self.unsettled))
 
     def end(
         self,
@@ -337,16 +295,6 @@ class ConsumerCore:
             return None
         patience = self.window.patience(len(self.unsettled))
         return None if patience is None else max(self.wanted_since, self._dry_since) + patience
-
-    def _expire(self, delivery: Delivery, now: float) -> None:
-        """
-        Give an expired message to the broker's strategy for expired messages.
-
-        Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
-        """
-        self._outbox.transmit(*self.release_frames(), Frame("NACK", {"id": delivery.ack_id}))
-        self.window.settled(len(self.delivered) + 1)
-        self.end([delivery], Outcome.EXPIRED, now)
 
     def _report_redelivery(
         self, delivery: Delivery, delay: float, now: float, *, blocking: bool
@@ -388,3 +336,8 @@ class ConsumerCore:
             transaction_id=transaction_id,
             size=len(delivery.frame.body),
         )
+
+
+def newest(batch: Sequence[Delivery]) -> list[Delivery]:
+    """Of each subscription's deliveries the newest one, whose cumulative ACK covers the others."""
+    return list({one.lane: one for one in batch}.values())

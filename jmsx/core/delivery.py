@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
 
+#: Parts a consumer's id from the rest in the ids of its further subscriptions.
+FURTHER = "+"
+
 #: Header that jmsx senders put on each message: its identity wherever it goes.
 KEY_HEADER = "jmsx_key"
 
@@ -32,6 +35,7 @@ class Delivery:
         "failure",
         "first_failed_at",
         "frame",
+        "lane",
         "last_failed_at",
         "message_id",
         "received_at",
@@ -45,7 +49,7 @@ class Delivery:
         frame: MessageFrame,
         *,
         arrival: int,
-        subscription_id: str,
+        message_id: str,
         epoch: int,
         received_at: float,
         expires_at: float | None,
@@ -53,10 +57,11 @@ class Delivery:
         headers = frame.headers
         self.frame = frame
         self.arrival = arrival  #: its number in the session, in the order of arrival
-        self.subscription_id = subscription_id
+        self.lane = headers.get("subscription", "")  #: the subscription on the wire
+        self.subscription_id = self.lane.partition(FURTHER)[0]  #: its consumer's
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
         self.ack_id = headers.get("ack", "")
-        self.message_id = headers.get("message-id", "")
+        self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.broker_count = 1 if headers.get("redelivered") == "true" else 0  #: as far as it tells
         self.redelivery_count = self.broker_count
         self.received_at = received_at  #: seconds, monotonic
@@ -73,7 +78,16 @@ class Delivery:
         )
 
     @classmethod
-    def of(cls, frame: MessageFrame, arrival: int, epoch: int, now: float, wall: float) -> Delivery:
+    def of(
+        cls,
+        frame: MessageFrame,
+        arrival: int,
+        message_id: str,
+        *,
+        epoch: int,
+        now: float,
+        wall: float,
+    ) -> Delivery:
         """The delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
         expires_ms = frame.headers.get("expires", "0")
         expires_at = None
@@ -82,7 +96,7 @@ class Delivery:
         return cls(
             frame,
             arrival=arrival,
-            subscription_id=frame.headers.get("subscription", ""),
+            message_id=message_id,
             epoch=epoch,
             received_at=now,
             expires_at=expires_at,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
-    from jmsx.core.values import DestinationKind, StompAck
+    from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+    from jmsx.core.window import Window
     from jmsx.errors import JmsxError
+
+    #: What a message's body may be: text, bytes, the entries of a map, or nothing.
+    Body = str | bytes | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,52 +33,87 @@ class DeathCertificate:
     host: str = ""
     first_failure: int | None = None  #: of this process
     last_failure: int | None = None
+    origin: str = ""  #: what names the queue or subscription that it was consumed from
+
+
+class Addresses(NamedTuple):
+    """What a MESSAGE says about destinations, as URIs."""
+
+    destination: str | None
+    original: str | None  #: of a dead letter: where it was before
+    reply_to: str | None
 
 
 class Dialect(Protocol):
     """What this broker's STOMP does, and how to live with it. Implementations are pure and stateless."""
 
-    name: str  #: such as `classic`
-    header_limit: int  #: bytes of one header line that the broker takes
+    @property
+    def name(self) -> str:
+        """Such as `classic`."""
+
+    @property
+    def header_limit(self) -> int:
+        """Bytes of one header line that the broker takes."""
+
+    @property
+    def transactional_ack(self) -> bool:
+        """Whether an ACK takes part in a transaction."""
+
+    @property
+    def nack_buries(self) -> bool:
+        """Whether NACK gives a message to the broker's dead letter strategy."""
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Headers that are no properties of the application, beyond STOMP's and JMS's."""
 
     def speaks(self, server: str) -> bool:
         """Whether CONNECTED's `server` header names this kind of broker."""
 
-    def wire_destination(self, uri: str) -> str:
-        """The `destination` header for a URI such as `queue://orders`."""
+    def window(self, settings: ConsumerSettings) -> Window:
+        """A new window for one consumer on one link."""
 
-    def destination_uri(self, wire: str) -> str:
-        """The URI for a `destination` header."""
+    def send_headers(self, destination: str) -> dict[str, str]:
+        """Headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
+
+    def reply_to(self, destination: str) -> str:
+        """The `reply-to` header for a URI."""
+
+    def addresses(self, headers: Mapping[str, str]) -> Addresses:
+        """The destinations that a MESSAGE tells."""
 
     def subscribe_headers(
         self,
         *,
         destination: str,
         ack: StompAck,
-        prefetch: int,
         selector: str | None,
         durable_name: str | None,
         no_local: bool,
         options: Mapping[str, str],
     ) -> dict[str, str]:
-        """Headers of SUBSCRIBE, without id and receipt; `options` are `consumer.*` options of the URI."""
+        """
+        Headers of SUBSCRIBE, without id, receipt and window; `options` are `consumer.*` options of the URI.
+
+        Raises UnsupportedError for an option that the broker does not have.
+        """
 
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None
     ) -> dict[str, str]:
-        """Headers of the SUBSCRIBE of a queue browser, without id and receipt."""
+        """Headers of the SUBSCRIBE of a queue browser, without id and receipt; may raise UnsupportedError."""
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
 
-    def map_frame(self, content: Mapping[str, Any]) -> tuple[dict[str, str], bytes]:
-        """Headers and body of a SEND that becomes a MapMessage; raises MessageFormatError."""
+    def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
+        """Headers and bytes of a SEND's body; raises MessageFormatError for a map that cannot be carried."""
 
-    def read_map(self, headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
-        """The content of a MESSAGE that is a MapMessage; None for any other."""
+    def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
+        """The body of a MESSAGE. Never fails, whatever came in."""
 
-    def looks_like_map(self, body: bytes) -> bool:
-        """Whether a text could be taken for a MapMessage, so that its sender should mark it as text."""
+    def output_headers(self, identity: str) -> dict[str, str]:
+        """Headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
 
     def message_key(self, headers: Mapping[str, str]) -> str:
         """The stable identity of a message whose sender gave it none."""

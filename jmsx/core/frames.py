@@ -24,6 +24,9 @@ _UNESCAPES: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 _NEEDS_ESCAPE: Final = re.compile(r"[\\\r\n:]")
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
 
+#: Bytes of a MESSAGE on the wire besides header block and body: "MESSAGE\n", two line ends, NUL and LF.
+_FRAMING: Final = 12
+
 #: Frames whose headers are not escaped, for the sake of STOMP 1.0 peers.
 _UNESCAPED_COMMANDS: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 
@@ -108,6 +111,11 @@ class MessageFrame:
         if self._headers is None:
             self._headers = parse_headers(self.block)
         return self._headers
+
+    @property
+    def size(self) -> int:
+        """Bytes of the frame on the wire, with its command line, its NUL and the LF after that."""
+        return len(self.block) + len(self.body) + _FRAMING
 
     def __repr__(self) -> str:
         return f"<MESSAGE {self.headers.get('message-id', '?')} [{len(self.body)} B]>"

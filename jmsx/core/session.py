@@ -51,7 +51,7 @@ class SessionCore:
         self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
-        self._work = UnitOfWork(settings, self._requests, self._outbox)
+        self._work = UnitOfWork(settings, dialect, self._requests, self._outbox)
 
     @property
     def transacted(self) -> bool:
@@ -100,7 +100,14 @@ class SessionCore:
         for frame in frames:
             if isinstance(frame, MessageFrame):
                 self._arrivals += 1
-                delivery = Delivery.of(frame, self._arrivals, self.epoch, now, wall)
+                delivery = Delivery.of(
+                    frame,
+                    self._arrivals,
+                    self._dialect.message_key(frame.headers),
+                    epoch=self.epoch,
+                    now=now,
+                    wall=wall,
+                )
                 self._work.recall(delivery)
                 chunk.setdefault(delivery.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
@@ -150,6 +157,7 @@ class SessionCore:
         headers = {
             "id": settings.subscription_id,
             **settings.headers,
+            **consumer.window.subscribe_headers(),
             "receipt": request.receipt_id,
         }
         self._outbox.transmit(Frame("SUBSCRIBE", headers))
@@ -167,12 +175,10 @@ class SessionCore:
             consumers.sort(key=lambda consumer: consumer.next_arrival)
         for consumer in consumers:
             while (delivery := consumer.hand_out(now)) is not None:
-                if not self._over_limit(consumer, delivery):
+                if self._alive(consumer, delivery, now):
                     if self.transacted:
-                        self._work.touch(now)
+                        self._work.touch(consumer, delivery, now)
                     return delivery
-                consumer.delivered.remove(delivery)
-                self._dead_letters.bury(consumer, [delivery], "max_redeliveries", NO_FAILURE, now)
         return None
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
@@ -352,13 +358,19 @@ class SessionCore:
             raise IllegalStateError("The Consumer is closed")
         return self._consumers[subscription_id]
 
-    def _over_limit(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+    def _alive(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
+        """Whether the application gets a message that is being handed out; the others are buried."""
+        if delivery.expires_at is not None and now > delivery.expires_at:
+            consumer.delivered.remove(delivery)
+            self._dead_letters.expire(consumer, delivery, now)
+            return False
         policy = consumer.settings.policy
-        return (
-            self.transacted
-            and (policy.pre_dispatch_check or delivery.carried)
-            and policy.exhausted(delivery.broker_count)
-        )
+        checked = self.transacted and (policy.pre_dispatch_check or delivery.carried)
+        if checked and policy.exhausted(delivery.broker_count):
+            consumer.delivered.remove(delivery)
+            self._dead_letters.bury(consumer, [delivery], "max_redeliveries", NO_FAILURE, now)
+            return False
+        return True
 
     def _receive_error(self, frame: Frame, now: float) -> None:
         """An ERROR answers a request, or condemns the transaction that is open (classic.md, rule 7)."""
@@ -389,8 +401,7 @@ class SessionCore:
             batch = [only]
             consumer.delivered.remove(only)
         if failure.verdict is Verdict.DISCARD:
-            self._outbox.transmit(*consumer.ack_frames(batch))
-            consumer.window.settled(len(batch))
+            consumer.write_acks(batch)
             consumer.note_acknowledged(batch, AckTrigger.EACH, now)
             consumer.end(batch, Outcome.DISCARDED, now)
         elif failure.verdict is Verdict.REJECT:
@@ -405,16 +416,18 @@ class SessionCore:
             batch, consumer.delivered = consumer.delivered, []
             consumer.acknowledge(batch, AckTrigger.CLOSE, now)
         consumer.settle_waiting_buried()
-        self._outbox.transmit(*consumer.release_frames())
+        self._outbox.transmit(*consumer.window.release())
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
         del self._consumers[settings.subscription_id]
         consumer.note_closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
         self._farewells = [*(one for one in self._farewells if not one.done), request]
-        headers = {"id": settings.subscription_id, "receipt": request.receipt_id}
-        frame = Frame("UNSUBSCRIBE", headers)
-        # An ACK after UNSUBSCRIBE is ignored, so copies that are on their way come first.
-        self._dead_letters.after(consumer, lambda: self._outbox.transmit(frame))
+        receipt = {"receipt": request.receipt_id}
+        ids = reversed(consumer.window.subscription_ids)
+        *further, first = [Frame("UNSUBSCRIBE", {"id": one}) for one in ids]
+        frames = [*further, Frame("UNSUBSCRIBE", {**first.headers, **receipt})]
+        # An ACK after UNSUBSCRIBE is ignored or refused, so copies that are on their way come first.
+        self._dead_letters.after(consumer, lambda: self._outbox.transmit(*frames))
         return request
 
     def _close_deferred(self, now: float) -> None:

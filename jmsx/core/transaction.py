@@ -77,6 +77,9 @@ class Transaction:
         self.sends: list[TxSend] = []
         self.rollback_only: str | None = None  #: why it can only be rolled back
         self.started_at: float | None = None  #: of the first delivery or send in it
+        self.sent = False  #: what was sent is committed, while the ACKs are awaited
+        self._input: str | None = None  #: what was handed out last
+        self._outputs = 0  #: sent since then
 
     @property
     def transaction_id(self) -> str:
@@ -93,6 +96,22 @@ class Transaction:
         if self.started_at is None:
             self.started_at = now
 
+    def take(self, identity: str) -> None:
+        """The message `identity` was handed out in it."""
+        self._input, self._outputs = identity, 0
+
+    def next_output(self) -> str | None:
+        """
+        An identity for the next send, the same when its input is delivered again; None: it comes of no input.
+
+        It is made of the message that was handed out last and a count, because an application that gets that message
+        again, in whatever company, will send the same again.
+        """
+        if self._input is None:
+            return None
+        self._outputs += 1
+        return f"{self._input}:{self._outputs}"
+
     def step(self, given: TxInput) -> None:
         """Go to the next state; at the end of a transaction the next one starts clean."""
         self.state = next_state(self.state, given)
@@ -101,3 +120,5 @@ class Transaction:
             self.sends = []
             self.rollback_only = None
             self.started_at = None
+            self.sent = False
+            self._input = None

@@ -1,6 +1,10 @@
 """
 What a session does inside a STOMP transaction: sends, commits and rollbacks.
 
+Where ACKs take no part in transactions (Artemis), a commit has two steps: first what was sent is committed, then what
+was received is acknowledged. A crash between them delivers again what was received; what is then sent again carries the
+same identity, by which the broker knows it.
+
 The rules that keep messages from being lost on Classic (probes-classic.md part 2, classic.md rules 6-8): one
 transaction at a time on a link; no receipt on a frame inside it, save COMMIT, because a failing frame with a receipt
 does not spoil the transaction; any ERROR while it is open condemns it; no NACK and no UNSUBSCRIBE inside
@@ -15,7 +19,7 @@ from typing import TYPE_CHECKING
 from jmsx.core import events
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
-from jmsx.core.requests import answered
+from jmsx.core.requests import Request, answered
 from jmsx.core.transaction import Transaction, TxInput, TxSend
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -32,22 +36,32 @@ if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
-    from jmsx.core.requests import Request, Requests
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.requests import Requests
     from jmsx.core.values import SessionSettings
 
     #: What a transaction settles, consumer by consumer, each oldest first.
     Batches = list[tuple[ConsumerCore, list[Delivery]]]
 
 
+#: What is known when only the second step of a commit failed.
+_HALF = (
+    "what was sent is committed, but what was received may not be acknowledged and may come again"
+)
+
+
 class UnitOfWork:
     """The transactional half of one session."""
 
-    def __init__(self, settings: SessionSettings, requests: Requests, outbox: Outbox) -> None:
+    def __init__(
+        self, settings: SessionSettings, dialect: Dialect, requests: Requests, outbox: Outbox
+    ) -> None:
         self._settings = settings
+        self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
         self._transaction = Transaction(settings.session_id)
-        self._refused: dict[str, Delivery] = {}  #: by message id, of a commit that was refused
+        self._refused: dict[tuple[str, str], Delivery] = {}  #: of a commit that was refused
 
     @property
     def begun(self) -> bool:
@@ -56,7 +70,7 @@ class UnitOfWork:
 
     def recall(self, delivery: Delivery) -> None:
         """A message has come; if it was in a commit that was refused, go on where that left it."""
-        before = self._refused.pop(delivery.message_id, None)
+        before = self._refused.pop((delivery.subscription_id, delivery.message_id), None)
         if before is None:
             return
         if before.buried:
@@ -64,9 +78,10 @@ class UnitOfWork:
         else:
             delivery.carry(before.redelivery_count + 1)
 
-    def touch(self, now: float) -> None:
-        """A message was delivered in the transaction."""
+    def touch(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
+        """`delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
         self._transaction.touch(now)
+        self._transaction.take(f"{consumer.settings.origin}:{consumer.key(delivery)}")
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
@@ -104,6 +119,9 @@ class UnitOfWork:
             self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
         transaction.touch(sent.at)
         headers = {**frame.headers, "transaction": transaction.WIRE_NAME}
+        output = transaction.next_output()
+        if output is not None:
+            headers = {**self._dialect.output_headers(output), **headers}
         self._outbox.transmit(Frame("SEND", headers, frame.body))
         transaction.sends.append(sent)
 
@@ -128,8 +146,11 @@ class UnitOfWork:
                 return None
             return self._not_committed(batches, error, now)
 
-        request = self._requests.open("COMMIT", transaction.transaction_id, answer)
-        self._outbox.transmit(*self._commit_frames(consumers, batches, request.receipt_id))
+        if transaction.sends and batches and not self._dialect.transactional_ack:
+            request = self._commit_in_two_steps(batches, answer)
+        else:
+            request = self._requests.open("COMMIT", transaction.transaction_id, answer)
+            self._outbox.transmit(*self._commit_frames(consumers, batches, request.receipt_id))
         for consumer, _ in batches:
             consumer.delivered = []
         transaction.step(TxInput.COMMIT)
@@ -138,8 +159,7 @@ class UnitOfWork:
     def rollback(self, now: float) -> None:
         """Undo the sends; what was delivered is the caller's to give back."""
         transaction = self._transaction
-        for sent in transaction.sends:
-            self._report_send(sent, now, "rolled_back", transaction.transaction_id)
+        self._report_sends("rolled_back", now)
         if transaction.started_at is not None:
             self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
         if transaction.begun:
@@ -164,8 +184,7 @@ class UnitOfWork:
     def lost(self, now: float) -> None:
         """The link is gone, and an open transaction with it: the broker rolls it back."""
         transaction = self._transaction
-        for sent in transaction.sends:
-            self._report_send(sent, now, "rolled_back", transaction.transaction_id)
+        self._report_sends("rolled_back", now)
         if transaction.started_at is not None:
             self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
         transaction.step(TxInput.LOST)
@@ -180,27 +199,56 @@ class UnitOfWork:
 
         Receives that one ACK can settle need no transaction: a plain ACK is atomic, cheaper, and narrows the window.
         """
+        wire = {"transaction": Transaction.WIRE_NAME}
+        receipt = {"receipt": receipt_id}
+        if not batches:
+            return [Frame("COMMIT", {**wire, **receipt})]
+        if not self._dialect.transactional_ack:
+            return _acks(batches, receipt)
         if not self._transaction.sends and len(batches) == 1:
             consumer, batch = batches[0]
             if len(batch) == 1 or not consumer.settings.individual:
-                consumer.window.settled(len(batch))
-                *releases, ack = consumer.ack_frames(batch)
-                return [*releases, Frame("ACK", {**ack.headers, "receipt": receipt_id})]
-        wire = {"transaction": Transaction.WIRE_NAME}
-        frames = [frame for consumer in consumers for frame in consumer.release_frames()]
+                return _acks(batches, receipt)
+        frames = [frame for consumer in consumers for frame in consumer.window.release()]
         frames += [] if self._transaction.begun else [Frame("BEGIN", wire)]
         for consumer, batch in batches:
             frames += consumer.ack_frames(batch, **wire)
             consumer.window.reset()
-        return [*frames, Frame("COMMIT", {**wire, "receipt": receipt_id})]
+        return [*frames, Frame("COMMIT", {**wire, **receipt})]
+
+    def _commit_in_two_steps(
+        self,
+        batches: Batches,
+        answer: Callable[[float, JmsxError | None], JmsxError | None],
+    ) -> Request:
+        """COMMIT what was sent; when that is confirmed, acknowledge what was received."""
+        transaction = self._transaction
+        whole = Request("COMMIT", transaction.transaction_id, then=answer)
+
+        def end(now: float, error: JmsxError | None) -> JmsxError | None:
+            whole.end(now, error)
+            return error
+
+        def settle(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None or whole.done:
+                return end(now, error)
+            self._report_sends("confirmed", now)
+            transaction.sent = True
+            request = self._requests.open("ACK", transaction.transaction_id, end)
+            self._outbox.transmit(*_acks(batches, {"receipt": request.receipt_id}))
+            return None
+
+        request = self._requests.open("COMMIT", transaction.transaction_id, settle)
+        self._outbox.transmit(*self._commit_frames([], [], request.receipt_id))
+        return whole
 
     def _committed(self, batches: Batches, now: float) -> None:
         transaction = self._transaction
         for consumer, batch in batches:
             consumer.note_acknowledged(batch, AckTrigger.COMMIT, now)
             consumer.end(batch, Outcome.COMMITTED, now, transaction.transaction_id)
-        for sent in transaction.sends:
-            self._report_send(sent, now, "confirmed", transaction.transaction_id)
+        if not transaction.sent:
+            self._report_sends("confirmed", now)
         self._report_end(TransactionOutcome.COMMITTED, sum(len(batch) for _, batch in batches), now)
         transaction.step(TxInput.RECEIPT)
 
@@ -212,23 +260,28 @@ class UnitOfWork:
     ) -> JmsxError:
         """Refused: rolled back, on a link of no further use. Unanswered: in doubt, and we say so."""
         transaction = self._transaction
-        in_doubt = isinstance(error, ConnectionFailedError | BrokerTimeoutError)
+        unanswered = isinstance(error, ConnectionFailedError | BrokerTimeoutError)
+        in_doubt = unanswered or transaction.sent
         for consumer, batch in batches:
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
-        for sent in transaction.sends:
-            outcome = "unconfirmed" if in_doubt else "rolled_back"
-            self._report_send(sent, now, outcome, transaction.transaction_id)
+        if not transaction.sent:
+            self._report_sends("unconfirmed" if in_doubt else "rolled_back", now)
         name, broker = transaction.transaction_id, self._settings.broker
         outcome = TransactionOutcome.IN_DOUBT if in_doubt else TransactionOutcome.ROLLED_BACK
         self._report_end(outcome, 0, now)
         if in_doubt:
+            cause = f"{_HALF}: {error}" if transaction.sent else str(error)
             transaction.step(TxInput.LOST)
-            return TransactionInDoubtError(name, broker, str(error))
+            return TransactionInDoubtError(name, broker, cause)
         transaction.step(TxInput.REFUSED)
         everything = [one for _, batch in batches for one in batch]
-        self._refused = {one.message_id: one for one in everything}
+        self._refused = {(one.subscription_id, one.message_id): one for one in everything}
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(f"{broker} refused to commit {name}: {error}")
+
+    def _report_sends(self, outcome: str, now: float) -> None:
+        for sent in self._transaction.sends:
+            self._report_send(sent, now, outcome, self._transaction.transaction_id)
 
     def _report_send(
         self, sent: TxSend, now: float, outcome: str, transaction_id: str | None
@@ -257,3 +310,13 @@ class UnitOfWork:
                 acknowledgements=acknowledgements,
             )
         )
+
+
+def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:
+    """The ACKs that settle `batches` outside a transaction, with a receipt on the last of them."""
+    frames = []
+    for consumer, batch in batches:
+        frames += consumer.ack_frames(batch)
+        consumer.window.settled(batch)
+    *others, last = frames
+    return [*others, Frame("ACK", {**last.headers, **receipt})]

@@ -90,7 +90,13 @@ class ConsumerSettings:
     kind: DestinationKind
     mode: AcknowledgeMode
     stomp_ack: StompAck
-    headers: Mapping[str, str]  #: of the SUBSCRIBE frame, as the dialect made them
+    headers: Mapping[
+        str, str
+    ]  #: of the SUBSCRIBE frame, as the dialect made them, without the window's
+    origin: (
+        str  #: what names the queue or subscription for ever: who else reads the same, has the same
+    )
+    grave: str  #: URI of the queue for copies of dead letters, where the application names none
     prefetch: int  #: messages, >= 1
     policy: Policy = field(default_factory=RedeliveryPolicy)
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode

@@ -10,13 +10,11 @@ from jmsx.errors import IllegalStateError, MessageNotReadableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from jmsx.core.dialect import Body
     from jmsx.jms.destination import Destination
 
     #: What a property may be; STOMP carries it as text.
     Property = str | int | float | bool
-
-    #: What a body may be: text, bytes, or the entries of a MapMessage.
-    Body = str | bytes | Mapping[str, Any] | None
 
 
 class Message:

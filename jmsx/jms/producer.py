@@ -53,7 +53,7 @@ class MessageProducer:
         headers = dict(frame.headers)
         if message.reply_to is not None:
             reply_to = reachable(message.reply_to, self._session)
-            headers["reply-to"] = self._session.dialect.wire_destination(reply_to.uri)
+            headers["reply-to"] = self._session.dialect.reply_to(reply_to.uri)
         headers["priority"] = str(priority)
         if time_to_live > 0:
             headers["expires"] = str(round((time.time() + time_to_live) * 1000))

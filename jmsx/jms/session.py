@@ -373,12 +373,13 @@ class Session:
             headers=self.dialect.subscribe_headers(
                 destination=destination.uri,
                 ack=ack,
-                prefetch=max(prefetch, 1),
                 selector=selector,
                 durable_name=durable_name,
                 no_local=no_local,
                 options=options,
             ),
+            origin=self._origin(destination, kind, durable_name),
+            grave=self.dialect.dead_letter_destination(kind),
             prefetch=max(prefetch, 1),
             policy=policy,
             optimize=self.options.optimize() if auto and prefetch > 0 else None,
@@ -393,6 +394,13 @@ class Session:
             pull=prefetch == 0,
             durable_name=durable_name,
         )
+
+    def _origin(self, destination: Destination, kind: DestinationKind, durable: str | None) -> str:
+        """What names the queue or subscription for ever, wherever it is read."""
+        if kind is DestinationKind.QUEUE:
+            return destination.uri
+        reader = self.session_id if durable is None else f"{self.options.client_id}.{durable}"
+        return f"{destination.uri}:{reader}"
 
     def _stomp_ack(self, *, non_blocking: bool) -> StompAck:
         """Cumulative where local order is dispatch order; single ACKs elsewhere (classic.md 3.1)."""

@@ -34,15 +34,16 @@ def _ask(queue: TemporaryQueue, session: Session) -> Destination:
         raise InvalidDestinationError(f"{queue} is gone: the session that made it is closed")
     dialect, name = session.dialect, session.next_subscription_id()
     meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
-    headers = {"destination": dialect.wire_destination(meeting), "ack": "auto"}
+    headers = {**dialect.send_headers(meeting), "ack": "auto"}
     session.pump.ask(lambda core, _now: core.browsings.open(name, meeting, headers))
     try:
-        told = {**headers, "reply-to": owner.dialect.wire_destination(queue.uri)}
-        del told["ack"]
-        owner.pump.ask(lambda core, _now: core.send_aside(Frame("SEND", told)))
+        asked = {**headers, "reply-to": owner.dialect.reply_to(queue.uri)}
+        del asked["ack"]
+        owner.pump.ask(lambda core, _now: core.send_aside(Frame("SEND", asked)))
         delivery = session.pump.look(name)
     finally:
         session.pump.ask(lambda core, _now: core.browsings.close(name, meeting))
-    if delivery is None:
+    told = None if delivery is None else dialect.addresses(delivery.headers).reply_to
+    if told is None:
         raise InvalidDestinationError(f"the broker does not tell the name of {queue}")
-    return Destination.told(dialect.destination_uri(delivery.headers["reply-to"]))
+    return Destination.told(told)

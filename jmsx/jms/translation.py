@@ -21,17 +21,13 @@ from jmsx.jms.message import Message
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.jms.message import Body
-
-#: Marks a text that would be taken for something else: one with a NUL in it, or of the form of a map.
-TEXT_HEADER: Final = "jmsx_text"
 
 #: Headers that are not the application's properties, on MESSAGE or SEND.
 _RESERVED: Final = frozenset(
     {
-        "ack", "amq-msg-type", "content-length", "correlation-id", "destination", "expires", "id", "message-id",
-        "original-destination", "persistent", "priority", "receipt", "redelivered", "reply-to", "subscription",
-        "timestamp", "transaction", "transformation", "type", KEY_HEADER, TEXT_HEADER,
+        "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
+        "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
+        KEY_HEADER,
     }
 )  # fmt: skip
 
@@ -47,7 +43,7 @@ def send_frame(
     Raises MessageFormatError for a body or property that STOMP cannot carry.
     """
     headers = {
-        "destination": dialect.wire_destination(destination.uri),
+        **dialect.send_headers(destination.uri),
         "persistent": "true" if persistent else "false",
         KEY_HEADER: key,
     }
@@ -60,26 +56,32 @@ def send_frame(
     if message.group_sequence is not None:
         headers["JMSXGroupSeq"] = str(message.group_sequence)
     for name, value in message.properties.items():
-        headers[_property_name(name)] = property_text(name, value)
+        headers[_property_name(name, dialect)] = property_text(name, value)
     for name, text in headers.items():
         _check_header(name, text, dialect.header_limit)
-    return Frame("SEND", headers, _body(message, headers, dialect))
+    more, body = _encoded(message.body, dialect)
+    return Frame("SEND", {**headers, **more}, body)
 
 
 def received(delivery: Delivery, dialect: Dialect) -> Message:
     """The message of a delivery; each delivery gets a message of its own. Never fails, whatever came in."""
     headers = delivery.headers
+    addresses = dialect.addresses(headers)
     message = Message(
-        _read_body(delivery, dialect),
-        properties={name: text for name, text in headers.items() if name not in _RESERVED},
+        dialect.decode_body(headers, delivery.frame.body),
+        properties={
+            name: text
+            for name, text in headers.items()
+            if name not in _RESERVED and name not in dialect.reserved
+        },
         correlation_id=headers.get("correlation-id"),
         type=headers.get("type"),
-        reply_to=_destination(headers.get("reply-to"), dialect),
+        reply_to=_destination(addresses.reply_to),
     )
     message.message_id = delivery.message_id
     message.key = headers.get(KEY_HEADER) or dialect.message_key(headers)
-    message.destination = _destination(headers.get("destination"), dialect)
-    message.original_destination = _destination(headers.get("original-destination"), dialect)
+    message.destination = _destination(addresses.destination)
+    message.original_destination = _destination(addresses.original)
     message.timestamp = _seconds(headers.get("timestamp"))
     message.expiration = _seconds(headers.get("expires")) or 0.0
     priority = headers.get("priority", "")
@@ -115,54 +117,29 @@ def _check_header(name: str, text: str, limit: int) -> None:
         )
 
 
-def _property_name(name: str) -> str:
-    if name in _RESERVED:
+def _property_name(name: str, dialect: Dialect) -> str:
+    if name in _RESERVED or name in dialect.reserved:
         raise MessageFormatError(f"property {name!r} would overwrite the STOMP header of that name")
     if not _NAME.match(name):
         raise MessageFormatError(f"{name!r} is not a property name")
     return name
 
 
-def _body(message: Message, headers: dict[str, str], dialect: Dialect) -> bytes:
-    body = message.body
-    if body is None:
-        return b""
-    if isinstance(body, str):
-        try:
-            data = body.encode()
-        except UnicodeEncodeError as error:
-            raise MessageFormatError("the text has a character that UTF-8 cannot carry") from error
-        if b"\0" in data:
-            headers["amq-msg-type"] = "text"
-            headers[TEXT_HEADER] = "true"
-            headers["content-length"] = str(len(data))
-        elif dialect.looks_like_map(data):
-            headers[TEXT_HEADER] = "true"
-        return data
-    if isinstance(body, bytes | bytearray | memoryview):
-        data = bytes(body)
-        headers["content-length"] = str(len(data))
-        return data
-    if isinstance(body, Mapping):
-        more, data = dialect.map_frame(body)
-        headers.update(more)
-        return data
-    raise MessageFormatError(f"a body of {type(body).__name__}; send str, bytes, a mapping or None")
+def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
+    if isinstance(body, bytearray | memoryview):
+        body = bytes(body)
+    if body is not None and not isinstance(body, str | bytes | Mapping):
+        raise MessageFormatError(
+            f"a body of {type(body).__name__}; send str, bytes, a mapping or None"
+        )
+    try:
+        return dialect.encode_body(body)
+    except UnicodeEncodeError as error:
+        raise MessageFormatError("the text has a character that UTF-8 cannot carry") from error
 
 
-def _read_body(delivery: Delivery, dialect: Dialect) -> Body:
-    headers, body = delivery.headers, delivery.frame.body
-    if headers.get(TEXT_HEADER) != "true":
-        content = dialect.read_map(headers, body)
-        if content is not None:
-            return content
-        if "content-length" in headers:
-            return body
-    return body.decode("utf-8", "replace")
-
-
-def _destination(wire: str | None, dialect: Dialect) -> Destination | None:
-    return None if not wire else Destination.told(dialect.destination_uri(wire))
+def _destination(uri: str | None) -> Destination | None:
+    return None if uri is None else Destination.told(uri)
 
 
 def _seconds(ms: str | None) -> float | None:

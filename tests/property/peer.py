@@ -104,7 +104,6 @@ class Peer:
         headers = DIALECT.subscribe_headers(
             destination=uri,
             ack=habit.ack,
-            prefetch=habit.prefetch,
             selector=None,
             durable_name=None,
             no_local=False,
@@ -119,6 +118,8 @@ class Peer:
             mode=habit.mode,
             stomp_ack=habit.ack,
             headers=headers,
+            origin=uri,
+            grave="queue://ActiveMQ.DLQ",
             prefetch=habit.prefetch,
             policy=habit.policy,
             optimize=habit.optimize,

@@ -185,6 +185,8 @@ class Talk:
             "mode": self.mode,
             "stomp_ack": ack,
             "headers": {"destination": "/queue/q", "ack": ack.value},  # as the dialect makes them
+            "origin": "queue://q",
+            "grave": "queue://ActiveMQ.DLQ",
             "prefetch": 10,
             "policy": AT_ONCE,
             **fields,

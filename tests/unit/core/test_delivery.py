@@ -13,7 +13,7 @@ def delivery(**headers: str) -> Delivery:
     return Delivery(
         MessageFrame.of(headers),
         arrival=1,
-        subscription_id="1",
+        message_id=headers.get("message-id", ""),
         epoch=2,
         received_at=5.0,
         expires_at=None,

@@ -38,9 +38,7 @@ ONE_SECOND = RedeliveryPolicy(maximum_redeliveries=3)
 def delivery(name: str) -> Delivery:
     """A delivery that has nothing but a name."""
     frame = MessageFrame.of({"message-id": name})
-    return Delivery(
-        frame, arrival=1, subscription_id="1", epoch=1, received_at=0.0, expires_at=None
-    )
+    return Delivery(frame, arrival=1, message_id=name, epoch=1, received_at=0.0, expires_at=None)
 
 
 def spread(talk: Talk) -> list[tuple[str, int, float, bool]]:

@@ -60,7 +60,13 @@ def test_subscribe_writes_what_the_dialect_made() -> None:
     (frame,) = action.frames
     assert frame == Frame(
         "SUBSCRIBE",
-        {"id": "7", "destination": "/queue/q", "ack": "client", "receipt": request.receipt_id},
+        {
+            "id": "7",
+            "destination": "/queue/q",
+            "ack": "client",
+            "activemq.prefetchSize": "3",
+            "receipt": request.receipt_id,
+        },
     )
     assert not request.done
     talk.core.receive([Frame("RECEIPT", {"receipt-id": request.receipt_id})], 2.0, 0.0)

@@ -12,8 +12,9 @@ from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, Queue, Topic
 from jmsx.jms.message import Message
-from jmsx.jms.translation import TEXT_HEADER, property_text, received, send_frame
+from jmsx.jms.translation import property_text, received, send_frame
 from jmsx_classic import DIALECT
+from jmsx_classic.dialect import TEXT_HEADER
 
 #: Headers that Classic does not show to consumers (classic.md 2.3 and 2.4).
 _NOT_SHOWN = {"amq-msg-type", "JMSXGroupID", "JMSXGroupSeq", "receipt", "transaction"}
@@ -36,7 +37,7 @@ def came(body: bytes = b"", **headers: str) -> Message:
     delivery = Delivery(
         MessageFrame.of(given, body),
         arrival=1,
-        subscription_id="1",
+        message_id=given.get("message-id", ""),
         epoch=1,
         received_at=0.0,
         expires_at=None,

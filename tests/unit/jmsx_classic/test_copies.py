@@ -40,7 +40,12 @@ def copied(
     given.update({name.replace("__", "-"): text for name, text in headers.items()})
     frame = MessageFrame.of(given, body)
     delivery = Delivery(
-        frame, arrival=1, subscription_id="1", epoch=1, received_at=0.0, expires_at=None
+        frame,
+        arrival=1,
+        message_id=frame.headers["message-id"],
+        epoch=1,
+        received_at=0.0,
+        expires_at=None,
     )
     return DIALECT.dead_letter_copy(delivery, "queue://grave", certificate_ or certificate())
 

@@ -17,6 +17,7 @@ from jmsx.errors import (
     SecurityError,
 )
 from jmsx_classic import DIALECT
+from jmsx_classic.dialect import destination_uri, wire_destination
 
 QUEUE, TOPIC, DURABLE = DestinationKind.QUEUE, DestinationKind.TOPIC, DestinationKind.DURABLE
 
@@ -26,7 +27,12 @@ def delivery(**headers: str) -> Delivery:
     given = {name.replace("_", "-"): text for name, text in headers.items()}
     frame = MessageFrame.of(given)
     return Delivery(
-        frame, arrival=1, subscription_id="1", epoch=1, received_at=0.0, expires_at=None
+        frame,
+        arrival=1,
+        message_id=frame.headers.get("message-id", ""),
+        epoch=1,
+        received_at=0.0,
+        expires_at=None,
     )
 
 
@@ -59,25 +65,25 @@ def test_it_knows_classic(server: str, *, expected: bool) -> None:
 )
 def test_destinations_go_both_ways(uri: str, wire: str) -> None:
     """Source: classic.md 2.3."""
-    assert DIALECT.wire_destination(uri) == wire
-    assert DIALECT.destination_uri(wire) == uri
+    assert wire_destination(uri) == wire
+    assert destination_uri(wire) == uri
 
 
 def test_options_of_a_destination_stay_here() -> None:
     """They are for SUBSCRIBE headers."""
-    assert DIALECT.wire_destination("queue://a?consumer.prefetchSize=1") == "/queue/a"
+    assert wire_destination("queue://a?consumer.prefetchSize=1") == "/queue/a"
 
 
 @pytest.mark.parametrize("uri", ["", "a", "queue://", "http://a", "queue:/a"])
 def test_what_is_no_destination_is_refused(uri: str) -> None:
     """Classic would make a queue of any name without a prefix."""
     with pytest.raises(InvalidDestinationError, match="not a destination"):
-        DIALECT.wire_destination(uri)
+        wire_destination(uri)
 
 
 def test_unknown_form_of_a_destination_stays_as_it_is() -> None:
     """A foreign one is better shown than lost."""
-    assert DIALECT.destination_uri("weird") == "weird"
+    assert destination_uri("weird") == "weird"
 
 
 def test_subscribe_says_only_what_was_asked_for() -> None:
@@ -85,7 +91,6 @@ def test_subscribe_says_only_what_was_asked_for() -> None:
     assert DIALECT.subscribe_headers(
         destination="queue://a",
         ack=StompAck.CLIENT,
-        prefetch=7,
         selector=None,
         durable_name=None,
         no_local=False,
@@ -93,7 +98,6 @@ def test_subscribe_says_only_what_was_asked_for() -> None:
     ) == {
         "destination": "/queue/a",
         "ack": "client",
-        "activemq.prefetchSize": "7",
         "transformation": "jms-map-xml",
     }
 
@@ -103,7 +107,6 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
     assert DIALECT.subscribe_headers(
         destination="topic://a",
         ack=StompAck.CLIENT_INDIVIDUAL,
-        prefetch=1,
         selector="x = '1'",
         durable_name="d",
         no_local=True,
@@ -111,7 +114,6 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
     ) == {
         "destination": "/topic/a",
         "ack": "client-individual",
-        "activemq.prefetchSize": "1",
         "transformation": "jms-map-xml",
         "activemq.exclusive": "true",
         "activemq.priority": "5",

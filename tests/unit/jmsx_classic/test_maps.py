@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from jmsx.errors import MessageFormatError
+from jmsx.map_xml import TRANSFORMATION, decode_map, encode_map
 from jmsx_classic import DIALECT
-from jmsx_classic.maps import TRANSFORMATION, decode_map, encode_map
+from jmsx_classic.dialect import TEXT_HEADER
 
 #: A value, and the element that carries it; both ways (`JmsFrameTranslator.java:67-130`, probed on 6.1.8).
 BOTH_WAYS = [
@@ -153,15 +154,15 @@ def test_what_is_no_map_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("body", NO_MAPS)
 def test_what_is_no_map_is_left_to_others(body: bytes) -> None:
     """The broker says `transformation` of texts too, so a consumer must not fail over one."""
-    assert DIALECT.read_map({"transformation": TRANSFORMATION}, body) is None
+    assert isinstance(DIALECT.decode_body({"transformation": TRANSFORMATION}, body), str)
 
 
 def test_map_is_told_by_header_and_form() -> None:
     """Neither alone is enough."""
     body = encode_map({"k": 1})
-    assert DIALECT.read_map({"transformation": TRANSFORMATION}, body) == {"k": 1}
-    assert DIALECT.read_map({}, body) is None
-    assert DIALECT.read_map({"transformation": "jms-map-json"}, body) is None
+    assert DIALECT.decode_body({"transformation": TRANSFORMATION}, body) == {"k": 1}
+    assert DIALECT.decode_body({}, body) == body.decode()
+    assert DIALECT.decode_body({"transformation": "jms-map-json"}, body) == body.decode()
 
 
 @pytest.mark.parametrize(
@@ -179,11 +180,12 @@ def test_map_is_told_by_header_and_form() -> None:
 )
 def test_text_that_its_sender_must_mark(body: bytes, *, expected: bool) -> None:
     """One too many does no harm."""
-    assert DIALECT.looks_like_map(body) is expected
+    headers, _ = DIALECT.encode_body(body.decode())
+    assert (headers == {TEXT_HEADER: "true"}) is expected
 
 
 def test_sent_map_is_what_is_read() -> None:
     """Header and body of a SEND."""
-    headers, body = DIALECT.map_frame({"k": None})
+    headers, body = DIALECT.encode_body({"k": None})
     assert headers == {"transformation": TRANSFORMATION}
-    assert DIALECT.read_map(headers, body) == {"k": None}
+    assert DIALECT.decode_body(headers, body) == {"k": None}

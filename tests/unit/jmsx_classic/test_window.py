@@ -8,7 +8,7 @@ import pytest
 
 from jmsx.core.batching import PAGE
 from jmsx.core.policy import RedeliveryPolicy
-from jmsx.core.window import DOUBT, PATIENCE, Window
+from jmsx_classic.window import DOUBT, PATIENCE, WindowModel
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
@@ -40,7 +40,7 @@ def names(number: int) -> list[str]:
 
 def test_nothing_unsettled_is_nothing_to_ask_with() -> None:
     """Without a message in our hands there is no ACK to send."""
-    window = Window(10, individual=False)
+    window = WindowModel(10, individual=False)
     assert window.patience(0) is None
 
 
@@ -56,26 +56,26 @@ def test_nothing_unsettled_is_nothing_to_ask_with() -> None:
 )
 def test_patience_by_how_much_is_held(prefetch: int, unsettled: int, patience: float) -> None:
     """A consumer that holds much is likely the reason why nothing comes, and asks soon."""
-    assert Window(prefetch, individual=False).patience(unsettled) == patience
+    assert WindowModel(prefetch, individual=False).patience(unsettled) == patience
 
 
 def test_full_window_needs_room_an_open_one_a_wake_up() -> None:
     """While there is room an ACK of one message wakes the queue (probes-classic.md part 1)."""
-    window = Window(10, individual=False)
+    window = WindowModel(10, individual=False)
     assert window.ask(5) == 1
-    window = Window(10, individual=False)
+    window = WindowModel(10, individual=False)
     assert (window.is_full(9), window.is_full(10)) == (False, True)
     assert window.ask(10) == 10
 
 
 def test_one_ask_covers_a_page_at_most() -> None:
     """A wake-up brings no more than a page, so more room would be of no use."""
-    assert Window(1000, individual=False).ask(1000) == PAGE
+    assert WindowModel(1000, individual=False).ask(1000) == PAGE
 
 
 def test_in_doubt_it_asks_once_more_as_if_full() -> None:
     """After that, with the same messages, never again."""
-    window = Window(10, individual=False)
+    window = WindowModel(10, individual=False)
     assert window.ask(5) == 1
     window.widened(1)
     assert window.patience(5) == DOUBT
@@ -87,14 +87,14 @@ def test_in_doubt_it_asks_once_more_as_if_full() -> None:
 
 def test_window_widens_and_plain_acks_narrow_it() -> None:
     """Source: classic.md 2.8, "Prefetch window"; plain single ACKs narrow it too (probed on 6.1.8)."""
-    window = Window(10, individual=False)
+    window = WindowModel(10, individual=False)
     window.widened(5)
     assert (window.is_full(14), window.is_full(15)) == (False, True)
     window.settled(3)
     assert (window.is_full(11), window.is_full(12)) == (False, True)
     window.settled(99)
     assert (window.is_full(9), window.is_full(10)) == (False, True)
-    single = Window(10, individual=True)
+    single = WindowModel(10, individual=True)
     single.widened(5)
     single.settled(3)
     assert (single.is_full(11), single.is_full(12)) == (False, True)
@@ -104,7 +104,7 @@ def test_window_widens_and_plain_acks_narrow_it() -> None:
 
 def test_settling_makes_it_ask_anew() -> None:
     """What was asked for with messages that are gone says nothing about the rest."""
-    window = Window(10, individual=False)
+    window = WindowModel(10, individual=False)
     window.ask(10)
     assert window.patience(10) is None
     window.settled(4)

@@ -1,0 +1,164 @@
+"""
+How a consumer that acknowledges late keeps messages coming.
+
+The broker sends no more than `prefetch` unacknowledged messages, and pages a backlog in only when something wakes it.
+The Java client opens the window with a DELIVERED acknowledgement at half the prefetch. STOMP's equal is an ACK inside a
+transaction. jmsx sends one when the application waits and nothing is left to hand out, so that it does not stall where
+the Java client does, and aborts that transaction at once: nothing of it is left but the wake-up and, with cumulative
+ACKs, a window that is wider by what the ACK covered, until plain ACKs narrow it again.
+
+An open transaction would do as well, but Classic searches the list of its messages once for each of them: with 20,000
+unacknowledged messages one more ACK took it more than ten seconds (measured).
+
+Source: classic.md 2.8 and 3.4, probes-classic.md part 1 and "window creep"; `PrefetchSubscription.java:193-398`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.batching import IDLE, PAGE
+from jmsx.core.frames import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.values import ConsumerSettings
+
+#: Seconds that a waiting consumer with few unsettled messages waits before it asks for more: it is rarely the reason.
+PATIENCE: Final = 0.1
+
+#: Seconds after which a consumer that asked in vain asks once more, as if its model of the window were wrong.
+DOUBT: Final = 1.0
+
+
+class MessageWindow:
+    """The window of one subscription, in messages: frames that widen it, by the model below."""
+
+    batch_bytes: Final = None
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._id = settings.subscription_id
+        self._prefetch = settings.prefetch
+        self._individual = settings.individual
+        self._model = WindowModel(settings.prefetch, individual=settings.individual)
+        self._held: set[str] = set()  #: ack ids in the open transaction that widens the window
+
+    @property
+    def subscription_ids(self) -> Sequence[str]:
+        """One."""
+        return (self._id,)
+
+    def subscribe_headers(self) -> Mapping[str, str]:
+        """The prefetch, in messages."""
+        return {"activemq.prefetchSize": str(self._prefetch)}
+
+    def arrived(self, deliveries: Sequence[Delivery]) -> None:
+        """Nothing to note: unsettled messages are counted where they are asked for."""
+
+    def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:
+        """Plain ACKs and NACKs narrow a wide window, by all that the broker had before them, too."""
+        self._model.settled(len(batch) + older)
+
+    def reset(self) -> None:
+        """What was handed out is settled or will be handed out again: ask anew."""
+        self._model.reset()
+
+    def patience(self, unsettled: int) -> float | None:
+        """Seconds to wait before `open`; None: no use in it."""
+        return self._model.patience(unsettled)
+
+    def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
+        """
+        An ACK(tx) that is aborted at once; or kept, if single.
+
+        Single ACKs narrow the window again when aborted, so they are kept open until the next one is settled.
+        """
+        full = self._model.is_full(len(unsettled))
+        covered = self._model.ask(len(unsettled))
+        if not self._individual:
+            self._model.widened(covered)
+            return self._wake(unsettled[covered - 1])
+        free = [one for one in unsettled if one.ack_id not in self._held]
+        if free and not full:
+            return self._wake(free[-1])
+        name = {"transaction": f"hold-{self._id}"}
+        frames = [*self.release(), Frame("BEGIN", name)]
+        self._held = {one.ack_id for one in unsettled[:covered]}
+        frames += [Frame("ACK", {"id": one.ack_id, **name}) for one in unsettled[:covered]]
+        self._model.held(covered)
+        return frames
+
+    def release(self) -> Sequence[Frame]:
+        """
+        The frame that ends the hold, if there is one.
+
+        STOMP's bookkeeping of transactions on a link does not tell one from another (classic.md rule 6).
+        """
+        if not self._held:
+            return []
+        self._held = set()
+        self._model.held(0)
+        return [Frame("ABORT", {"transaction": f"hold-{self._id}"})]
+
+    def _wake(self, delivery: Delivery) -> Sequence[Frame]:
+        """The broker looks for more messages, and nothing is settled."""
+        name = {"transaction": f"window-{self._id}"}
+        ack = Frame("ACK", {"id": delivery.ack_id, **name})
+        return [Frame("BEGIN", name), ack, Frame("ABORT", name)]
+
+
+class WindowModel:
+    """What the broker still sends: a model of one window, in messages; rather too narrow than too wide."""
+
+    def __init__(self, prefetch: int, *, individual: bool) -> None:
+        self._prefetch = prefetch
+        self._individual = individual
+        self._wider = 0  #: beyond the prefetch, by aborted ACKs or by messages that are held
+        self._asked = 0  #: unsettled messages when more was last asked for
+        self._sure = True  #: asking again would be of no use
+
+    def patience(self, unsettled: int) -> float | None:
+        """Seconds that a dry, waiting consumer waits before it asks for more; None: no use in asking."""
+        fresh = unsettled - self._asked
+        if fresh <= 0:
+            return None if self._sure or unsettled == 0 else DOUBT
+        return IDLE if fresh >= min(max(self._prefetch // 2, 1), PAGE // 2) else PATIENCE
+
+    def ask(self, unsettled: int) -> int:
+        """
+        How many of the `unsettled` messages, oldest first, an ACK(tx) has to cover to get more; at least 1.
+
+        While there is room 1 will do, as a mere wake-up.
+        """
+        again = unsettled <= self._asked
+        full = again or self.is_full(unsettled)
+        self._asked = unsettled
+        self._sure = full or self._individual
+        if not full:
+            return 1
+        growth = max(1, min(self._prefetch, PAGE))
+        missing = growth + (unsettled - self._prefetch if self._individual else 0)
+        return min(unsettled, max(missing, 1))
+
+    def is_full(self, unsettled: int) -> bool:
+        """Whether the broker may send no more."""
+        return unsettled >= self._prefetch + self._wider
+
+    def widened(self, messages: int) -> None:
+        """The broker sends `messages` more, after a cumulative ACK that was aborted."""
+        self._wider += messages
+
+    def held(self, messages: int) -> None:
+        """`messages` single ACKs are kept in an open transaction: the broker sends as many more meanwhile."""
+        self._wider = messages
+
+    def settled(self, messages: int) -> None:
+        """`messages` messages were settled outside a transaction, which narrows a wide window."""
+        self._asked = max(0, self._asked - messages)
+        self._wider = max(0, self._wider - messages)
+
+    def reset(self) -> None:
+        """What was handed out is settled or will be handed out again: ask anew."""
+        self._asked = 0
