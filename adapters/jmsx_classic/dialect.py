@@ -30,8 +30,9 @@ from jmsx_classic.window import MessageWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.core.certificate import DeathCertificate
     from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Body, DeathCertificate
+    from jmsx.core.dialect import Body
     from jmsx.core.values import ConsumerSettings
     from jmsx.core.window import Window
 
@@ -76,6 +77,7 @@ class ClassicDialect:
 
     transactional_ack: Final = True
     nack_buries: Final = True
+    global_temporaries: Final = False  # `/temp-queue/x` means something on one connection only
     reserved: Final = frozenset(
         {"amq-msg-type", "original-destination", "transformation", TEXT_HEADER}
     )

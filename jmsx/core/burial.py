@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
+from jmsx.core.certificate import DeathCertificate
 from jmsx.core.consumer import newest
-from jmsx.core.dialect import DeathCertificate
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.core.certificate import DeathCertificate
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
     from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
@@ -16,24 +16,6 @@ if TYPE_CHECKING:
 
     #: What a message's body may be: text, bytes, the entries of a map, or nothing.
     Body = str | bytes | Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeathCertificate:
-    """Why a message is a dead letter, for the headers of a copy; times in epoch milliseconds."""
-
-    reason: str  #: `max_redeliveries`, `rejected`, `expired`
-    destination: str  #: where it was consumed, as URI
-    delivery_count: int
-    consumer: str
-    error_type: str | None = None
-    error_message: str | None = None
-    stack: str | None = None
-    limit: int | None = None  #: maximum_redeliveries
-    host: str = ""
-    first_failure: int | None = None  #: of this process
-    last_failure: int | None = None
-    origin: str = ""  #: what names the queue or subscription that it was consumed from
 
 
 class Addresses(NamedTuple):
@@ -62,6 +44,10 @@ class Dialect(Protocol):
     @property
     def nack_buries(self) -> bool:
         """Whether NACK gives a message to the broker's dead letter strategy."""
+
+    @property
+    def global_temporaries(self) -> bool:
+        """Whether a temporary queue has one name, on every connection."""
 
     @property
     def reserved(self) -> frozenset[str]:

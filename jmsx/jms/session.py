@@ -399,8 +399,9 @@ class Session:
         """What names the queue or subscription for ever, wherever it is read."""
         if kind is DestinationKind.QUEUE:
             return destination.uri
-        reader = self.session_id if durable is None else f"{self.options.client_id}.{durable}"
-        return f"{destination.uri}:{reader}"
+        if durable is None:
+            return f"{destination.uri}:{self.session_id}"
+        return f"{destination.uri}:durable:{self.options.client_id}.{durable}"
 
     def _stomp_ack(self, *, non_blocking: bool) -> StompAck:
         """Cumulative where local order is dispatch order; single ACKs elsewhere (classic.md 3.1)."""

@@ -23,6 +23,8 @@ def reachable(given: Destination, session: Session) -> Destination:
     """`given` as `session` can name it on its socket; raises InvalidDestinationError if its owner is closed."""
     if not isinstance(given, TemporaryQueue) or given.owner is session:
         return given
+    if session.dialect.global_temporaries:
+        return given
     if given.public is None:
         given.public = _ask(given, session)
     return given.public

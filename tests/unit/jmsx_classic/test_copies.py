@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from jmsx.core.certificate import DeathCertificate, cut
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import DeathCertificate
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx_classic import DIALECT
-from jmsx_classic.copies import cut
 
 
 def certificate(**fields: Any) -> DeathCertificate:

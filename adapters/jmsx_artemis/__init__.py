@@ -1,0 +1,5 @@
+"""ActiveMQ Artemis: what its STOMP does, and how to live with it."""
+
+from jmsx_artemis.dialect import DIALECT, ArtemisDialect
+
+__all__ = ["DIALECT", "ArtemisDialect"]

@@ -1,0 +1,60 @@
+"""
+The headers of a dead letter's copy on Artemis, such that its own tools take it for one of the broker's.
+
+An auto-created dead letter queue filters by `_AMQ_ORIG_ADDRESS`, and management's `retryMessages` sends a message back
+to where `_AMQ_ORIG_ADDRESS` and `_AMQ_ORIG_QUEUE` say. Source: artemis.md 2 and rule 4 of 3.2, probes A9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.certificate import CERTIFIED, cut
+
+if TYPE_CHECKING:
+    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.delivery import Delivery
+
+#: Bytes of a carried header's line: a header block of 100 KiB is refused (`StompConnection.java:434`).
+LINE_LIMIT: Final = 16_000
+
+#: Headers of MESSAGE that a copy does not carry on: what the broker makes itself, and what binds to a connection.
+_LEFT: Final = frozenset(
+    {
+        "destination", "destination-type", "message-id", "ack", "subscription", "redelivered", "expires", "persistent",
+        "receipt", "receipt-id", "transaction", "content-length", "timestamp", "ingress-timestamp", "JMSXUserID",
+        "JMSXDeliveryCount", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY", "_AMQ_DUPL_ID",
+        "_AMQ_GROUP_ID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "_AMQ_ORIG_ROUTING_TYPE",
+        "_AMQ_ACTUAL_EXPIRY", "__AMQ_CID",
+    }
+)  # fmt: skip
+
+
+def dead_letter_headers(
+    delivery: Delivery, certificate: DeathCertificate, address: str
+) -> dict[str, str]:
+    """What the copy carries on, and the certificate; `address` is where the original lay."""
+    given = delivery.headers
+    headers = {
+        name: cut(value, LINE_LIMIT - len(name))
+        for name, value in given.items()
+        if name not in _LEFT and name not in CERTIFIED
+    }
+    if "_AMQ_GROUP_ID" in given:
+        headers["JMSXGroupID"] = given["_AMQ_GROUP_ID"]
+    headers["persistent"] = "true"
+    headers["_AMQ_ORIG_ADDRESS"] = address.partition("::")[0]
+    queue = queue_name(certificate, address)
+    if queue is not None:
+        headers["_AMQ_ORIG_QUEUE"] = queue
+    headers["_AMQ_ORIG_MESSAGE_ID"] = delivery.message_id
+    headers["_AMQ_DUPL_ID"] = f"jmsx-dead:{queue or certificate.origin}:{delivery.message_id}"
+    return headers | certificate.headers(delivery.message_id)
+
+
+def queue_name(certificate: DeathCertificate, address: str) -> str | None:
+    """The queue that the message was consumed from; None for a subscription that ends with its consumer."""
+    if certificate.destination.startswith("queue://"):
+        return address.rpartition("::")[2]
+    _, durable, subscription = certificate.origin.rpartition("durable:")
+    return subscription if durable else None

@@ -1,0 +1,226 @@
+"""
+The dialect of ActiveMQ Artemis 2.33 and later.
+
+Its STOMP differs from Classic's in almost everything that matters: an ACK takes effect at once, in a transaction too;
+NACK deletes; the window is in bytes; a message id holds for one subscription only; a SEND that no queue takes vanishes
+with a RECEIPT. Source: artemis.md 1 and 3, probes-artemis-stomppy.md A.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.dialect import Addresses
+from jmsx.core.frames import Frame
+from jmsx.errors import (
+    BrokerError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsxError,
+    MessageFormatError,
+    ResourceAllocationError,
+    SecurityError,
+    UnsupportedError,
+)
+from jmsx.map_xml import decode_map, encode_map
+from jmsx_artemis.copies import dead_letter_headers
+from jmsx_artemis.window import ByteWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Body
+    from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+    from jmsx.core.window import Window
+
+#: Where copies of dead letters go when nothing safer is known: a queue of our own, made at its first use. A copy to the
+#: broker's own dead letter address may be lost, with a RECEIPT (probes A9c, A9d).
+DEAD_LETTER_QUEUE: Final = "jmsx.DLQ"
+
+#: Tells text, bytes and map apart, which Artemis does not over STOMP 1.2 (artemis.md 1.4).
+TYPE_HEADER: Final = "jmsx_type"
+
+#: Without it a selector compares numbers with texts only (probes A11a).
+NUMBERS: Final = "convert_string_expressions:"
+
+ANYCAST: Final = "ANYCAST"
+MULTICAST: Final = "MULTICAST"
+
+_ROUTING: Final = {
+    "queue": ANYCAST,
+    "temp-queue": ANYCAST,
+    "topic": MULTICAST,
+    "temp-topic": MULTICAST,
+}
+
+#: What a piece of the broker's words means; the first that is found wins.
+_ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
+    ("selector", InvalidSelectorError),
+    ("AMQ229020", InvalidSelectorError),
+    ("AMQ339001", InvalidDestinationError),  # destination does not exist
+    ("AMQ229017", InvalidDestinationError),  # queue does not exist
+    ("AMQ339031", InvalidDestinationError),  # routing type
+    ("AMQ119119", ResourceAllocationError),  # disk full
+    ("AMQ229102", ResourceAllocationError),  # address full
+    ("AMQ229031", SecurityError),
+    ("AMQ229032", SecurityError),
+    ("AMQ229213", SecurityError),
+    ("Security Error", SecurityError),
+)
+
+
+class ArtemisDialect:
+    """ActiveMQ Artemis over STOMP 1.2."""
+
+    name: Final = "artemis"
+    header_limit: Final = 64 * 1024  # a whole header block of 100 KiB is refused
+    transactional_ack: Final = False
+    nack_buries: Final = False
+    global_temporaries: Final = True
+    reserved: Final = frozenset(
+        {"destination-type", "ingress-timestamp", "receipt-id", TYPE_HEADER, "__AMQ_CID"}
+    )
+
+    def speaks(self, server: str) -> bool:
+        """Whether CONNECTED's `server` header is Artemis', such as `ActiveMQ-Artemis/2.44.0 …`."""
+        return server.startswith("ActiveMQ-Artemis/")
+
+    def window(self, settings: ConsumerSettings) -> Window:
+        """A window in bytes, for about as many messages as the prefetch says."""
+        return ByteWindow(settings)
+
+    def send_headers(self, destination: str) -> dict[str, str]:
+        """Address and routing type; without the type a message to a new queue is lost (probes A8)."""
+        routing, address = parted(destination)
+        return {"destination": address, "destination-type": routing}
+
+    def reply_to(self, destination: str) -> str:
+        """The URI, as Artemis' own JMS client writes it."""
+        parted(destination)
+        return destination.partition("?")[0]
+
+    def addresses(self, headers: Mapping[str, str]) -> Addresses:
+        """Address and routing type; a sender that gave none is taken to mean a queue."""
+        address = headers.get("destination", "")
+        kind = "topic" if headers.get("destination-type") == MULTICAST else "queue"
+        original = headers.get("jmsx_original_destination")
+        if original is None and "_AMQ_ORIG_ADDRESS" in headers:
+            was = "topic" if headers.get("_AMQ_ORIG_ROUTING_TYPE") == "0" else "queue"
+            original = f"{was}://{headers['_AMQ_ORIG_ADDRESS']}"
+        reply_to = headers.get("reply-to") or None
+        return Addresses(f"{kind}://{address}" if address else None, original, reply_to)
+
+    def subscribe_headers(
+        self,
+        *,
+        destination: str,
+        ack: StompAck,
+        selector: str | None,
+        durable_name: str | None,
+        no_local: bool,
+        options: Mapping[str, str],
+    ) -> dict[str, str]:
+        """Headers of SUBSCRIBE; raises UnsupportedError for any `consumer.X` option: they are Classic's."""
+        if options:
+            raise UnsupportedError(
+                f"{destination}: Artemis has no consumer.{min(options)} over STOMP; leave it out, or set it for"
+                " the address on the broker"
+            )
+        routing, address = parted(destination)
+        headers = {"destination": address, "subscription-type": routing, "ack": ack.value}
+        if selector:
+            headers["selector"] = NUMBERS + selector
+        if durable_name is not None:
+            headers["durable-subscription-name"] = durable_name
+        if no_local:
+            headers["no-local"] = "true"
+        return headers
+
+    def browse_headers(
+        self,
+        *,
+        destination: str,
+        prefetch: int,  # noqa: ARG002 - there is nothing to fetch
+        selector: str | None,  # noqa: ARG002
+    ) -> dict[str, str]:
+        """Raises UnsupportedError: Artemis has no queue browser over STOMP."""
+        raise UnsupportedError(
+            f"Artemis cannot show {destination} over STOMP without taking from it; use its console or"
+            " its management address"
+        )
+
+    def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
+        """Headers of the UNSUBSCRIBE that removes a durable subscription, which must be in use."""
+        return {"durable-subscription-name": name}
+
+    def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
+        """A content-length makes a BytesMessage, its absence a TextMessage (artemis.md 1.3)."""
+        if isinstance(body, bytes):
+            return {TYPE_HEADER: "bytes", "content-length": str(len(body))}, body
+        if body is None or isinstance(body, str):
+            data = (body or "").encode()
+            length = {"content-length": str(len(data))} if b"\0" in data else {}
+            return {TYPE_HEADER: "text", **length}, data
+        return {TYPE_HEADER: "map"}, encode_map(body)
+
+    def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
+        """As the sender's header says; of other senders, what can be text is taken for text."""
+        kind = headers.get(TYPE_HEADER)
+        try:
+            if kind == "map":
+                return decode_map(body)
+            if kind == "bytes" or (kind is None and b"\0" in body):
+                return body
+            return body.decode("utf-8", "strict" if kind is None else "replace")
+        except (MessageFormatError, UnicodeDecodeError):
+            return body
+
+    def output_headers(self, identity: str) -> dict[str, str]:
+        """The broker drops a message whose duplicate id it has seen (per address, 20,000 ids: artemis.md 1.3)."""
+        return {"_AMQ_DUPL_ID": f"jmsx:{identity}"}
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """The part of the message id after the comma; before it stands the subscription's (probes A7)."""
+        return headers.get("message-id", "").rpartition(",")[2]
+
+    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002
+        """Never: NACK deletes."""
+        return False
+
+    def dead_letter_destination(self, kind: DestinationKind) -> str:  # noqa: ARG002 - one for all kinds
+        """A queue of our own."""
+        return f"queue://{DEAD_LETTER_QUEUE}"
+
+    def dead_letter_copy(
+        self, delivery: Delivery, destination: str, certificate: DeathCertificate
+    ) -> Frame:
+        """The SEND of a copy that the broker's management can retry."""
+        _, address = parted(certificate.destination)
+        headers = dead_letter_headers(delivery, certificate, address)
+        body = delivery.frame.body
+        if not isinstance(self.decode_body(delivery.headers, body), str) or b"\0" in body:
+            headers["content-length"] = str(len(body))
+        return Frame("SEND", headers | self.send_headers(destination), body)
+
+    def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
+        """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
+        body = frame.body.decode("utf-8", "replace").strip()
+        told = frame.headers.get("message") or body.partition("\n")[0]
+        words = told + body
+        kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
+        return kind(f"{broker} refused {command} {subject}: {told}")
+
+
+def parted(uri: str) -> tuple[str, str]:
+    """Routing type and address of a URI; options after `?` are for the client and stay here."""
+    kind, separator, name = uri.partition("?")[0].partition("://")
+    if not separator or kind not in _ROUTING or not name:
+        raise InvalidDestinationError(
+            f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
+        )
+    return _ROUTING[kind], name
+
+
+DIALECT: Final = ArtemisDialect()

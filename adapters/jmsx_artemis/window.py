@@ -1,0 +1,134 @@
+"""
+The window of a consumer on Artemis: bytes, not messages.
+
+The broker sends while it has credits for the subscription, and takes the size of each frame off them, so that one frame
+may overshoot; only an ACK gives the credits of what it covers back. The window of a subscription never changes. A
+session that must hold more than it (CLIENT, INDIVIDUAL, a transaction) would wait for ever, so jmsx then opens another
+subscription of the same queue on the same connection: what the queue sends, it still sends in its order, for all goes
+through one socket. On a topic another subscription would get copies, so there such a session asks for no limit.
+
+Source: artemis.md 1.6, probes-artemis-stomppy.md A4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.delivery import FURTHER
+from jmsx.core.frames import Frame
+from jmsx.core.values import DestinationKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.values import ConsumerSettings
+
+#: Bytes of a small frame: what one is taken for before the first has come. Rather too few than too many.
+SMALL: Final = 256
+
+#: The share of the window that may wait for one common ACK, as the Java client's optimizeAcknowledge has it.
+SHARE: Final = 0.65
+
+UNLIMITED: Final = -1
+
+
+class _Credits:
+    """The credits of one subscription, as the broker counts them."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window  #: bytes
+        self._used = 0
+        self._sizes: dict[int, int] = {}  #: by arrival, of what is not acknowledged; oldest first
+
+    @property
+    def spent(self) -> bool:
+        """Whether the broker sends nothing more."""
+        return self.window != UNLIMITED and self._used >= self.window
+
+    def take(self, delivery: Delivery) -> None:
+        self._sizes[delivery.arrival] = delivery.frame.size
+        self._used += delivery.frame.size
+
+    def give_back(self, delivery: Delivery, *, individual: bool) -> None:
+        covered = [delivery.arrival]
+        if not individual:
+            covered = []
+            for arrival in self._sizes:
+                if arrival > delivery.arrival:
+                    break
+                covered.append(arrival)
+        self._used -= sum(self._sizes.pop(arrival, 0) for arrival in covered)
+
+
+class ByteWindow:
+    """The windows of all subscriptions that feed one consumer."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
+        self._frames = 0
+        self._bytes = 0
+        holds = settings.individual or not settings.acknowledges_itself
+        self._grows = settings.kind is DestinationKind.QUEUE
+        first = self._room(settings.prefetch) if self._grows or not holds else UNLIMITED
+        self._credits = {settings.subscription_id: _Credits(first)}
+        self._first = first
+
+    @property
+    def batch_bytes(self) -> int | None:
+        """Bytes of frames that may at most wait for one common ACK."""
+        return None if self._first == UNLIMITED else int(self._first * SHARE) + 1
+
+    @property
+    def subscription_ids(self) -> Sequence[str]:
+        """The consumer's own, and the further ones."""
+        return list(self._credits)
+
+    def subscribe_headers(self) -> Mapping[str, str]:
+        """The first window, in bytes."""
+        return {"consumer-window-size": str(self._first)}
+
+    def arrived(self, deliveries: Sequence[Delivery]) -> None:
+        """Take the frames off the credits."""
+        for delivery in deliveries:
+            self._frames += 1
+            self._bytes += delivery.frame.size
+            if delivery.lane in self._credits:
+                self._credits[delivery.lane].take(delivery)
+
+    def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - each ACK is told
+        """Give the credits of `batch`, and of what its cumulative ACKs cover, back."""
+        for delivery in batch:
+            if delivery.lane in self._credits:
+                credits_ = self._credits[delivery.lane]
+                credits_.give_back(delivery, individual=self._settings.individual)
+
+    def reset(self) -> None:
+        """Nothing: no transaction has to do with credits."""
+
+    def patience(self, unsettled: int) -> float | None:
+        """At once when all credits are spent: nothing but an ACK or a further subscription brings more."""
+        spent = unsettled > 0 and all(one.spent for one in self._credits.values())
+        return 0.0 if spent and self._grows else None
+
+    def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
+        """A further subscription, for at least as many messages as are unsettled: the window doubles."""
+        settings = self._settings
+        name = f"{settings.subscription_id}{FURTHER}{len(self._credits)}"
+        window = self._room(max(settings.prefetch, len(unsettled)))
+        self._credits[name] = _Credits(window)
+        headers = {"id": name, **settings.headers, "consumer-window-size": str(window)}
+        return [Frame("SUBSCRIBE", headers)]
+
+    def release(self) -> Sequence[Frame]:
+        """Nothing is held."""
+        return []
+
+    def _room(self, messages: int) -> int:
+        """
+        Bytes for so many messages of the size seen so far; exactly one for one.
+
+        The broker sends as long as a single byte is left, so the last message needs one only.
+        """
+        size = self._bytes // self._frames if self._frames else SMALL
+        return (messages - 1) * size + 1

@@ -1,0 +1,78 @@
+"""
+Why a message is a dead letter, as headers of its copy.
+
+Names are safe in selectors. Values are cut to what fits a header line: Classic closes the connection over a line longer
+than 10,240 bytes (`StompWireFormat.java:46-50`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from jmsx.core.frames import escape
+
+MESSAGE_LIMIT: Final = 1024  #: bytes of jmsx_exception_message
+STACK_LIMIT: Final = 8192  #: bytes of jmsx_stack, the end of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathCertificate:
+    """Why a message is a dead letter; times in epoch milliseconds."""
+
+    reason: str  #: `max_redeliveries`, `rejected`, `expired`
+    destination: str  #: where it was consumed, as URI
+    delivery_count: int
+    consumer: str
+    error_type: str | None = None
+    error_message: str | None = None
+    stack: str | None = None
+    limit: int | None = None  #: maximum_redeliveries
+    host: str = ""
+    first_failure: int | None = None  #: of this process
+    last_failure: int | None = None
+    origin: str = ""  #: what names the queue or subscription that it was consumed from
+
+    def headers(self, message_id: str) -> dict[str, str]:
+        """The `jmsx_` headers of the copy of message `message_id`."""
+        told = {
+            "jmsx_death_reason": self.reason,
+            "jmsx_original_destination": self.destination,
+            "jmsx_original_message_id": message_id,
+            "jmsx_delivery_count": str(self.delivery_count),
+            "jmsx_consumer": self.consumer,
+            "jmsx_host": self.host,
+        }
+        if self.first_failure is not None:
+            told["jmsx_first_failure"] = str(self.first_failure)
+        if self.last_failure is not None:
+            told["jmsx_last_failure"] = str(self.last_failure)
+        if self.error_type is not None:
+            told["jmsx_exception"] = self.error_type
+        if self.error_message is not None:
+            told["jmsx_exception_message"] = cut(self.error_message, MESSAGE_LIMIT)
+        if self.stack is not None:
+            told["jmsx_stack"] = cut(self.stack, STACK_LIMIT, keep_end=True)
+        return told
+
+
+#: What a copy of a copy must not inherit.
+CERTIFIED: Final = frozenset(
+    {
+        "jmsx_death_reason", "jmsx_original_destination", "jmsx_original_message_id", "jmsx_delivery_count",
+        "jmsx_consumer", "jmsx_host", "jmsx_first_failure", "jmsx_last_failure", "jmsx_exception",
+        "jmsx_exception_message", "jmsx_stack",
+    }
+)  # fmt: skip
+
+
+def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
+    """`text` in at most `limit` bytes of a header line, escapes included, without a broken character."""
+    clean = text.encode(
+        "utf-8", "replace"
+    ).decode()  # an exception may speak of a file that is no UTF-8
+    while (size := len(escape(clean).encode())) > limit:
+        keep = max(len(clean) * limit // size, len(clean) - size + limit)
+        keep = min(keep, len(clean) - 1)
+        clean = clean[-keep:] if keep_end and keep else clean[:keep]
+    return clean
