@@ -1,5 +1,5 @@
 """
-A real broker for development and tests: ActiveMQ Classic as a child process, or one that already runs.
+A real broker for development and tests: ActiveMQ Classic or Artemis as a child process, or one that already runs.
 
 Names are loaded when first used: the pytest plugin of this package is imported in every test run of everyone who has
 jmsx installed, and must cost them nothing.
@@ -11,11 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from jmsx_broker.artemis import ArtemisBroker
     from jmsx_broker.broker import Broker, ExternalBroker
     from jmsx_broker.classic import ClassicBroker
     from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
 
 __all__ = [
+    "ArtemisBroker",
     "Broker",
     "BrowsedMessage",
     "ClassicBroker",
@@ -24,6 +26,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "ArtemisBroker": "jmsx_broker.artemis",
     "BrowsedMessage": "jmsx_broker.statistics",
     "Broker": "jmsx_broker.broker",
     "ClassicBroker": "jmsx_broker.classic",

@@ -21,32 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import ConfigurationError, ConnectionFailedError
+from jmsx_broker.products import ARTEMIS, CLASSIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from jmsx_broker.products import Product
 
 _log = logging.getLogger("jmsx.broker")
-
-#: The newest release whose artefacts resolve whole.
-CLASSIC_VERSION: Final = "6.1.8"
-
-#: Group, artefact, version. The last two are what the answers of the statistics plugin are written with: optional
-#: dependencies of activemq-stomp, in the versions of its parent; without them the broker drops the connection.
-COORDINATES: Final = (
-    ("org.apache.activemq", "activemq-broker", CLASSIC_VERSION),
-    ("org.apache.activemq", "activemq-client", CLASSIC_VERSION),
-    ("org.apache.activemq", "activemq-console", CLASSIC_VERSION),
-    ("org.apache.activemq", "activemq-kahadb-store", CLASSIC_VERSION),
-    ("org.apache.activemq", "activemq-spring", CLASSIC_VERSION),
-    ("org.apache.activemq", "activemq-stomp", CLASSIC_VERSION),
-    ("org.springframework", "spring-context", "6.2.10"),
-    ("org.slf4j", "slf4j-simple", "2.0.17"),
-    ("com.thoughtworks.xstream", "xstream", "1.4.21"),
-    ("org.codehaus.jettison", "jettison", "1.5.4"),
-)
-
-#: Spring brings its own bridge with the same classes, and complains when it meets this one.
-_EXCLUDED: Final = "commons-logging"
 
 _MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
@@ -58,29 +40,41 @@ _PATIENCE: Final = 900.0
 
 
 def classic_libraries(java: Path) -> Path:
+    """The folder with every jar of ActiveMQ Classic; see `libraries`."""
+    return libraries(CLASSIC, java)
+
+
+def artemis_libraries(java: Path) -> Path:
+    """The folder with every jar of ActiveMQ Artemis; see `libraries`."""
+    return libraries(ARTEMIS, java)
+
+
+def libraries(product: Product, java: Path) -> Path:
     """
-    The folder with every jar of ActiveMQ Classic; fetched if it is not in the cache, which takes half a minute.
+    The folder with every jar of `product`; fetched if it is not in the cache, which takes half a minute.
 
     Raises ConfigurationError when there is nothing to fetch with, ConnectionFailedError when fetching failed.
     """
-    folder = cache_folder(os.environ)
-    if not is_complete(folder):
-        _log.info("fetching ActiveMQ Classic %s to %s", CLASSIC_VERSION, folder)
+    folder = cache_folder(product, os.environ)
+    if not is_complete(product, folder):
+        _log.info("fetching %s %s to %s", product.name, product.version, folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
-            jars = _fetch(java, Path(scratch))
-            _publish(jars, folder)
+            jars = _fetch(product, java, Path(scratch))
+            _publish(product, jars, folder)
     return folder
 
 
-def is_cached() -> bool:
+def is_cached(product: Product) -> bool:
     """Whether a broker can be started without network."""
-    return is_complete(cache_folder(os.environ))
+    return is_complete(product, cache_folder(product, os.environ))
 
 
-def is_complete(folder: Path) -> bool:
-    """Whether `folder` has each of COORDINATES; what these depend on came with them."""
-    return all((folder / f"{name}-{version}.jar").is_file() for _, name, version in COORDINATES)
+def is_complete(product: Product, folder: Path) -> bool:
+    """Whether `folder` has each artefact of `product`; what these depend on came with them."""
+    return all(
+        (folder / f"{name}-{version}.jar").is_file() for _, name, version in product.coordinates
+    )
 
 
 def cache_root(environment: Mapping[str, str], platform: str = sys.platform) -> Path:
@@ -93,13 +87,17 @@ def cache_root(environment: Mapping[str, str], platform: str = sys.platform) -> 
     return home / ("Library/Caches" if platform == "darwin" else ".cache") / "jmsx"
 
 
-def maven_project(coordinates: Iterable[tuple[str, str, str]] = COORDINATES) -> str:
-    """A pom.xml that depends on `coordinates`."""
+def maven_project(product: Product) -> str:
+    """A pom.xml that depends on the artefacts of `product`."""
+    exclusions = (
+        f"<exclusions><exclusion><groupId>{product.excluded}</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+        if product.excluded
+        else ""
+    )
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-        f"<exclusions><exclusion><groupId>{_EXCLUDED}</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-        "</dependency>\n"
-        for group, name, version in coordinates
+        f"{exclusions}</dependency>\n"
+        for group, name, version in product.coordinates
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
@@ -108,56 +106,56 @@ def maven_project(coordinates: Iterable[tuple[str, str, str]] = COORDINATES) -> 
     )
 
 
-def ivy_module(coordinates: Iterable[tuple[str, str, str]] = COORDINATES) -> str:
-    """An ivy.xml that depends on `coordinates`."""
+def ivy_module(product: Product) -> str:
+    """An ivy.xml that depends on the artefacts of `product`."""
     dependencies = "".join(
         f'<dependency org="{group}" name="{name}" rev="{version}"/>\n'
-        for group, name, version in coordinates
+        for group, name, version in product.coordinates
     )
+    exclusion = f'<exclude org="{product.excluded}"/>' if product.excluded else ""
     return (
         '<ivy-module version="2.0"><info organisation="jmsx" module="broker"/>\n'
         '<configurations><conf name="default"/></configurations>\n'
         '<dependencies defaultconf="default->runtime(default),master(default)">\n'
-        f'{dependencies}<exclude org="{_EXCLUDED}"/></dependencies></ivy-module>\n'
+        f"{dependencies}{exclusion}</dependencies></ivy-module>\n"
     )
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The cache folder of exactly these coordinates: another list is another folder."""
-    digest = hashlib.sha256(repr((COORDINATES, _EXCLUDED)).encode()).hexdigest()[:12]
-    return cache_root(environment) / f"classic-{CLASSIC_VERSION}-{digest}"
+def cache_folder(product: Product, environment: Mapping[str, str]) -> Path:
+    """The cache folder of exactly these artefacts: another list is another folder."""
+    wanted = repr((product.coordinates, product.excluded))
+    digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
+    return cache_root(environment) / f"{product.key}-{product.version}-{digest}"
 
 
-def _fetch(java: Path, scratch: Path) -> Path:
+def _fetch(product: Product, java: Path, scratch: Path) -> Path:
     """Fetch into `scratch` with the first tool that manages to; return the folder of the jars."""
-    tools = _tools(java, scratch)
+    what = f"{product.name} {product.version}"
+    tools = _tools(product, java, scratch)
     if not tools:
         raise ConfigurationError(
-            f"ActiveMQ Classic {CLASSIC_VERSION} is not in the cache, and there is nothing to fetch it with."
+            f"{what} is not in the cache, and there is nothing to fetch it with."
             " Install Maven (apt-get install maven, brew install maven) or pip install 'jmsx[spark]'"
         )
     failures = []
     for name, (command, jars) in tools.items():
         said = _run(command, scratch)
-        if is_complete(jars):
+        if is_complete(product, jars):
             return jars
         failures.append(f"{name} said: {said}")
-    raise ConnectionFailedError(
-        f"cannot fetch ActiveMQ Classic {CLASSIC_VERSION}; is there a network? "
-        + "; ".join(failures)
-    )
+    raise ConnectionFailedError(f"cannot fetch {what}; is there a network? " + "; ".join(failures))
 
 
-def _tools(java: Path, scratch: Path) -> dict[str, tuple[list[str | Path], Path]]:
+def _tools(product: Product, java: Path, scratch: Path) -> dict[str, tuple[list[str | Path], Path]]:
     """For each tool that is here: its command, and the folder that it copies the jars to."""
     tools: dict[str, tuple[list[str | Path], Path]] = {}
     if maven := shutil.which("mvn"):
-        (scratch / "pom.xml").write_text(maven_project(), encoding="utf-8")
+        (scratch / "pom.xml").write_text(maven_project(product), encoding="utf-8")
         jars = scratch / "maven"
         options = [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
         tools["Maven"] = ([maven, "-q", "-B", "-Dstyle.color=never", _MAVEN_GOAL, *options], jars)
     if ivy := _find_ivy():
-        (scratch / "ivy.xml").write_text(ivy_module(), encoding="utf-8")
+        (scratch / "ivy.xml").write_text(ivy_module(product), encoding="utf-8")
         jars = scratch / "ivy"
         # maven-plugin: the packaging that the pom of activemq-protobuf, a plain jar, declares
         options = ["-types", "jar", "bundle", "maven-plugin", "-warn"]
@@ -198,12 +196,12 @@ def _run(command: list[str | Path], folder: Path) -> str:
     )
 
 
-def _publish(jars: Path, folder: Path) -> None:
+def _publish(product: Product, jars: Path, folder: Path) -> None:
     """Move `jars` to `folder` in one step; whoever came first with a whole folder wins."""
-    if folder.exists() and not is_complete(folder):
+    if folder.exists() and not is_complete(product, folder):
         shutil.rmtree(folder, ignore_errors=True)
     try:
         jars.rename(folder)
     except OSError:
-        if not is_complete(folder):
+        if not is_complete(product, folder):
             raise

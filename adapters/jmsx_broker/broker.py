@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from jmsx_broker.statistics import BrowsedMessage, QueueStatistics, browse_queue, queue_statistics
+from typing import TYPE_CHECKING
+
+from jmsx_broker.questions import browse_queue, queue_statistics
+
+if TYPE_CHECKING:
+    from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
 
 
 class Broker:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import signal
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from jmsx.errors import JmsxError
-from jmsx_broker.artefacts import CLASSIC_VERSION, is_cached
-from jmsx_broker.classic import ClassicBroker, log_tail
-from jmsx_broker.statistics import queue_statistics
+from jmsx_broker.artefacts import is_cached
+from jmsx_broker.artemis import ArtemisBroker
+from jmsx_broker.classic import ClassicBroker
+from jmsx_broker.local import LocalBroker, log_tail
+from jmsx_broker.questions import queue_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,16 +30,30 @@ _out = Console(highlight=False, soft_wrap=True)
 _err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
+class Kind(StrEnum):
+    """Which broker."""
+
+    CLASSIC = "classic"
+    ARTEMIS = "artemis"
+
+
+_KINDS: Final[dict[Kind, type[LocalBroker]]] = {
+    Kind.CLASSIC: ClassicBroker,
+    Kind.ARTEMIS: ArtemisBroker,
+}
+
+
 @app.command()
 def start(
+    kind: Annotated[Kind, typer.Option(help="Which broker.")] = Kind.CLASSIC,
     port: Annotated[int, typer.Option(help="Port of STOMP; 0 takes a free one.")] = 61613,
     openwire_port: Annotated[int, typer.Option(help="Port for Java clients; 0: a free one.")] = 0,
     data: Annotated[
         Path | None, typer.Option(help="Folder that keeps the messages; else they go with it.")
     ] = None,
 ) -> None:
-    """Run ActiveMQ Classic until Ctrl-C."""
-    broker = ClassicBroker(port, openwire_port=openwire_port, data=data)
+    """Run ActiveMQ Classic or Artemis until Ctrl-C."""
+    broker = _KINDS[kind](port, openwire_port=openwire_port, data=data)
     with _told_errors(), _ending_on_sigterm():
         try:
             _start(broker)
@@ -66,14 +83,14 @@ def stats(
     table = Table("count", told.queue)
     for name, count in asdict(told).items():
         if name not in {"queue", "exists"}:
-            table.add_row(name, f"{count:,}")
+            table.add_row(name, "unknown" if count is None else f"{count:,}")
     _out.print(table)
 
 
-def _start(broker: ClassicBroker) -> None:
+def _start(broker: LocalBroker) -> None:
     """Start it, and say where it is."""
-    if not is_cached():
-        _err.print(f"fetching ActiveMQ Classic {CLASSIC_VERSION}, this once …")
+    if not is_cached(broker.product):
+        _err.print(f"fetching {broker.product.name} {broker.product.version}, this once …")
     broker.start()
     _out.print(broker.url, style="bold green")
     _err.print(f"Java clients: {broker.openwire_url}   log: {broker.log}   Ctrl-C stops it")

@@ -53,6 +53,11 @@ class Wire:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_artemis(self) -> bool:
+        """Whether the broker greeted as ActiveMQ Artemis."""
+        return self.server.startswith("ActiveMQ-Artemis")
+
     def send(self, frame: Frame) -> None:
         """Write one frame and do not wait."""
         try:

@@ -25,12 +25,23 @@ def send(
     broker: Broker, queue: str, bodies: Iterable[bytes], headers: dict[str, str] | None = None
 ) -> None:
     """Send persistent messages; return when the broker has confirmed the last, and with it all."""
-    head = {"destination": f"/queue/{queue}", "persistent": "true", **(headers or {})}
     with Wire(broker.url, timeout=30) as wire:
+        head = {**queue_headers(wire, queue), "persistent": "true", **(headers or {})}
         *rest, last = (Frame("SEND", head, body) for body in bodies)
         for frame in rest:
             wire.send(frame)
         wire.request(last)
+
+
+def queue_headers(wire: Wire, queue: str) -> dict[str, str]:
+    """How a SEND or SUBSCRIBE names a queue to this broker."""
+    if wire.is_artemis:
+        return {
+            "destination": queue,
+            "destination-type": "ANYCAST",
+            "subscription-type": "ANYCAST",
+        }
+    return {"destination": f"/queue/{queue}"}
 
 
 def is_running(pid: int) -> bool:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from jmsx.errors import ConfigurationError, ConnectionFailedError
-from jmsx_broker.artefacts import cache_folder, classic_libraries, is_complete
+from jmsx_broker.artefacts import cache_folder, is_complete, libraries
 from jmsx_broker.java import find_java
+from jmsx_broker.products import ARTEMIS, CLASSIC, Product
 from tests.integration.broker_support import executable
 
 #: A stand-in for Maven: it copies the jars of FILLED to the folder that it is told, as slowly as two need to meet.
@@ -76,7 +77,7 @@ def test_nothing_to_fetch_with_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ConfigurationError, match=r"Install Maven .*jmsx\[spark\]"):
-        classic_libraries(find_java({"JMSX_JAVA": str(java(tmp_path / "java", "17"))}))
+        libraries(CLASSIC, find_java({"JMSX_JAVA": str(java(tmp_path / "java", "17"))}))
 
 
 def test_failed_fetch_quotes_its_tools_and_leaves_nothing(
@@ -91,7 +92,7 @@ def test_failed_fetch_quotes_its_tools_and_leaves_nothing(
     with pytest.raises(
         ConnectionFailedError, match=r"Maven said: Unknown host; Ivy said: no route"
     ):
-        classic_libraries(failing)
+        libraries(CLASSIC, failing)
     assert list(cache.iterdir()) == []
 
 
@@ -99,7 +100,7 @@ def test_processes_that_fetch_at_once_do_not_disturb_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each gets the same whole folder, and no half of one is left."""
-    filled = classic_libraries(find_java())
+    filled = libraries(CLASSIC, find_java())
     cache = tmp_path / "cache"
     monkeypatch.setenv("JMSX_CACHE", str(cache))
     monkeypatch.setenv("FILLED", str(filled))
@@ -109,18 +110,19 @@ def test_processes_that_fetch_at_once_do_not_disturb_each_other(
     with ThreadPoolExecutor() as pool:
         runs = [pool.submit(subprocess.check_output, [sys.executable, "-c", fetch]) for _ in "ab"]
         folders = {Path(run.result().decode().strip()) for run in runs}
-    assert {cache_folder({"JMSX_CACHE": str(cache)})} == folders == set(cache.iterdir())
-    assert all(is_complete(folder) for folder in folders)
+    assert {cache_folder(CLASSIC, {"JMSX_CACHE": str(cache)})} == folders == set(cache.iterdir())
+    assert all(is_complete(CLASSIC, folder) for folder in folders)
 
 
-@pytest.mark.skipif("CI" not in os.environ, reason="fetches 15 MB; set CI to run it")
+@pytest.mark.skipif("CI" not in os.environ, reason="fetches 15 to 20 MB; set CI to run it")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("tool", ["mvn", "ivy"])
+@pytest.mark.parametrize("product", [CLASSIC, ARTEMIS], ids=lambda product: product.key)
 def test_each_tool_fetches_the_same_jars(
-    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    product: Product, tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Maven and PySpark's Ivy resolve the same files, the ones in the cache."""
-    expected = sorted(jar.name for jar in classic_libraries(find_java()).iterdir())
+    expected = sorted(jar.name for jar in libraries(product, find_java()).iterdir())
     java = find_java()
     if tool == "ivy":
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -129,7 +131,7 @@ def test_each_tool_fetches_the_same_jars(
     else:
         monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setenv("JMSX_CACHE", str(tmp_path))
-    assert expected == sorted(jar.name for jar in classic_libraries(java).iterdir())
+    assert expected == sorted(jar.name for jar in libraries(product, java).iterdir())
 
 
 def java(path: Path, version: str) -> Path:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.errors import BrokerTimeoutError, ConfigurationError, IllegalStateError
-from jmsx_broker import ClassicBroker
+from jmsx_broker import ArtemisBroker, ClassicBroker
+from jmsx_broker.local import LocalBroker
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import (
     eventually,
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
+both = pytest.mark.parametrize("kind", [ClassicBroker, ArtemisBroker])
+
 #: A program that starts a broker, tells where it is, and then waits for its end.
 PARENT = """
-from jmsx_broker import ClassicBroker
+from jmsx_broker import ArtemisBroker, ClassicBroker
 broker = ClassicBroker().start()
 print(broker.pid, broker.url, broker.log.parent, flush=True)
 input()
@@ -46,9 +49,16 @@ def test_broker_answers_as_classic(classic_broker: Broker) -> None:
         assert wire.server == "ActiveMQ/6.1.8"
 
 
-def test_stop_leaves_neither_process_nor_port_nor_folder() -> None:
+def test_broker_answers_as_artemis(artemis_broker: Broker) -> None:
+    """The same of the other broker."""
+    with Wire(artemis_broker.url) as wire:
+        assert wire.server.startswith("ActiveMQ-Artemis/2.44.0 ")
+
+
+@both
+def test_stop_leaves_neither_process_nor_port_nor_folder(kind: type[LocalBroker]) -> None:
     """After the with block, it is as if there had never been a broker."""
-    with ClassicBroker() as broker:
+    with kind() as broker:
         pid, url, folder = broker.pid, broker.url, broker.log.parent
         assert is_running(pid)
         assert is_listening(url)
@@ -89,10 +99,13 @@ def test_broker_does_not_hear_the_terminal() -> None:
         assert os.getpgid(broker.pid) != os.getpgid(0)
 
 
-@pytest.mark.parametrize("end", [ClassicBroker.stop, ClassicBroker.kill])
-def test_restart_keeps_persistent_messages(end: Callable[[ClassicBroker], None]) -> None:
+@pytest.mark.parametrize("end", [LocalBroker.stop, LocalBroker.kill])
+@both
+def test_restart_keeps_persistent_messages(
+    kind: type[LocalBroker], end: Callable[[LocalBroker], None]
+) -> None:
     """The same object started again has the same ports and what was confirmed before."""
-    with ClassicBroker() as broker:
+    with kind() as broker:
         before = broker.url, broker.openwire_url
         send(broker, "kept", [b"a", b"b"])
         end(broker)
@@ -113,11 +126,12 @@ def test_broker_killed_by_a_stranger_starts_again() -> None:
         assert broker.statistics("kept").size == 1
 
 
-def test_given_folder_outlives_the_object(tmp_path: Path) -> None:
+@both
+def test_given_folder_outlives_the_object(kind: type[LocalBroker], tmp_path: Path) -> None:
     """A folder that the user named is kept, for another object too."""
-    with ClassicBroker(data=tmp_path / "data") as broker:
+    with kind(data=tmp_path / "data") as broker:
         send(broker, "kept", [b"a"])
-    with ClassicBroker(data=tmp_path / "data") as broker:
+    with kind(data=tmp_path / "data") as broker:
         assert [message.body for message in broker.browse("kept")] == [b"a"]
 
 
@@ -142,21 +156,25 @@ def test_second_start_is_refused() -> None:
         Wire(broker.url).close()
 
 
-def test_used_port_is_named() -> None:
+@both
+def test_used_port_is_named(kind: type[LocalBroker]) -> None:
     """A port that somebody else listens on is a clear error, and nothing is left behind."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        broker = ClassicBroker(port)
+        broker = kind(port)
         with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}"):
             broker.start()
     assert not broker.running
 
 
-def test_failed_start_quotes_the_log_and_leaves_nothing(tmp_path: Path) -> None:
+@both
+def test_failed_start_quotes_the_log_and_leaves_nothing(
+    kind: type[LocalBroker], tmp_path: Path
+) -> None:
     """A broker that cannot work says why in its own words, and is gone."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    broker = ClassicBroker(port, openwire_port=port, data=tmp_path)
+    broker = kind(port, openwire_port=port, data=tmp_path)
     with pytest.raises(ConfigurationError, match=r"(?s)ended with 1 while starting.*in use"):
         broker.start()
     assert not broker.running

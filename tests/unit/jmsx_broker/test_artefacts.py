@@ -8,15 +8,17 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from jmsx_broker.artefacts import (
-    COORDINATES,
     cache_folder,
     cache_root,
-    classic_libraries,
     is_cached,
     is_complete,
     ivy_module,
+    libraries,
     maven_project,
 )
+from jmsx_broker.products import ARTEMIS, CLASSIC, Product
+
+both = pytest.mark.parametrize("product", [CLASSIC, ARTEMIS], ids=lambda product: product.key)
 
 
 @pytest.mark.parametrize(
@@ -35,46 +37,59 @@ def test_cache_root(environment: dict[str, str], platform: str, expected: str) -
     assert Path(expected) == cache_root(environment, platform)
 
 
-def test_folder_is_complete_with_all_and_incomplete_without_one(tmp_path: Path) -> None:
+@both
+def test_folder_is_complete_with_all_and_incomplete_without_one(
+    product: Product, tmp_path: Path
+) -> None:
     """One missing jar is enough to fetch again."""
-    fill(tmp_path)
-    assert is_complete(tmp_path)
+    fill(product, tmp_path)
+    assert is_complete(product, tmp_path)
     next(tmp_path.iterdir()).unlink()
-    assert not is_complete(tmp_path)
+    assert not is_complete(product, tmp_path)
 
 
-def test_complete_cache_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@both
+def test_complete_cache_is_used_as_it_is(
+    product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a whole folder in the cache no tool is looked for: there is none on this PATH."""
     monkeypatch.setenv("JMSX_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", "")
-    assert not is_cached()
-    folder = cache_folder({"JMSX_CACHE": str(tmp_path)})
-    fill(folder)
-    assert is_cached()
-    assert folder == classic_libraries(Path("no-java"))
+    assert not is_cached(product)
+    folder = cache_folder(product, {"JMSX_CACHE": str(tmp_path)})
+    fill(product, folder)
+    assert is_cached(product)
+    assert folder == libraries(product, Path("no-java"))
 
 
-def test_maven_is_asked_for_every_coordinate() -> None:
+@both
+def test_maven_is_asked_for_every_coordinate(product: Product) -> None:
     """The generated pom.xml is well-formed and names each dependency once, in order."""
     names = "{http://maven.apache.org/POM/4.0.0}"
-    project = ET.fromstring(maven_project())  # noqa: S314 - our own text
-    assert list(COORDINATES) == [
+    project = ET.fromstring(maven_project(product))  # noqa: S314 - our own text
+    dependencies = list(project.iter(f"{names}dependency"))
+    assert list(product.coordinates) == [
         tuple(entry.findtext(names + name) for name in ("groupId", "artifactId", "version"))
-        for entry in project.iter(f"{names}dependency")
+        for entry in dependencies
     ]
+    excluded = {entry.findtext(f".//{names}exclusion/{names}groupId") for entry in dependencies}
+    assert excluded == {product.excluded}
 
 
-def test_ivy_is_asked_for_every_coordinate() -> None:
+@both
+def test_ivy_is_asked_for_every_coordinate(product: Product) -> None:
     """The generated ivy.xml is well-formed and names each dependency once, in order."""
-    module = ET.fromstring(ivy_module())  # noqa: S314 - our own text
-    assert list(COORDINATES) == [
+    module = ET.fromstring(ivy_module(product))  # noqa: S314 - our own text
+    assert list(product.coordinates) == [
         tuple(entry.get(name) for name in ("org", "name", "rev"))
         for entry in module.iter("dependency")
     ]
+    excluded = [entry.get("org") for entry in module.iter("exclude")]
+    assert excluded == ([product.excluded] if product.excluded else [])
 
 
-def fill(folder: Path) -> None:
-    """Put an empty file for each coordinate into `folder`."""
+def fill(product: Product, folder: Path) -> None:
+    """Put an empty file for each artefact into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for _, name, version in COORDINATES:
+    for _, name, version in product.coordinates:
         (folder / f"{name}-{version}.jar").touch()

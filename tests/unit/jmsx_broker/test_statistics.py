@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jmsx.errors import ConfigurationError
-from jmsx_broker.statistics import parse_map, queue_name
+from jmsx_broker.classic_witness import parse_map
+from jmsx_broker.statistics import queue_name
 
 
 @pytest.mark.parametrize(

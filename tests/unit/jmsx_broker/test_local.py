@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jmsx.errors import IllegalStateError
-from jmsx_broker.classic import ClassicBroker, log_tail
+from jmsx_broker.artemis import ArtemisBroker
+from jmsx_broker.classic import ClassicBroker
+from jmsx_broker.local import LocalBroker, log_tail
+
+both = pytest.mark.parametrize("kind", [ClassicBroker, ArtemisBroker])
 
 
 def test_log_tail_keeps_what_tells_something() -> None:
@@ -20,16 +24,18 @@ def test_log_tail_of_nothing_says_so() -> None:
     assert log_tail("\n\n") == "  (empty)"
 
 
+@both
 @pytest.mark.parametrize("name", ["url", "openwire_url", "pid", "log"])
-def test_broker_that_never_ran_is_nowhere(name: str) -> None:
+def test_broker_that_never_ran_is_nowhere(kind: type[LocalBroker], name: str) -> None:
     """Nothing can be asked of a broker before its first start."""
     with pytest.raises(IllegalStateError):
-        getattr(ClassicBroker(), name)
+        getattr(kind(), name)
 
 
-def test_broker_that_never_ran_can_be_closed() -> None:
+@both
+def test_broker_that_never_ran_can_be_closed(kind: type[LocalBroker]) -> None:
     """Stopping, killing and closing do nothing where nothing is."""
-    broker = ClassicBroker()
+    broker = kind()
     broker.stop()
     broker.kill()
     broker.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from jmsx_broker.configuration import activemq_xml
+from jmsx_broker.classic_configuration import activemq_xml
 
 CORE = "{http://activemq.apache.org/schema/core}"
 

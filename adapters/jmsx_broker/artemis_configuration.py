@@ -1,0 +1,91 @@
+"""Artemis' broker.xml: two acceptors, a journal, what `artemis create` sets for all addresses; else its defaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import urlencode
+from xml.sax.saxutils import escape, quoteattr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: A value in Artemis' own unit, as broker.xml or the URI of an acceptor has it.
+Setting: TypeAlias = str | int | float | bool
+
+#: Where the broker looks for the configuration file, in its working folder.
+CONFIGURATION: Final = "etc/broker.xml"
+
+#: What is set for all addresses: as `artemis create` of 2.44.0 does, and that `browse` may see deep queues.
+_DEFAULTS: Final[Mapping[str, Setting]] = {
+    "dead-letter-address": "DLQ",
+    "expiry-address": "ExpiryQueue",
+    "management-browse-page-size": 100_000,
+}
+
+# Paths are relative to the working folder of the broker, so no path has to be escaped.
+# The critical analyzer would take a paused process for a hanging one. A development machine's disk may be rather full:
+# the broker would block its producers from 90 % on.
+_TEMPLATE: Final = """\
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>jmsx</name>
+    <security-enabled>false</security-enabled>
+    <persistence-enabled>{persistent}</persistence-enabled>
+    <journal-type>NIO</journal-type>
+    <journal-pool-files>10</journal-pool-files>
+    <bindings-directory>data/bindings</bindings-directory>
+    <journal-directory>data/journal</journal-directory>
+    <large-messages-directory>data/large-messages</large-messages-directory>
+    <paging-directory>data/paging</paging-directory>
+    <global-max-size>256M</global-max-size>
+    <max-disk-usage>100</max-disk-usage>
+    <critical-analyzer>false</critical-analyzer>
+    <acceptors>
+      <acceptor name="stomp">{stomp}</acceptor>
+      <acceptor name="openwire">{openwire}</acceptor>
+    </acceptors>
+    <addresses>
+      <address name="DLQ"><anycast><queue name="DLQ"/></anycast></address>
+      <address name="ExpiryQueue"><anycast><queue name="ExpiryQueue"/></anycast></address>
+    </addresses>
+    <address-settings>
+{settings}
+    </address-settings>
+  </core>
+</configuration>
+"""
+
+
+def broker_xml(
+    stomp_port: int,
+    openwire_port: int,
+    *,
+    address_settings: Mapping[str, Mapping[str, Setting]],
+    stomp_options: Mapping[str, Setting],
+    persistent: bool,
+) -> str:
+    """The text of broker.xml."""
+    matches = {**address_settings, "#": {**_DEFAULTS, **address_settings.get("#", {})}}
+    return _TEMPLATE.format(
+        persistent=_text(persistent),
+        stomp=_acceptor(stomp_port, {"protocols": "STOMP", **stomp_options}),
+        openwire=_acceptor(openwire_port, {"protocols": "CORE,OPENWIRE"}),
+        settings="\n".join(_address_setting(*each) for each in matches.items()),
+    )
+
+
+def _acceptor(port: int, options: Mapping[str, Setting]) -> str:
+    """The URI of an acceptor on the loopback."""
+    told = ";".join(urlencode({name: _text(value)}) for name, value in options.items())
+    return escape(f"tcp://127.0.0.1:{port}?{told}")
+
+
+def _address_setting(match: str, settings: Mapping[str, Setting]) -> str:
+    """What holds for the addresses that match."""
+    lines = "".join(f"<{name}>{escape(_text(value))}</{name}>" for name, value in settings.items())
+    return f"      <address-setting match={quoteattr(match)}>{lines}</address-setting>"
+
+
+def _text(value: Setting) -> str:
+    """A value as XML and URIs write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

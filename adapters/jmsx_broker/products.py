@@ -1,0 +1,61 @@
+"""The brokers that this package runs: which release, and the artefacts that it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """A broker as a list of Maven artefacts; what these depend on comes with them."""
+
+    name: str  #: as people call it
+    key: str  #: one word, for folders and the command line
+    version: str
+    coordinates: tuple[tuple[str, str, str], ...]  #: group, artefact, version
+    excluded: str | None = None  #: a group that must not come along
+
+
+#: The newest release whose artefacts resolve whole.
+CLASSIC_VERSION: Final = "6.1.8"
+
+CLASSIC: Final = Product(
+    name="ActiveMQ Classic",
+    key="classic",
+    version=CLASSIC_VERSION,
+    coordinates=(
+        ("org.apache.activemq", "activemq-broker", CLASSIC_VERSION),
+        ("org.apache.activemq", "activemq-client", CLASSIC_VERSION),
+        ("org.apache.activemq", "activemq-console", CLASSIC_VERSION),
+        ("org.apache.activemq", "activemq-kahadb-store", CLASSIC_VERSION),
+        ("org.apache.activemq", "activemq-spring", CLASSIC_VERSION),
+        ("org.apache.activemq", "activemq-stomp", CLASSIC_VERSION),
+        ("org.springframework", "spring-context", "6.2.10"),
+        ("org.slf4j", "slf4j-simple", "2.0.17"),
+        # what the answers of the statistics plugin are written with: optional dependencies of activemq-stomp, in the
+        # versions of its parent; without them the broker drops the connection
+        ("com.thoughtworks.xstream", "xstream", "1.4.21"),
+        ("org.codehaus.jettison", "jettison", "1.5.4"),
+    ),
+    excluded="commons-logging",  # Spring has its own bridge with the same classes, and complains when it meets this one
+)
+
+#: The newest release that resolves and runs on Java 17; later ones changed their group.
+ARTEMIS_VERSION: Final = "2.44.0"
+
+#: The jars, not the distribution: half the bytes, nothing to unpack, no web console.
+ARTEMIS: Final = Product(
+    name="ActiveMQ Artemis",
+    key="artemis",
+    version=ARTEMIS_VERSION,
+    coordinates=(
+        ("org.apache.activemq", "artemis-server", ARTEMIS_VERSION),
+        ("org.apache.activemq", "artemis-stomp-protocol", ARTEMIS_VERSION),
+        ("org.apache.activemq", "artemis-openwire-protocol", ARTEMIS_VERSION),
+        ("org.slf4j", "slf4j-simple", "2.0.17"),
+        # in the versions of the distribution, whose own poms disagree on them
+        ("org.apache.commons", "commons-pool2", "2.12.1"),
+        ("org.apache.commons", "commons-text", "1.14.0"),
+    ),
+)

@@ -1,0 +1,53 @@
+"""Ask a broker for its counts of a queue, or what lies in it; its kind is read from its greeting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.errors import ResourceAllocationError
+from jmsx_broker.artemis_witness import ArtemisWitness
+from jmsx_broker.classic_witness import ClassicWitness
+from jmsx_broker.statistics import queue_name
+from jmsx_broker.wire import Wire
+
+if TYPE_CHECKING:
+    from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
+
+
+def queue_statistics(url: str, queue: str) -> QueueStatistics:
+    """
+    Ask the broker at `url` for its counts of `queue` (a name, or queue://name).
+
+    Raises UnsupportedError when a Classic has no statistics plugin, BrokerError when an Artemis does not let this user
+    manage it, and the errors of `Wire`.
+    """
+    name = queue_name(queue)
+    with Wire(url) as wire:
+        return _witness(wire).count(name)
+
+
+def browse_queue(url: str, queue: str) -> list[BrowsedMessage]:
+    """
+    All messages that lie in `queue`, oldest first. None is taken or changed.
+
+    Those in flight at a consumer are among them on Classic, and are not on Artemis. Neither broker shows a deep queue
+    whole in every case, and they do not say so. Therefore its own count is asked before and after, and
+    ResourceAllocationError is raised when messages are missing. Also the errors of `queue_statistics`.
+    """
+    name = queue_name(queue)
+    with Wire(url) as wire:
+        witness = _witness(wire)
+        before = witness.count(name)
+        messages = witness.browse(name) if before.exists else []
+        least = min(witness.visible(before), witness.visible(witness.count(name)))
+    if len(messages) < least:
+        raise ResourceAllocationError(
+            f"{url} showed only {len(messages)} of at least {least} messages in {name}:"
+            f" {witness.remedy}"
+        )
+    return messages
+
+
+def _witness(wire: Wire) -> ClassicWitness | ArtemisWitness:
+    """The one who knows how to ask this broker."""
+    return ArtemisWitness(wire) if wire.is_artemis else ClassicWitness(wire)

@@ -1,0 +1,95 @@
+"""Artemis' configuration file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from jmsx_broker.artemis_configuration import broker_xml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx_broker.artemis_configuration import Setting
+
+CORE = "{urn:activemq:core}"
+
+
+def core(
+    *,
+    address_settings: Mapping[str, Mapping[str, Setting]] | None = None,
+    stomp_options: Mapping[str, Setting] | None = None,
+    persistent: bool = True,
+) -> ET.Element:
+    """The core element of the configuration for two ports."""
+    text = broker_xml(
+        1111,
+        2222,
+        address_settings=address_settings or {},
+        stomp_options=stomp_options or {},
+        persistent=persistent,
+    )
+    found = ET.fromstring(text).find(f"{CORE}core")  # noqa: S314 - our own text
+    assert found is not None
+    return found
+
+
+def acceptors(element: ET.Element) -> dict[str | None, str | None]:
+    """The URI of each acceptor."""
+    return {entry.get("name"): entry.text for entry in element.iter(f"{CORE}acceptor")}
+
+
+def settings(element: ET.Element) -> dict[str | None, dict[str, str | None]]:
+    """The settings of each match."""
+    return {
+        entry.get("match"): {each.tag.removeprefix(CORE): each.text for each in entry}
+        for entry in element.iter(f"{CORE}address-setting")
+    }
+
+
+def test_acceptors_listen_on_the_loopback_only() -> None:
+    """A development broker without passwords is not for the network; Java clients have a port of their own."""
+    assert acceptors(core()) == {
+        "stomp": "tcp://127.0.0.1:1111?protocols=STOMP",
+        "openwire": "tcp://127.0.0.1:2222?protocols=CORE%2COPENWIRE",
+    }
+
+
+def test_options_of_the_stomp_acceptor_keep_their_names() -> None:
+    """Artemis' own names, with values as its URIs write them."""
+    given = {"connectionTtl": 4000, "stompEnableMessageId": True, "anycastPrefix": "/queue/"}
+    uri = acceptors(core(stomp_options=given))["stomp"]
+    assert uri is not None
+    assert uri.partition("?")[2].split(";") == [
+        "protocols=STOMP",
+        "connectionTtl=4000",
+        "stompEnableMessageId=true",
+        "anycastPrefix=%2Fqueue%2F",
+    ]
+
+
+def test_dead_letters_have_a_queue() -> None:
+    """As in every broker that `artemis create` made; without it dead letters would be dropped."""
+    assert settings(core())["#"] | {"dead-letter-address": "DLQ"} == settings(core())["#"]
+    queues = {entry.get("name") for entry in core().iter(f"{CORE}queue")}
+    assert queues == {"DLQ", "ExpiryQueue"}
+
+
+def test_users_settings_come_before_ours() -> None:
+    """For all addresses one by one, for other patterns as they are."""
+    given = {"#": {"dead-letter-address": "dead"}, "a.<&>": {"max-delivery-attempts": 3}}
+    told = settings(core(address_settings=given))
+    assert told["a.<&>"] == {"max-delivery-attempts": "3"}
+    assert (told["#"]["dead-letter-address"], told["#"]["expiry-address"]) == (
+        "dead",
+        "ExpiryQueue",
+    )
+
+
+@pytest.mark.parametrize(("persistent", "expected"), [(True, "true"), (False, "false")])
+def test_persistence_can_be_switched_off(*, persistent: bool, expected: str) -> None:
+    """A broker in memory for tests that keep nothing."""
+    told = core(persistent=persistent).findtext(f"{CORE}persistence-enabled")
+    assert expected == told
