@@ -22,7 +22,7 @@ from jmsx.errors import (
 )
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination, destination
-from jmsx.jms.message import Message, Property
+from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import PrefetchPolicy
