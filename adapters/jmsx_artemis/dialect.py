@@ -24,6 +24,7 @@ from jmsx.errors import (
 )
 from jmsx.map_xml import decode_map, encode_map
 from jmsx_artemis.copies import dead_letter_headers
+from jmsx_artemis.selectors import core_filter
 from jmsx_artemis.window import ByteWindow
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ DEAD_LETTER_QUEUE: Final = "jmsx.DLQ"
 
 #: Tells text, bytes and map apart, which Artemis does not over STOMP 1.2 (artemis.md 1.4).
 TYPE_HEADER: Final = "jmsx_type"
-
-#: Without it a selector compares numbers with texts only (probes A11a).
-NUMBERS: Final = "convert_string_expressions:"
 
 ANYCAST: Final = "ANYCAST"
 MULTICAST: Final = "MULTICAST"
@@ -131,7 +129,7 @@ class ArtemisDialect:
         routing, address = parted(destination)
         headers = {"destination": address, "subscription-type": routing, "ack": ack.value}
         if selector:
-            headers["selector"] = NUMBERS + selector
+            headers["selector"] = core_filter(selector)
         if durable_name is not None:
             headers["durable-subscription-name"] = durable_name
         if no_local:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.values import ConsumerSettings
 
-#: Bytes of a small frame: what one is taken for before the first has come. Rather too few than too many.
-SMALL: Final = 256
+#: Bytes of a small frame, what one is taken for before the first has come: some 400 are headers.
+SMALL: Final = 512
 
 #: The share of the window that may wait for one common ACK, as the Java client's optimizeAcknowledge has it.
 SHARE: Final = 0.65

@@ -6,15 +6,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jmsx_broker import ClassicBroker
+from jmsx_artemis.dialect import DEAD_LETTER_QUEUE as ARTEMIS_DEAD_LETTERS
+from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.artefacts import classic_libraries
 from jmsx_broker.java import find_java
+from jmsx_classic.dialect import DEAD_LETTER_QUEUE as CLASSIC_DEAD_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-KINDS: Final = ("classic", "fake")
+KINDS: Final = ("classic", "artemis", "fake")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,7 @@ class Broker:
     url: str  #: STOMP
     openwire: OpenWire | None = None  #: None if the Java client cannot talk to it
     scheduler: bool = True  #: whether AMQ_SCHEDULED_DELAY works
+    dead_letters: str = CLASSIC_DEAD_LETTERS  #: the queue where dead letters go
 
 
 @contextmanager
@@ -45,6 +48,9 @@ def running(kind: str) -> Iterator[Broker]:
                 url=classic.openwire_url, jars=classic_libraries(java), java=java.parent
             )
             yield Broker(url=classic.url, openwire=openwire)
+    elif kind == "artemis":
+        with ArtemisBroker() as artemis:
+            yield Broker(url=artemis.url, dead_letters=ARTEMIS_DEAD_LETTERS)
     else:
         from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - only who uses it needs it
 

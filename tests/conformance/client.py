@@ -46,7 +46,7 @@ class JmsxClient:
             impossible = "this broker has no scheduler"
         if impossible is not None:
             return Trace(scenario=scenario, outcomes=[], impossible=impossible)
-        script = Script(scenario, self.broker.url)
+        script = Script(scenario, self.broker)
         _run_in_thread(script.run, _LIMIT)
         outcomes = list(script.outcomes)
         outcomes += [_STUCK] * (len(scenario.steps) - len(outcomes))

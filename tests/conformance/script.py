@@ -16,9 +16,9 @@ from tests.conformance.translation import MODES, body, connection_options, descr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.conformance.brokers import Broker
     from tests.conformance.scenario import Json, Scenario
 
-_DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 _RUN_PROPERTY: Final = "jmsx_run"
 #: Seconds around a dropped socket, in which the broker takes notice.
 _CRASH_PAUSE: Final = 0.15
@@ -28,15 +28,15 @@ _POLL: Final = 0.005
 class Script:
     """Runs the steps of a scenario; `outcomes` grows by one with each step that ends."""
 
-    def __init__(self, scenario: Scenario, url: str) -> None:
+    def __init__(self, scenario: Scenario, broker: Broker) -> None:
         self.outcomes: list[Json] = []
         self._scenario = scenario
-        self._url = url
+        self._broker = broker
         self._token = secrets.token_hex(4)
         self._objects: dict[str, Any] = {}
         self._messages: dict[str, jmsx.Message] = {}
         self._connections: list[jmsx.Connection] = []
-        self._destinations: dict[str, Any] = {"DLQ": jmsx.Queue(_DEAD_LETTERS)}
+        self._destinations: dict[str, Any] = {"DLQ": jmsx.Queue(broker.dead_letters)}
         for name, kind in scenario.destinations.items():
             of_kind = jmsx.Topic if kind == "topic" else jmsx.Queue
             self._destinations[name] = of_kind(self._physical(name))
@@ -109,7 +109,7 @@ class Script:
 
     def _uri(self, name: str) -> str:
         kind = self._scenario.destinations.get(name, "queue")
-        return f"{kind}://{_DEAD_LETTERS if name == 'DLQ' else self._physical(name)}"
+        return f"{kind}://{self._broker.dead_letters if name == 'DLQ' else self._physical(name)}"
 
     def _logical(self, destination: Any) -> str | None:
         if destination is None:
@@ -136,7 +136,7 @@ class Script:
         settings = connection_options(options, self._uri)
         # Java deletes what the broker's strategy does not bury; jmsx does so only when told to.
         settings["dead_letter"] = jmsx.DeadLetterStrategy.BROKER
-        connection = jmsx.Connection(self._url, client_id=client_id, **settings)
+        connection = jmsx.Connection(self._broker.url, client_id=client_id, **settings)
         self._connections.append(connection)
         return connection
 

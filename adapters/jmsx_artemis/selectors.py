@@ -1,0 +1,38 @@
+"""
+JMS selectors in Artemis' own words.
+
+Over STOMP a selector is a core filter: the JMS headers have other names there, and texts are not compared with numbers
+unless told so. Source: artemis.md 1.5, probes A11a; the names are those of `SelectorTranslator.java` of Artemis' JMS
+client.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: Compares texts with numbers too; every property is a text over STOMP.
+NUMBERS: Final = "convert_string_expressions:"
+
+_NAMES: Final = {
+    "JMSPriority": "AMQPriority",
+    "JMSTimestamp": "AMQTimestamp",
+    "JMSExpiration": "AMQExpiration",
+    "JMSMessageID": "AMQUserID",
+    "JMSXGroupID": "_AMQ_GROUP_ID",
+    "JMSDeliveryMode": "AMQDurable",
+    "'PERSISTENT'": "'DURABLE'",
+    "'NON_PERSISTENT'": "'NON_DURABLE'",
+}
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|[A-Za-z_$][\w$]*")
+
+
+def core_filter(selector: str) -> str:
+    """The `selector` header for a JMS selector."""
+    modes = "JMSDeliveryMode" in selector
+
+    def name(match: re.Match[str]) -> str:
+        text = match[0]
+        return text if text[0] == "'" and not modes else _NAMES.get(text, text)
+
+    return NUMBERS + _TOKEN.sub(name, selector)
