@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from jmsx_broker.artemis import ArtemisBroker
     from jmsx_broker.broker import Broker, ExternalBroker
+    from jmsx_broker.certificates import Certificates, TlsOptions
     from jmsx_broker.classic import ClassicBroker
     from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
 
@@ -20,18 +21,22 @@ __all__ = [
     "ArtemisBroker",
     "Broker",
     "BrowsedMessage",
+    "Certificates",
     "ClassicBroker",
     "ExternalBroker",
     "QueueStatistics",
+    "TlsOptions",
 ]
 
 _HOMES: Final = {
     "ArtemisBroker": "jmsx_broker.artemis",
     "BrowsedMessage": "jmsx_broker.statistics",
     "Broker": "jmsx_broker.broker",
+    "Certificates": "jmsx_broker.certificates",
     "ClassicBroker": "jmsx_broker.classic",
     "ExternalBroker": "jmsx_broker.broker",
     "QueueStatistics": "jmsx_broker.statistics",
+    "TlsOptions": "jmsx_broker.certificates",
 }
 
 

@@ -9,6 +9,8 @@ from xml.sax.saxutils import escape, quoteattr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx_broker.certificates import TlsConnector
+
 #: A value in Artemis' own unit, as broker.xml or the URI of an acceptor has it.
 Setting: TypeAlias = str | int | float | bool
 
@@ -42,7 +44,7 @@ _TEMPLATE: Final = """\
     <critical-analyzer>false</critical-analyzer>
     <acceptors>
       <acceptor name="stomp">{stomp}</acceptor>
-      <acceptor name="openwire">{openwire}</acceptor>
+      <acceptor name="openwire">{openwire}</acceptor>{tls}
     </acceptors>
     <addresses>
       <address name="DLQ"><anycast><queue name="DLQ"/></anycast></address>
@@ -56,9 +58,14 @@ _TEMPLATE: Final = """\
 """
 
 
+_TLS: Final = """
+      <acceptor name="stomp+ssl">{}</acceptor>"""
+
+
 def broker_xml(
     stomp_port: int,
     openwire_port: int,
+    tls: TlsConnector | None = None,
     *,
     address_settings: Mapping[str, Mapping[str, Setting]],
     stomp_options: Mapping[str, Setting],
@@ -66,9 +73,11 @@ def broker_xml(
 ) -> str:
     """The text of broker.xml."""
     matches = {**address_settings, "#": {**_DEFAULTS, **address_settings.get("#", {})}}
+    stomp = {"protocols": "STOMP", **stomp_options}
     return _TEMPLATE.format(
         persistent=_text(persistent),
-        stomp=_acceptor(stomp_port, {"protocols": "STOMP", **stomp_options}),
+        stomp=_acceptor(stomp_port, stomp),
+        tls=_TLS.format(_acceptor(tls.port, stomp | _tls_options(tls))) if tls else "",
         openwire=_acceptor(openwire_port, {"protocols": "CORE,OPENWIRE"}),
         settings="\n".join(_address_setting(*each) for each in matches.items()),
     )
@@ -78,6 +87,20 @@ def _acceptor(port: int, options: Mapping[str, Setting]) -> str:
     """The URI of an acceptor on the loopback."""
     told = ";".join(urlencode({name: _text(value)}) for name, value in options.items())
     return escape(f"tcp://127.0.0.1:{port}?{told}")
+
+
+def _tls_options(tls: TlsConnector) -> dict[str, Setting]:
+    """What makes TLS of an acceptor."""
+    return {
+        "sslEnabled": True,
+        "needClientAuth": tls.require_client_certificate,
+        "keyStoreType": "PKCS12",
+        "keyStorePath": tls.key_store,
+        "keyStorePassword": tls.password,
+        "trustStoreType": "PKCS12",
+        "trustStorePath": tls.trust_store,
+        "trustStorePassword": tls.password,
+    }
 
 
 def _address_setting(match: str, settings: Mapping[str, Setting]) -> str:

@@ -9,8 +9,6 @@ from jmsx_broker.local import LocalBroker
 from jmsx_broker.products import CLASSIC
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jmsx_broker.products import Product
 
 
@@ -24,11 +22,14 @@ class ClassicBroker(LocalBroker):
         port: of STOMP; 0 takes a free one.
         openwire_port: of OpenWire, for Java clients; 0 takes a free one.
         data: the folder for messages and log, created if missing; None is a temporary one, removed by `close()`.
+        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
+        tls_port: of STOMP over TLS; 0 takes a free one.
 
     """
 
     product: ClassVar[Product] = CLASSIC
 
+    _configuration_file = CONFIGURATION
     _up = ("Connector stomp started", "Connector openwire started")
     _main = (
         "-Dactivemq.home=.",
@@ -38,6 +39,5 @@ class ClassicBroker(LocalBroker):
         f"xbean:file:{CONFIGURATION}",
     )
 
-    def _configure(self, folder: Path) -> None:
-        text = activemq_xml(self._port, self._openwire_port)
-        (folder / CONFIGURATION).write_text(text, encoding="utf-8")
+    def _configuration(self) -> str:
+        return activemq_xml(self._port, self._openwire_port, self._tls_connector())

@@ -48,12 +48,21 @@ def start(
     kind: Annotated[Kind, typer.Option(help="Which broker.")] = Kind.CLASSIC,
     port: Annotated[int, typer.Option(help="Port of STOMP; 0 takes a free one.")] = 61613,
     openwire_port: Annotated[int, typer.Option(help="Port for Java clients; 0: a free one.")] = 0,
+    tls_port: Annotated[
+        int | None, typer.Option(help="Port of STOMP over TLS; 0: a free one. Else no TLS.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder that keeps the messages; else they go with it.")
     ] = None,
 ) -> None:
     """Run ActiveMQ Classic or Artemis until Ctrl-C."""
-    broker = _KINDS[kind](port, openwire_port=openwire_port, data=data)
+    broker = _KINDS[kind](
+        port,
+        openwire_port=openwire_port,
+        data=data,
+        tls=tls_port is not None,
+        tls_port=tls_port or 0,
+    )
     with _told_errors(), _ending_on_sigterm():
         try:
             _start(broker)
@@ -93,6 +102,9 @@ def _start(broker: LocalBroker) -> None:
         _err.print(f"fetching {broker.product.name} {broker.product.version}, this once …")
     broker.start()
     _out.print(broker.url, style="bold green")
+    if broker.has_tls:
+        _out.print(broker.tls_url, style="bold green")
+        _err.print(f"authority to trust: {broker.certificates.authority}")
     _err.print(f"Java clients: {broker.openwire_url}   log: {broker.log}   Ctrl-C stops it")
 
 

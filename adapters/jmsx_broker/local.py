@@ -22,6 +22,13 @@ from jmsx.errors import (
 )
 from jmsx_broker.artefacts import libraries
 from jmsx_broker.broker import Broker
+from jmsx_broker.certificates import (
+    FOLDER,
+    Certificates,
+    TlsConnector,
+    TlsOptions,
+    make_certificates,
+)
 from jmsx_broker.java import find_java
 from jmsx_broker.process import Child
 from jmsx_broker.wire import Wire
@@ -58,18 +65,32 @@ class LocalBroker(Broker):
         port: of STOMP; 0 takes a free one.
         openwire_port: for Java clients; 0 takes a free one.
         data: the folder for messages and log, created if missing; None is a temporary one, removed by `close()`.
+        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
+        tls_port: of STOMP over TLS; 0 takes a free one.
 
     """
 
     product: ClassVar[Product]  #: what it is made of
 
+    _configuration_file: ClassVar[str]  #: where it looks for it, in its working folder
     _up: ClassVar[tuple[str, ...]]  #: what its log says when its connectors listen
     _main: ClassVar[tuple[str, ...]]  #: options and main class of its Java
 
-    def __init__(self, port: int = 0, *, openwire_port: int = 0, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        openwire_port: int = 0,
+        data: Path | None = None,
+        tls: bool | TlsOptions = False,
+        tls_port: int = 0,
+    ) -> None:
         self._port = port
         self._openwire_port = openwire_port
         self._data = data
+        self._tls = TlsOptions() if tls is True else tls or None
+        self._tls_port = tls_port
+        self._certificates: Certificates | None = None
         self._scratch: Path | None = None
         self._child: Child | None = None
 
@@ -88,6 +109,25 @@ class LocalBroker(Broker):
     def openwire_url(self) -> str:
         """Where Java clients connect to; raises IllegalStateError before the first start."""
         return f"tcp://{_HOST}:{self._started(self._openwire_port)}"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it offers STOMP over TLS."""
+        return self._tls is not None
+
+    @property
+    def tls_url(self) -> str:
+        """Where STOMP over TLS listens; raises IllegalStateError before the first start, or without `tls`."""
+        return f"stomp+ssl://{_HOST}:{self._started(self._tls_port if self._tls else 0)}"
+
+    @property
+    def certificates(self) -> Certificates:
+        """What a client of `tls_url` needs; raises IllegalStateError before the first start, or without `tls`."""
+        if self._certificates is None:
+            raise IllegalStateError(
+                "a broker has certificates from its first start on, with tls=True"
+            )
+        return self._certificates
 
     @property
     def running(self) -> bool:
@@ -163,6 +203,7 @@ class LocalBroker(Broker):
             if self._scratch is not None:
                 shutil.rmtree(self._scratch, ignore_errors=True)
                 self._scratch = None
+                self._certificates = None
 
     def _running(self) -> Child:
         if self._child is None:
@@ -185,14 +226,28 @@ class LocalBroker(Broker):
 
     def _choose_ports(self) -> None:
         """Replace a 0 by a free port, once and for all; raise ConfigurationError if a given one is taken."""
-        for port in (self._port, self._openwire_port):
+        for port in (self._port, self._openwire_port, self._tls_port):
             if port != 0:
                 _check_free(port)
         self._port = self._port or _free_port()
         self._openwire_port = self._openwire_port or _free_port()
+        if self._tls is not None:
+            self._tls_port = self._tls_port or _free_port()
 
-    def _configure(self, folder: Path) -> None:
-        """Write the configuration for its ports into its working folder."""
+    def _tls_connector(self) -> TlsConnector | None:
+        """What the configuration has to say of TLS; the certificates are made at the first start."""
+        if self._tls is None:
+            return None
+        if self._certificates is None:
+            self._certificates = make_certificates(self._folder() / FOLDER, self._tls.names)
+        return TlsConnector(
+            port=self._tls_port,
+            password=self._certificates.password,
+            require_client_certificate=self._tls.require_client_certificate,
+        )
+
+    def _configuration(self) -> str:
+        """The text of its configuration, for its ports."""
         raise NotImplementedError
 
     def _launch(self, java: Path, jars: Path) -> int:
@@ -203,7 +258,10 @@ class LocalBroker(Broker):
         elif self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="jmsx-broker-"))
         folder = self._folder()
-        self._configure(folder)
+        configuration = folder / self._configuration_file
+        configuration.parent.mkdir(exist_ok=True)
+        configuration.touch(mode=0o600)  # it has passwords
+        configuration.write_text(self._configuration(), encoding="utf-8")
         self.log.touch()
         before = self.log.stat().st_size
         command: list[str | Path] = [java, *_JAVA_OPTIONS, "-cp", jars / "*", *self._main]

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from jmsx_broker.artemis_configuration import broker_xml
+from jmsx_broker.certificates import TlsConnector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,11 +23,13 @@ def core(
     address_settings: Mapping[str, Mapping[str, Setting]] | None = None,
     stomp_options: Mapping[str, Setting] | None = None,
     persistent: bool = True,
+    tls: TlsConnector | None = None,
 ) -> ET.Element:
     """The core element of the configuration for two ports."""
     text = broker_xml(
         1111,
         2222,
+        tls,
         address_settings=address_settings or {},
         stomp_options=stomp_options or {},
         persistent=persistent,
@@ -93,3 +96,25 @@ def test_persistence_can_be_switched_off(*, persistent: bool, expected: str) -> 
     """A broker in memory for tests that keep nothing."""
     told = core(persistent=persistent).findtext(f"{CORE}persistence-enabled")
     assert expected == told
+
+
+@pytest.mark.parametrize(("required", "expected"), [(False, "false"), (True, "true")])
+def test_tls_is_an_acceptor_more(*, required: bool, expected: str) -> None:
+    """Over TLS there is the same as without, options too, and a client's certificate is asked for where required."""
+    tls = TlsConnector(port=3333, password="pass", require_client_certificate=required)  # noqa: S106 - not one
+    uri = acceptors(core(tls=tls, stomp_options={"connectionTtl": 4000}))["stomp+ssl"]
+    assert uri is not None
+    address, _, options = uri.partition("?")
+    assert address == "tcp://127.0.0.1:3333"
+    told = dict(option.split("=") for option in options.split(";"))
+    assert (
+        told.items()
+        >= {
+            "protocols": "STOMP",
+            "connectionTtl": "4000",
+            "sslEnabled": "true",
+            "needClientAuth": expected,
+            "keyStorePath": "tls%2Fserver.p12",
+            "keyStorePassword": "pass",
+        }.items()
+    )

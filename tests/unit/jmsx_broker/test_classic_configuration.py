@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+import pytest
+
+from jmsx_broker.certificates import TlsConnector
 from jmsx_broker.classic_configuration import activemq_xml
 
 CORE = "{http://activemq.apache.org/schema/core}"
@@ -38,3 +41,24 @@ def test_broker_has_what_jmsx_needs() -> None:
 def test_destination_policies_are_the_brokers_own() -> None:
     """Users' brokers run with defaults, so ours does: no policy is set."""
     assert broker().find(f"{CORE}destinationPolicy") is None
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_tls_is_a_connector_more(*, required: bool) -> None:
+    """Over TLS there is the same as without, and a client's certificate is asked for where it is required."""
+    tls = TlsConnector(port=3333, password="<&>", require_client_certificate=required)  # noqa: S106 - not one
+    found = ET.fromstring(activemq_xml(1111, 2222, tls)).find(f"{CORE}broker")  # noqa: S314 - our own text
+    assert found is not None
+    uris = {
+        entry.get("name"): entry.get("uri") or ""
+        for entry in found.iter(f"{CORE}transportConnector")
+    }
+    address, _, options = uris["stomp+ssl"].partition("?")
+    assert address == "stomp+ssl://127.0.0.1:3333"
+    assert ("transport.needClientAuth=true" in options.split("&")) is required
+    (keys,) = found.iterfind(f"{CORE}sslContext/{CORE}sslContext")
+    assert (keys.get("keyStore"), keys.get("keyStorePassword")) == ("file:tls/server.p12", "<&>")
+    assert (keys.get("trustStore"), keys.get("trustStorePassword")) == (
+        "file:tls/authority.p12",
+        "<&>",
+    )
