@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING
@@ -39,14 +40,13 @@ class MessageProducer:
 
         Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
         its way. In a transaction it is sent with the commit. `time_to_live` in seconds, 0: for ever. Raises
-        UnsupportedError (no destination, or two), MessageFormatError, BrokerTimeoutError, IllegalStateError, or what
-        the broker says.
+        UnsupportedError (no destination, or two), ConfigurationError (priority, time_to_live), MessageFormatError,
+        BrokerTimeoutError, IllegalStateError, or what the broker says.
         """
         self._session.check_open()
         if self._closed:
             raise IllegalStateError("The Producer is closed")
-        if not 0 <= priority <= 9:  # noqa: PLR2004 - JMS has ten priorities
-            raise ConfigurationError(f"priority must be 0 to 9, not {priority}")
+        _check_quality(priority, time_to_live)
         to = reachable(self._destination(destination), self._session)
         key = new_key()
         frame = send_frame(message, to, self._session.dialect, key, persistent=persistent)
@@ -81,6 +81,15 @@ class MessageProducer:
         if self._target is None:
             raise UnsupportedError("a producer without a destination needs one with each message")
         return self._target
+
+
+def _check_quality(priority: int, time_to_live: float) -> None:
+    """Raise ConfigurationError for what the broker could not read: it would close the connection."""
+    whole = isinstance(priority, int) and not isinstance(priority, bool)
+    if not whole or not 0 <= priority <= 9:  # noqa: PLR2004 - JMS has ten priorities
+        raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
+    if not isinstance(time_to_live, int | float) or not math.isfinite(time_to_live):
+        raise ConfigurationError(f"time_to_live must be seconds, 0 for ever, not {time_to_live!r}")
 
 
 def new_key() -> str:

@@ -7,31 +7,19 @@ persistent, STOMP's is not; a content-length makes a BytesMessage, its absence a
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import KEY_HEADER
 from jmsx.core.frames import Frame, escape
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
+from jmsx.jms.properties import RESERVED, property_headers
 
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-
-#: Headers that are not the application's properties, on MESSAGE or SEND.
-_RESERVED: Final = frozenset(
-    {
-        "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
-        "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
-        KEY_HEADER,
-    }
-)  # fmt: skip
-
-_NAME: Final = re.compile(r"[A-Za-z_$][\w$.-]*\Z")
 
 
 def send_frame(
@@ -48,15 +36,10 @@ def send_frame(
         KEY_HEADER: key,
     }
     if message.correlation_id is not None:
-        headers["correlation-id"] = message.correlation_id
+        headers["correlation-id"] = _text("correlation_id", message.correlation_id)
     if message.type is not None:
-        headers["type"] = message.type
-    if message.group_id is not None:
-        headers["JMSXGroupID"] = message.group_id
-    if message.group_sequence is not None:
-        headers["JMSXGroupSeq"] = str(message.group_sequence)
-    for name, value in message.properties.items():
-        headers[_property_name(name, dialect)] = property_text(name, value)
+        headers["type"] = _text("type", message.type)
+    headers.update(property_headers(message, dialect.reserved))
     for name, text in headers.items():
         _check_header(name, text, dialect.header_limit)
     more, body = _encoded(message.body, dialect)
@@ -72,7 +55,7 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
         properties={
             name: text
             for name, text in headers.items()
-            if name not in _RESERVED and name not in dialect.reserved
+            if name not in RESERVED and name not in dialect.reserved
         },
         correlation_id=headers.get("correlation-id"),
         type=headers.get("type"),
@@ -91,17 +74,10 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     return message
 
 
-def property_text(name: str, value: object) -> str:
-    """A property's value as text; raises MessageFormatError for a type that JMS does not know."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise MessageFormatError(
-        f"property {name!r} is a {type(value).__name__}; JMS knows str, int, float and bool"
-    )
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise MessageFormatError(f"{name} of a message must be a str, not {value!r}")
 
 
 def _check_header(name: str, text: str, limit: int) -> None:
@@ -115,14 +91,6 @@ def _check_header(name: str, text: str, limit: int) -> None:
         raise MessageFormatError(
             f"header {name!r} is {size} bytes long; the broker closes the connection over {limit}"
         )
-
-
-def _property_name(name: str, dialect: Dialect) -> str:
-    if name in _RESERVED or name in dialect.reserved:
-        raise MessageFormatError(f"property {name!r} would overwrite the STOMP header of that name")
-    if not _NAME.match(name):
-        raise MessageFormatError(f"{name!r} is not a property name")
-    return name
 
 
 def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:

@@ -36,6 +36,7 @@ from jmsx.core.events import (
 )
 from jmsx.errors import (
     BrokerTimeoutError,
+    ConfigurationError,
     ConnectionFailedError,
     JmsxError,
     MessageFormatError,
@@ -621,7 +622,17 @@ UNFIT = {
     "correlation id": Message("x", correlation_id="\udcff"),
     "long property": Message("x", properties={"a": "x" * 11_000}),
     "long correlation id": Message("x", correlation_id="ä" * 6_000),
+    "negative delay": Message("x", properties={"AMQ_SCHEDULED_DELAY": -1}),
+    "number that is none": Message("x", properties={"JMSXGroupSeq": "first"}),
 }
+
+QUALITIES: list[dict[str, Any]] = [
+    {"priority": 10},
+    {"priority": 4.5},
+    {"priority": "5"},
+    {"time_to_live": float("inf")},
+    {"time_to_live": "1"},
+]
 
 
 @pytest.mark.parametrize("case", UNFIT)
@@ -646,6 +657,17 @@ def test_a_message_that_cannot_be_sent(
     assert sent == ["confirmed"] * 3
     (ended,) = [event for event in diary.events if isinstance(event, TransactionEnded)]
     assert ended.sends == 2
+
+
+def test_a_quality_that_the_broker_cannot_read(classic_broker: Broker, queue: Queue) -> None:
+    """Classic would close the connection on it; an error at once, and the session goes on."""
+    with Connection(classic_broker.url) as connection:
+        producer = connection.create_session().create_producer(queue)
+        for quality in QUALITIES:
+            with pytest.raises(ConfigurationError):
+                producer.send(Message("x"), **quality)
+        producer.send(Message("sent"), priority=9, time_to_live=60)
+    assert bodies(classic_broker, queue) == ["sent"]
 
 
 def test_a_header_line_of_the_greatest_length(classic_broker: Broker, queue: Queue) -> None:

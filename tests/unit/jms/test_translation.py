@@ -12,7 +12,7 @@ from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, Queue, Topic
 from jmsx.jms.message import Message
-from jmsx.jms.translation import property_text, received, send_frame
+from jmsx.jms.translation import received, send_frame
 from jmsx_classic import DIALECT
 from jmsx_classic.dialect import TEXT_HEADER
 
@@ -197,6 +197,13 @@ def test_what_jms_names_is_carried() -> None:
     assert (message.correlation_id, message.type, message.key) == ("c:1", "order", "key")
 
 
+@pytest.mark.parametrize("name", ["correlation_id", "type"])
+def test_headers_are_texts(name: str) -> None:
+    """A number would be written, and come back as a text."""
+    with pytest.raises(MessageFormatError, match=f"{name} of a message must be a str, not 5"):
+        sent(Message("x", **{name: 5}))  # type: ignore[arg-type]
+
+
 def test_received_message_knows_where_it_comes_from() -> None:
     """Ids, places, times in seconds, priority, and which delivery it is."""
     message = came(
@@ -230,62 +237,7 @@ def test_received_message_has_defaults() -> None:
     assert (message.timestamp, message.reply_to, message.correlation_id) == (None, None, None)
 
 
-# -- properties -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("", ""),
-        ("a:b\nc", "a:b\nc"),
-        (1, "1"),
-        (-1, "-1"),
-        (1.5, "1.5"),
-        (float("inf"), "Infinity"),
-        (float("-inf"), "-Infinity"),
-        (float("nan"), "NaN"),
-        (True, "true"),
-        (False, "false"),
-    ],
-)
-def test_property_arrives_as_text(value: Any, text: str) -> None:
-    """As Java writes it; types are lost over STOMP (classic.md 2.4)."""
-    assert property_text("p", value) == text
-    assert seen(sent(Message("x", properties={"p": value}))).properties["p"] == text
-
-
-@pytest.mark.parametrize("value", [None, b"x", [1], {}, object()])
-def test_other_property_types_are_refused(value: Any) -> None:
-    """The error names the property and the type."""
-    with pytest.raises(MessageFormatError, match=f"'p' is a {type(value).__name__}"):
-        sent(Message("x", properties={"p": value}))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "destination", "receipt", "transaction", "persistent", "content-length", "amq-msg-type", "id", "ack",
-        "correlation-id", "reply-to", "expires", "priority", "type", "message-id", "redelivered", "subscription",
-        "timestamp", "transformation", KEY_HEADER,
-    ],
-)  # fmt: skip
-def test_property_never_overwrites_a_header(name: str) -> None:
-    """Nor adds one that changes what the frame means, such as a transaction."""
-    with pytest.raises(MessageFormatError, match="would overwrite"):
-        sent(Message("x", properties={name: "x"}))
-
-
-@pytest.mark.parametrize("name", ["", "1a", "a b", "a\nb", "a:b", "-a", "a\0", "a\n"])
-def test_unfit_property_name_is_refused(name: str) -> None:
-    """Classic does not escape names of headers (classic.md 2.4), so it would not arrive as it is."""
-    with pytest.raises(MessageFormatError, match="not a property name"):
-        sent(Message("x", properties={name: "x"}))
-
-
-@pytest.mark.parametrize("name", ["a", "_a", "$a", "a1", "a.b", "a-b", "JMSXGroupID"])
-def test_fit_property_name_is_carried(name: str) -> None:
-    """Java identifiers, and what selectors and console users write."""
-    assert sent(Message("x", properties={name: "v"})).headers[name] == "v"
+# -- what is no property -----------------------------------------------------------------------------------------------
 
 
 def test_headers_are_no_properties() -> None:

@@ -1,0 +1,122 @@
+"""
+What the properties of a message may be called, and hold.
+
+JMS's properties are typed, STOMP's headers are text, and some names are no properties at all: the broker reads them as
+fields of the message, and closes the connection on a value that it cannot read. So all of that is decided here.
+
+Source: JMS 3.1 section 3.5; classic.md 2.3 (`ActiveMQMessage.java:353-482,517-577`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.delivery import KEY_HEADER
+from jmsx.errors import MessageFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from jmsx.jms.message import Message
+
+#: Headers that are not the application's properties, on MESSAGE or SEND.
+RESERVED: Final = frozenset(
+    {
+        "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
+        "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
+        KEY_HEADER,
+    }
+)  # fmt: skip
+
+#: Names that the broker takes for the header of the message, which `send()` sets; Java's overwrites them there.
+_SET_BY_SEND: Final = frozenset(
+    {
+        "JMSDeliveryMode", "JMSDestination", "JMSExpiration", "JMSMessageID", "JMSPriority", "JMSRedelivered",
+        "JMSReplyTo", "JMSTimestamp", "JMSXDeliveryCount",
+    }
+)  # fmt: skip
+
+#: Properties that the broker reads as whole numbers: from and to.
+_NUMBERS: Final = {
+    "JMSXGroupSeq": (-(2**31), 2**31 - 1),
+    "AMQ_SCHEDULED_DELAY": (0, 2**63 - 1),
+    "AMQ_SCHEDULED_PERIOD": (0, 2**63 - 1),
+    "AMQ_SCHEDULED_REPEAT": (0, 2**31 - 1),
+}
+
+#: Names that the broker reads as what `Message` has a place of its own for.
+_FIELDS: Final = {
+    "JMSCorrelationID": "correlation_id",
+    "JMSType": "type",
+    "JMSXGroupID": "group_id",
+    "JMSXGroupSeq": "group_sequence",
+}
+
+_NAME: Final = re.compile(r"[A-Za-z_$][\w$.-]*\Z")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
+
+
+def property_headers(message: Message, reserved: Container[str]) -> dict[str, str]:
+    """
+    The headers that carry the properties and the group of `message`; `reserved` are names that the dialect uses.
+
+    Raises MessageFormatError, before anything is written.
+    """
+    given: dict[str, object] = dict(message.properties)
+    for name, field in (("JMSXGroupID", "group_id"), ("JMSXGroupSeq", "group_sequence")):
+        if getattr(message, field) is not None:
+            given.setdefault(name, getattr(message, field))
+    headers = {
+        _checked(name, reserved): property_text(name, value) for name, value in given.items()
+    }
+    for name in headers.keys() & _FIELDS.keys():
+        own = getattr(message, _FIELDS[name])
+        if own is not None and str(own) != headers[name]:
+            raise MessageFormatError(
+                f"property {name!r} is {headers[name]!r}, and {_FIELDS[name]} of the message is {own!r}; set one"
+            )
+    for name in headers.keys() & _NUMBERS.keys():
+        headers[name] = _number(name, given[name])
+    cron = headers.get("AMQ_SCHEDULED_CRON")
+    if cron is not None and not _CRON.fullmatch(cron):
+        raise MessageFormatError(
+            f"AMQ_SCHEDULED_CRON needs five fields, such as '0 * * * *', not {cron!r}"
+        )
+    return headers
+
+
+def property_text(name: str, value: object) -> str:
+    """A property's value as text; raises MessageFormatError for a type that JMS does not know."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise MessageFormatError(
+        f"property {name!r} is a {type(value).__name__}; JMS knows str, int, float and bool"
+    )
+
+
+def _checked(name: str, reserved: Container[str]) -> str:
+    if name in RESERVED or name in reserved:
+        raise MessageFormatError(f"property {name!r} would overwrite the STOMP header of that name")
+    if name in _SET_BY_SEND:
+        raise MessageFormatError(
+            f"{name!r} is no property; it is set by send(), from its arguments and the message"
+        )
+    if not _NAME.match(name):
+        raise MessageFormatError(f"{name!r} is not a property name")
+    return name
+
+
+def _number(name: str, value: object) -> str:
+    """A whole number within its bounds, also one that is written as text, as Java takes it."""
+    low, high = _NUMBERS[name]
+    number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+    if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
+        return str(number)
+    raise MessageFormatError(f"{name} must be a whole number from {low} to {high}, not {value!r}")

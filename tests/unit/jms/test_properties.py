@@ -1,0 +1,162 @@
+"""What the properties of a message may be called, and hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jmsx.core.delivery import KEY_HEADER
+from jmsx.errors import MessageFormatError
+from jmsx.jms.message import Message
+from jmsx.jms.properties import property_headers, property_text
+from jmsx_classic import DIALECT
+
+
+def headers(**fields: Any) -> dict[str, str]:
+    """The headers of a message with these properties and fields."""
+    return property_headers(Message("x", **fields), DIALECT.reserved)
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("", ""),
+        ("a:b\nc", "a:b\nc"),
+        (1, "1"),
+        (-1, "-1"),
+        (1.5, "1.5"),
+        (float("inf"), "Infinity"),
+        (float("-inf"), "-Infinity"),
+        (float("nan"), "NaN"),
+        (True, "true"),
+        (False, "false"),
+    ],
+)
+def test_property_arrives_as_text(value: Any, text: str) -> None:
+    """As Java writes it; types are lost over STOMP (classic.md 2.4)."""
+    assert property_text("p", value) == text
+    assert headers(properties={"p": value}) == {"p": text}
+
+
+@pytest.mark.parametrize("value", [None, b"x", [1], {}, object()])
+def test_other_property_types_are_refused(value: Any) -> None:
+    """The error names the property and the type."""
+    with pytest.raises(MessageFormatError, match=f"'p' is a {type(value).__name__}"):
+        headers(properties={"p": value})
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "destination", "receipt", "transaction", "persistent", "content-length", "amq-msg-type", "id", "ack",
+        "correlation-id", "reply-to", "expires", "priority", "type", "message-id", "redelivered", "subscription",
+        "timestamp", "transformation", KEY_HEADER,
+    ],
+)  # fmt: skip
+def test_property_never_overwrites_a_header(name: str) -> None:
+    """Nor adds one that changes what the frame means, such as a transaction."""
+    with pytest.raises(MessageFormatError, match="would overwrite"):
+        headers(properties={name: "x"})
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b", "a\nb", "a:b", "-a", "a\0", "a\n"])
+def test_unfit_property_name_is_refused(name: str) -> None:
+    """Classic does not escape names of headers (classic.md 2.4), so it would not arrive as it is."""
+    with pytest.raises(MessageFormatError, match="not a property name"):
+        headers(properties={name: "x"})
+
+
+@pytest.mark.parametrize("name", ["a", "_a", "$a", "a1", "a.b", "a-b", "JMSXGroupID"])
+def test_fit_property_name_is_carried(name: str) -> None:
+    """Java identifiers, and what selectors and console users write."""
+    assert headers(properties={name: "v"}) == {name: "v"}
+
+
+@pytest.mark.parametrize(
+    "name", ["JMSPriority", "JMSExpiration", "JMSXDeliveryCount", "JMSRedelivered", "JMSReplyTo"]
+)
+def test_what_send_sets_is_no_property(name: str) -> None:
+    """Java's `send` writes over it; over STOMP it would win, or close the connection (classic.md 2.3)."""
+    with pytest.raises(MessageFormatError, match="set by send"):
+        headers(properties={name: "4"})
+
+
+# -- what the broker reads as a field ---------------------------------------------------------------------------------
+
+
+def test_a_group_is_given_by_field_or_by_property() -> None:
+    """JMS writes it as a property, `Message` has a place for it; both may say the same."""
+    group = {"JMSXGroupID": "g", "JMSXGroupSeq": "7"}
+    assert headers(group_id="g", group_sequence=7) == group
+    assert headers(properties={"JMSXGroupID": "g", "JMSXGroupSeq": 7}) == group
+    assert headers(properties=group, group_id="g", group_sequence=7) == group
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("JMSXGroupID", "group_id", "g"),
+        ("JMSXGroupSeq", "group_sequence", 7),
+        ("JMSType", "type", "t"),
+        ("JMSCorrelationID", "correlation_id", "c"),
+    ],
+)
+def test_two_values_for_one_field_are_refused(name: str, field: str, value: Any) -> None:
+    """Neither wins in silence."""
+    with pytest.raises(MessageFormatError, match=f"{name}.*{field}.*set one"):
+        headers(properties={name: 8}, **{field: value})
+
+
+NUMBERS = ["JMSXGroupSeq", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT"]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (7, "7"), ("12", "12"), ("+012", "12")])
+def test_numbers_of_the_broker(name: str, value: Any, text: str) -> None:
+    """A whole number, also as text, which Java takes too."""
+    assert headers(properties={name: value}) == {name: text}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(
+    "value", ["soon", "", " 5", "1.0", 1.5, True, float("nan"), 2**63, "9" * 5000]
+)
+def test_other_values_are_refused(name: str, value: Any) -> None:
+    """Classic closes the connection on them without a word (classic.md 2.3)."""
+    with pytest.raises(MessageFormatError, match=f"{name} must be a whole number"):
+        headers(properties={name: value})
+
+
+@pytest.mark.parametrize("name", NUMBERS[1:])
+def test_no_time_is_negative(name: str) -> None:
+    """As Java says: must not be a negative value."""
+    with pytest.raises(MessageFormatError, match="from 0"):
+        headers(properties={name: -1})
+
+
+def test_a_negative_sequence_closes_the_group() -> None:
+    """ActiveMQ's own meaning of it (classic.md, message groups); a number beyond an int has none."""
+    assert headers(group_id="g", group_sequence=-1)["JMSXGroupSeq"] == "-1"
+    for number in (2**31, -(2**31) - 1, "x", 1.5):
+        with pytest.raises(MessageFormatError, match="JMSXGroupSeq must be"):
+            headers(group_id="g", group_sequence=number)
+
+
+@pytest.mark.parametrize("cron", ["0 * * * *", "0,30 1-5 */2 1 0"])
+def test_cron_of_five_fields(cron: str) -> None:
+    """As the broker's scheduler reads it."""
+    assert headers(properties={"AMQ_SCHEDULED_CRON": cron}) == {"AMQ_SCHEDULED_CRON": cron}
+
+
+@pytest.mark.parametrize("cron", ["", "x y", "* * * *", "* * * * * *", "a * * * *"])
+def test_other_crons_are_refused(cron: str) -> None:
+    """The broker would close the connection."""
+    with pytest.raises(MessageFormatError, match="five fields"):
+        headers(properties={"AMQ_SCHEDULED_CRON": cron})
