@@ -9,6 +9,7 @@ from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from jmsx.jms.message import Message
 from jmsx.jms.producer import MessageProducer
 from jmsx.jms.session import Session
+from jmsx.ledger import DeliveryLedger
 from jmsx.observe import Observer
 from jmsx.options import ConnectionOptions, PrefetchPolicy
 from jmsx.steering import Discard, Reject, Retry
@@ -19,6 +20,7 @@ __all__ = [
     "Connection",
     "ConnectionOptions",
     "DeadLetterStrategy",
+    "DeliveryLedger",
     "Destination",
     "Discard",
     "Message",

@@ -19,6 +19,7 @@ Every error that jmsx raises.
     ├── ConnectionFailedError        the broker could not be reached, or went away
     ├── BrokerTimeoutError           the broker did not answer in time
     ├── DeadLetterError              a dead letter could not be confirmed; the original is kept
+    ├── LedgerError                  the file of a delivery ledger cannot be used
     ├── TransactionRolledBackError   the commit failed and everything is back
     └── TransactionInDoubtError      COMMIT was sent, no answer came: nobody knows
 
@@ -97,6 +98,10 @@ class BrokerTimeoutError(JmsxError):
 
 class DeadLetterError(JmsxError):
     """A copy for the dead letter queue was not confirmed; the original stays unacknowledged."""
+
+
+class LedgerError(JmsxError):
+    """The file of a delivery ledger cannot be used; says which and why."""
 
 
 class TransactionRolledBackError(JmsxError):

@@ -10,6 +10,9 @@ from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknow
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from os import PathLike
+
+    from jmsx.core.ledger import Ledger
     from jmsx.core.policy import Policy
 
 
@@ -75,6 +78,7 @@ class ConnectionOptions:
     transacted_individual_ack: bool = False
     use_async_send: bool = False  #: persistent messages are sent without waiting for the receipt
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or a destination URI for copies
+    ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
     dialect: str | None = None  #: only where the broker's own word for itself is not enough
     heartbeat: tuple[float, float] = (10.0, 10.0)  #: (send every, expect every); 0: never
     connect_timeout: float = 10.0

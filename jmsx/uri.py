@@ -249,6 +249,7 @@ _OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         "pre_dispatch_check",
         _boolean,
     ),
+    "jmsx.ledger": ("", "ledger", str),
     "randomize": ("reconnect", "randomize", _boolean),
     "initialReconnectDelay": ("reconnect", "initial_delay", _seconds),
     "maxReconnectDelay": ("reconnect", "maximum_delay", _seconds),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jmsx.core.events import Event
     from jmsx.core.frames import Frame
+    from jmsx.core.ledger import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,21 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """Tell the ledger that these hand-outs are settled on the broker, or else finished by the application."""
+
+    entries: tuple[Entry, ...]
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Disconnect:
     """Drop the link: what it holds cannot be saved; `reason` says why."""
 
     reason: str
 
 
-Action = Transmit | Report | Disconnect
+Action = Transmit | Report | Record | Disconnect
 
 
 class Outbox:
@@ -47,6 +56,10 @@ class Outbox:
     def report(self, event: Event) -> None:
         """Ask for `event` to be reported."""
         self._actions.append(Report(event))
+
+    def record(self, *entries: Entry, settled: bool) -> None:
+        """Ask for `entries` to be recorded in the ledger."""
+        self._actions.append(Record(entries, settled))
 
     def disconnect(self, reason: str) -> None:
         """Ask for the link to be dropped."""

@@ -129,6 +129,8 @@ class ConsumerCore:
         if not self.settings.acknowledges_itself or delivery not in self.delivered:
             return
         self.delivered.remove(delivery)
+        if delivery.entry is not None:
+            self._outbox.record(delivery.entry, settled=False)
         trigger = self.batch.note(delivery, now)
         if trigger is None and hurry and self.batch.late_trigger is AckTrigger.EACH:
             trigger = AckTrigger.EACH
@@ -190,7 +192,7 @@ class ConsumerCore:
         Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
         alive = [delivery for delivery in batch if not delivery.buried]
-        newest = alive[-1].redelivery_count + 1 if alive else 0
+        newest = alive[-1].failures + 1 if alive else 0
         if self.settings.policy.exhausted(newest):
             return False
         self.end(batch, Outcome.ROLLED_BACK, now)
@@ -274,7 +276,12 @@ class ConsumerCore:
         now: float,
         transaction_id: str | None = None,
     ) -> None:
-        """Report how these deliveries ended."""
+        """Report how these deliveries ended, and have the ledger forget those that are settled."""
+        batch = list(batch)
+        if outcome in events.SETTLED:
+            entries = [one.entry for one in batch if one.entry is not None]
+            if entries:
+                self._outbox.record(*entries, settled=True)
         for delivery in batch:
             if delivery.buried or delivery.acknowledged:  # it has ended already
                 continue
@@ -326,7 +333,7 @@ class ConsumerCore:
             ack_mode=self.settings.mode.label,
             prefetch=self.settings.prefetch,
             attempt=delivery.delivery_count,
-            redelivered=delivery.redelivery_count > 0,
+            redelivered=delivery.redelivered,
             sent_ms=int(stamp) if stamp.isdigit() else None,
             received_at=delivery.received_at,
             started_at=delivery.started_at,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
+    from jmsx.core.ledger import Entry
 
 #: Parts a consumer's id from the rest in the ids of its further subscriptions.
 FURTHER = "+"
@@ -19,7 +20,7 @@ class Delivery:
     A message that the broker dispatched to us; the same object over all local redeliveries.
 
     `redelivery_count` starts at 0, or at 1 ("at least") where the broker flagged the message as redelivered, because
-    STOMP carries the flag only.
+    STOMP carries the flag only. With a ledger it is what that says.
     """
 
     __slots__ = (
@@ -30,6 +31,7 @@ class Delivery:
         "buried",
         "carried",
         "ended_at",
+        "entry",
         "epoch",
         "expires_at",
         "failure",
@@ -40,6 +42,7 @@ class Delivery:
         "message_id",
         "received_at",
         "redelivery_count",
+        "spared",
         "started_at",
         "subscription_id",
     )
@@ -64,6 +67,8 @@ class Delivery:
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.broker_count = 1 if headers.get("redelivered") == "true" else 0  #: as far as it tells
         self.redelivery_count = self.broker_count
+        self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
+        self.spared = 0  #: deliveries before it that did not fail, as far as a ledger knows
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
@@ -107,6 +112,14 @@ class Delivery:
         self.redelivery_count = self.broker_count = max(self.broker_count, redelivery_count)
         self.carried = True
 
+    def count(self, entry: Entry) -> None:
+        """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
+        if self.entry is None:
+            known = entry.number - 1
+            self.redelivery_count = max(self.redelivery_count, known) if self.carried else known
+            self.spared = entry.finished
+        self.entry = entry
+
     def note_failure(self, error_type: str | None, text: str | None, now: float) -> None:
         """This delivery failed."""
         self.failure = (error_type, text)
@@ -117,6 +130,16 @@ class Delivery:
     def headers(self) -> dict[str, str]:
         """The MESSAGE headers."""
         return self.frame.headers
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was delivered before (JMSRedelivered): as far as we know, or the broker says."""
+        return self.redelivery_count > 0 or self.headers.get("redelivered") == "true"
+
+    @property
+    def failures(self) -> int:
+        """How many deliveries before this one failed: what a redelivery policy limits."""
+        return self.redelivery_count - self.spared
 
     @property
     def delivery_count(self) -> int:

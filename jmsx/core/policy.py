@@ -38,7 +38,7 @@ class Policy(Protocol):
 
     @property
     def pre_dispatch_check(self) -> bool:
-        """Transacted sessions: whether a message that is over the limit on arrival is a dead letter."""
+        """Whether a message over the limit on arrival is a dead letter: in transacted sessions, and with a ledger."""
 
     @property
     def non_blocking(self) -> bool:
@@ -67,9 +67,8 @@ class RedeliveryPolicy:
     maximum_redelivery_delay: float | None = None  #: cap of the exponential back-off; -1: none
     collision_avoidance_factor: float = 0.15  #: 0.15 means plus or minus 15 %
     use_collision_avoidance: bool = False
-    pre_dispatch_check: bool = (
-        True  #: transacted sessions: over the limit on arrival is a dead letter
-    )
+    #: Over the limit on arrival is a dead letter: in transacted sessions, and with a ledger in all.
+    pre_dispatch_check: bool = True
 
     def __post_init__(self) -> None:
         if self.maximum_redeliveries < UNLIMITED:

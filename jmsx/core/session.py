@@ -20,6 +20,7 @@ from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.ledger import identity
 from jmsx.core.requests import Request, Requests, answered
 from jmsx.core.transaction import TxSend
 from jmsx.core.unit_of_work import UnitOfWork
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jmsx.core.dialect import Dialect
+    from jmsx.core.ledger import Entry, Identity
     from jmsx.core.values import ConsumerSettings, SessionSettings
 
 
@@ -167,19 +169,57 @@ class SessionCore:
         """
         The next message of these consumers, in the order of arrival, or None; ask `want` to be kept supplied.
 
-        In a transacted session a message that is over its limit on arrival is buried unseen (pre-dispatch check,
-        `ActiveMQMessageConsumer.java:556-568`).
+        Where a ledger counts, `offer` and `admit` are its two halves.
         """
+        while (delivery := self.offer(subscription_ids, now)) is not None:
+            if self.admit(delivery, now):
+                break
+        return delivery
+
+    def offer(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
+        """The next message of these consumers; `admit` decides whether the application may have it."""
         consumers = [self._consumer(name) for name in subscription_ids]
         if len(consumers) > 1:
             consumers.sort(key=lambda consumer: consumer.next_arrival)
         for consumer in consumers:
             while (delivery := consumer.hand_out(now)) is not None:
-                if self._alive(consumer, delivery, now):
-                    if self.transacted:
-                        self._work.touch(consumer, delivery, now)
+                if delivery.expires_at is None or now <= delivery.expires_at:
                     return delivery
+                consumer.delivered.remove(delivery)
+                self._dead_letters.expire(consumer, delivery, now)
         return None
+
+    def identity(self, delivery: Delivery) -> Identity | None:
+        """What a ledger counts `delivery` as; None: it is not counted."""
+        consumer = self._consumer(delivery.subscription_id)
+        return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
+
+    def admit(self, delivery: Delivery, now: float, entry: Entry | None = None) -> bool:
+        """
+        Whether the application gets `delivery`, which `offer` gave; `entry`: how the ledger has it, if one counts.
+
+        A message that is over its limit is buried unseen (pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`):
+        in a transacted session by the broker's count, and in every mode by a ledger's.
+        """
+        consumer = self._consumer(delivery.subscription_id)
+        if entry is not None:
+            delivery.count(entry)
+        if not self._over_limit(consumer, delivery):
+            if self.transacted:
+                self._work.touch(consumer, delivery, now)
+            return True
+        failure = NO_FAILURE
+        if delivery.entry is not None:
+            delivery.redelivery_count -= 1  # nobody sees this one
+            failure = Failure(
+                "ConsumerDied",
+                f"handed out {delivery.delivery_count} times, and never settled: its consumer died each time,"
+                " or lost its connection",
+            )
+        consumer.flush(AckTrigger.EACH, now)
+        consumer.delivered.remove(delivery)
+        self._dead_letters.bury(consumer, [delivery], "max_redeliveries", failure, now)
+        return False
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
         """The application waits for a message of these consumers."""
@@ -358,19 +398,13 @@ class SessionCore:
             raise IllegalStateError("The Consumer is closed")
         return self._consumers[subscription_id]
 
-    def _alive(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
-        """Whether the application gets a message that is being handed out; the others are buried."""
-        if delivery.expires_at is not None and now > delivery.expires_at:
-            consumer.delivered.remove(delivery)
-            self._dead_letters.expire(consumer, delivery, now)
-            return False
+    def _over_limit(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
         policy = consumer.settings.policy
-        checked = self.transacted and (policy.pre_dispatch_check or delivery.carried)
-        if checked and policy.exhausted(delivery.broker_count):
-            consumer.delivered.remove(delivery)
-            self._dead_letters.bury(consumer, [delivery], "max_redeliveries", NO_FAILURE, now)
+        if not (policy.pre_dispatch_check or delivery.carried):
             return False
-        return True
+        if delivery.entry is not None:
+            return policy.exhausted(delivery.failures)
+        return self.transacted and policy.exhausted(delivery.broker_count)
 
     def _receive_error(self, frame: Frame, now: float) -> None:
         """An ERROR answers a request, or condemns the transaction that is open (classic.md, rule 7)."""

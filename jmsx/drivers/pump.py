@@ -13,8 +13,9 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jmsx.core.actions import Disconnect, Report, Transmit
+from jmsx.core.actions import Disconnect, Record, Report, Transmit
 from jmsx.core.heartbeat import Heartbeat
+from jmsx.drivers.counting import Counting
 from jmsx.drivers.link import Arrival, Inbox, LinkLost, StompLink
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.log import logger
@@ -62,6 +63,7 @@ class Pump:
         self.dropped = False  #: the link is gone because we dropped it, and `restore` can mend that
         self.farewell = False  #: we have said DISCONNECT: that the broker closes is no loss
         self.running = True  #: deliveries are handed out: the connection is started
+        self.counting = Counting(None)  #: how deliveries are counted beyond this process
         self.request_timeout = request_timeout
         self.source = source
         self.inbox = inbox
@@ -176,7 +178,7 @@ class Pump:
                 self.check()
                 now = self._clock.monotonic()
                 names = subscription_ids() if self.running else ()
-                delivery = self.core.deliver(names, now)
+                delivery = self.counting.deliver(self.core, names, now)
                 if delivery is None:
                     self.core.want(names, now)
                 self._perform(now)
@@ -326,6 +328,8 @@ class Pump:
         for action in actions:
             if isinstance(action, Report):
                 self._report(action.event)
+            elif isinstance(action, Record) and failure is None:
+                self.counting.record(action)
             elif isinstance(action, Disconnect) and self.error is None:
                 self.dropped = self._told = True
                 self._lose("error_frame", action.reason)

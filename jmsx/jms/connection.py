@@ -13,6 +13,7 @@ from jmsx.core.values import AcknowledgeMode
 from jmsx.drivers.open import OpenLink, connect
 from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
 from jmsx.jms.session import Session
+from jmsx.ledger import release, share
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import ConnectionOptions
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from jmsx.core.ledger import Ledger
     from jmsx.drivers.pump import Pump
 
 _log = logger("jmsx.connection")
@@ -50,6 +52,7 @@ class Connection:
         self._sessions: list[Session] = []
         self._count = itertools.count(1)
         self._spare: OpenLink | None = None
+        self.ledger: Ledger | None = None  #: open while there may be sessions
         self._durables: dict[str, Session] = {}  #: names of durable subscriptions in use
         self.started = False
         self._closed = False
@@ -64,10 +67,12 @@ class Connection:
         """
         A session, on a socket of its own.
 
-        Raises ConnectionFailedError, BrokerTimeoutError, SecurityError or InvalidClientIdError.
+        Raises ConnectionFailedError, BrokerTimeoutError, SecurityError, InvalidClientIdError or LedgerError.
         """
         with self._lock:
             self._check()
+            if self.ledger is None and self.options.ledger is not None:
+                self.ledger = share(self.options.ledger)
             link, self._spare = self._spare or self.open_link(self._free_client_id()), None
             session_id = f"{self.connection_id}-{next(self._count)}"
             session = Session(AcknowledgeMode(mode), self, link, session_id)
@@ -118,6 +123,7 @@ class Connection:
                 errors.append(error)
         if spare is not None:
             spare.pump.leave("connection closed")
+        self._release_ledger()
         if errors and not self._aborted:
             raise errors[0]
 
@@ -130,6 +136,7 @@ class Connection:
             session.abort()
         if spare is not None:
             spare.pump.end("aborted")
+        self._release_ledger()
 
     def __enter__(self) -> Self:
         return self
@@ -144,6 +151,12 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<Connection {self._uri} [{len(self._sessions)} sessions]>"
+
+    def _release_ledger(self) -> None:
+        with self._lock:
+            ledger, self.ledger = self.ledger, None
+        if ledger is not None:
+            release(ledger)
 
     def _check(self) -> None:
         if self._closed:

@@ -54,12 +54,8 @@ class Message:
         self.priority = 4
         self.persistent = True
         self.delivery_count = 0  #: which delivery this is, from 1; across crashes at least this
+        self.redelivered = False  #: it was, or may have been, delivered before (JMSRedelivered)
         self._acknowledge: Callable[[], None] | None = None
-
-    @property
-    def redelivered(self) -> bool:
-        """Whether it was delivered before (JMSRedelivered)."""
-        return self.delivery_count > 1
 
     @property
     def text(self) -> str:

@@ -14,6 +14,7 @@ from jmsx.core.values import (
     SessionSettings,
     StompAck,
 )
+from jmsx.drivers.counting import Counting
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -275,6 +276,7 @@ class Session:
         self.pump = link.attach(settings, self._connection.connection_id)
         self.pump.running = self._connection.started
         self.pump.on_lost = self._connection.lost
+        self.pump.counting = Counting(self._connection.ledger)
         self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
 
     def abort(self) -> None:

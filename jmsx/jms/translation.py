@@ -71,6 +71,7 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     message.priority = int(priority) if priority.isdigit() else 4
     message.persistent = headers.get("persistent") == "true"
     message.delivery_count = delivery.delivery_count
+    message.redelivered = delivery.redelivered
     return message
 
 

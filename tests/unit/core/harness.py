@@ -11,7 +11,7 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from jmsx.core.actions import Disconnect, Transmit
+from jmsx.core.actions import Disconnect, Record, Transmit
 from jmsx.core.events import DeliveryEnded, Event
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
@@ -105,10 +105,15 @@ class Talk:
                 self._unread += burst
             elif isinstance(action, Disconnect):
                 self._unread.append("DROP")
+            elif isinstance(action, Record):
+                self.recorded(action)
             else:
                 self.events.append(action.event)
         unread, self._unread = self._unread, []
         return unread
+
+    def recorded(self, told: Record) -> None:
+        """What a ledger is told; here is none."""
 
     def reported(self, kind: type[Any]) -> list[Any]:
         """All events of a kind so far."""

@@ -24,7 +24,8 @@ LAYERS: Final = {
     "core": {"core", "errors"},
     "drivers": {"core", "drivers", "errors", "clock", "log", "observe", "options", "plugins", "uri"},
     "jms": {
-        "core", "drivers", "jms", "errors", "clock", "log", "observe", "options", "plugins", "uri", "steering",
+        "core", "drivers", "jms", "errors", "clock", "ledger", "log", "observe", "options", "plugins", "uri",
+        "steering",
     },
     "testing": {"core", "testing", "errors"},
 }  # fmt: skip

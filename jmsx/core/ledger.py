@@ -1,0 +1,73 @@
+"""
+What outlives the process about a message that is not settled: how often it was handed out.
+
+STOMP tells no counts, so a message that kills its process would be delivered for ever. A ledger is written before each
+hand-out, as Artemis does with `persist-delivery-count-before-delivery`; what it told goes to `SessionCore.admit`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from jmsx.core.values import DestinationKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.values import ConsumerSettings
+
+
+class Identity(NamedTuple):
+    """What a ledger knows a message by, over links, processes and restarts."""
+
+    place: str  #: the queue, or the durable subscription
+    key: str
+
+
+class Entry(NamedTuple):
+    """One hand-out of a message, as a ledger has it."""
+
+    identity: Identity
+    number: int  #: which hand-out of the message this is, from 1
+    finished: int = (
+        0  #: how many of those before it did not fail, although the broker never heard of it
+    )
+
+    @property
+    def failures(self) -> int:
+        """How many hand-outs before this one failed: by an error, or with their process."""
+        return self.number - 1 - self.finished
+
+
+class Ledger(Protocol):
+    """Counts hand-outs; used by many threads. It never raises: what it cannot write goes uncounted, and it says so."""
+
+    def begin(self, identity: Identity) -> Entry | None:
+        """Write down one more hand-out of a message, before the application sees it; None: it cannot be told."""
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """The application has done these without failing; they are not acknowledged yet."""
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """These are settled on the broker; they may be forgotten."""
+
+    def flush(self) -> None:
+        """Write what `finish` and `settle` have put off; called when there is nothing to hand out."""
+
+
+def identity(
+    delivery: Delivery, settings: ConsumerSettings, key: str, dialect: Dialect
+) -> Identity | None:
+    """
+    What to count `delivery` as; None: it is not counted.
+
+    Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
+    there is nothing to count.
+    """
+    if settings.kind is DestinationKind.TOPIC or delivery.acknowledged or not key:
+        return None
+    if not any(wildcard in settings.origin for wildcard in "*>"):
+        return Identity(settings.origin, key)
+    return Identity(dialect.addresses(delivery.headers).destination or settings.origin, key)

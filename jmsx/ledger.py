@@ -1,0 +1,267 @@
+"""
+The delivery ledger: how often each message that is not settled was handed out, in an SQLite file.
+
+It is committed before the application sees a message, so that one that kills its process is counted, in whichever
+process of this host it comes next. What is done is written along with the next hand-out: one transaction for each
+message, and none for those that are merely prefetched. WAL with `synchronous=NORMAL` survives the death of a process
+without a sync to disk; after a power cut the last counts may be missing, never the messages.
+
+What cannot be written goes uncounted, and the log says so: a full disk must stop no message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sqlite3
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jmsx.clock import SystemClock
+from jmsx.core.ledger import Entry, Identity
+from jmsx.errors import ConfigurationError, LedgerError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jmsx.clock import Clock
+    from jmsx.core.ledger import Ledger
+
+#: Seconds that a hand-out waits at most for other processes that write.
+PATIENCE: Final = 0.5
+
+#: Seconds without counting after the file could not be written, so that waiting for it does not stop the messages.
+PAUSE: Final = 10.0
+
+#: Hand-outs between two looks for rows that are too old.
+PRUNE_EVERY: Final = 100_000
+
+#: What is done and not written yet; more is forgotten, and its rows grow old.
+BACKLOG: Final = 10_000
+
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS jmsx_deliveries (
+    place TEXT NOT NULL,         -- the queue, or the durable subscription
+    message_key TEXT NOT NULL,   -- the message's stable identity
+    deliveries INTEGER NOT NULL, -- how often it was handed out
+    finished INTEGER NOT NULL,   -- how many of those did not fail, although they are not acknowledged
+    last_ms INTEGER NOT NULL,    -- the last hand-out, epoch milliseconds
+    PRIMARY KEY (place, message_key)
+) WITHOUT ROWID
+"""
+
+_BEGIN: Final = "INSERT OR REPLACE INTO jmsx_deliveries VALUES (?, ?, ?, ?, ?)"
+_KNOWN: Final = (
+    "SELECT deliveries, finished FROM jmsx_deliveries WHERE place = ? AND message_key = ?"
+)
+_FINISH: Final = (
+    "UPDATE jmsx_deliveries SET finished = finished + 1"
+    " WHERE place = ? AND message_key = ? AND deliveries = ?"
+)
+_SETTLE: Final = (
+    "DELETE FROM jmsx_deliveries WHERE place = ? AND message_key = ? AND deliveries = ?"
+)
+
+#: What to do about what SQLite says.
+_ADVICE: Final = (
+    ("unable to open", "name a file in a folder that exists and may be written"),
+    ("log does not work", "name a file on a local disk"),
+    ("locked", "another program holds it: end that, or name another file"),
+    ("malformed", "remove it, and counts begin anew"),
+)
+
+_log = logger("jmsx.ledger")
+
+
+class DeliveryLedger:
+    """
+    Counts hand-outs in the file `path`, which any number of processes on this host may share.
+
+    Rows of messages that are settled are deleted. Those that somebody else settled grow old, and are deleted after
+    `maximum_age` seconds, or as the oldest of more than `maximum_rows`. Raises LedgerError if the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        maximum_age: float = 30 * 86400.0,
+        maximum_rows: int = 1_000_000,
+        clock: Clock | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._maximum_age = maximum_age
+        self._maximum_rows = maximum_rows
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
+        self._begun = 0
+        self._resume_at = 0.0
+        self._connection = self._open()
+
+    def begin(self, identity: Identity) -> Entry | None:
+        """Write down one more hand-out, and what `finish` and `settle` told; None if that failed, which is logged."""
+        with self._lock:
+            if self._clock.monotonic() < self._resume_at:
+                return None
+            try:
+                with self._transaction() as write:
+                    deliveries, finished = self._known(write, identity)
+                    row = (*identity, deliveries + 1, finished, self._now_ms())
+                    write.execute(_BEGIN, row)
+                    self._begun += 1
+                    if self._begun % PRUNE_EVERY == 0:
+                        self._prune(write)
+            except sqlite3.Error as error:
+                self._degrade(error)
+                return None
+            if self._resume_at:
+                self._resume_at = 0.0
+                _log.warning("delivery ledger counts again", path=str(self.path))
+        return Entry(identity, deliveries + 1, finished)
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """The application has done these without failing: their death is not their fault any more."""
+        self._note(entries, settled=False)
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """These are settled: forget them, unless somebody else was handed them since."""
+        self._note(entries, settled=True)
+
+    def flush(self) -> None:
+        """Write what `finish` and `settle` told."""
+        if not self._done:
+            return
+        with self._lock:
+            if self._clock.monotonic() < self._resume_at:
+                return
+            try:
+                with self._transaction():
+                    pass
+            except sqlite3.Error as error:
+                self._degrade(error)
+
+    def close(self) -> None:
+        """Write what is left, and close the file; idempotent."""
+        self.flush()
+        with self._lock:
+            self._resume_at = math.inf
+            self._connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise self._unusable(str(error)) from error
+        try:
+            connection.execute("PRAGMA page_size=1024")  # each commit writes the pages it touched
+            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint=8000")
+            connection.execute(_TABLE)
+            with self._writing(connection):
+                self._prune(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._unusable(str(error)) from error
+        if mode != "wal":
+            connection.close()
+            raise self._unusable("write-ahead log does not work there")
+        return connection
+
+    def _unusable(self, cause: str) -> LedgerError:
+        advice = next((advice for words, advice in _ADVICE if words in cause), "name another file")
+        return LedgerError(f"ledger {self.path}: {cause}; {advice}")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that first writes what was put off, and forgets that when it is committed."""
+        with self._writing(self._connection) as write:
+            for (place, key), (number, settled) in self._done.items():
+                write.execute(_SETTLE if settled else _FINISH, (place, key, number))
+            yield write
+        self._done.clear()
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    @staticmethod
+    def _known(connection: sqlite3.Connection, identity: Identity) -> tuple[int, int]:
+        found: tuple[int, int] | None = connection.execute(_KNOWN, identity).fetchone()
+        return found or (0, 0)
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        oldest = self._now_ms() - round(self._maximum_age * 1000)
+        connection.execute("DELETE FROM jmsx_deliveries WHERE last_ms < ?", (oldest,))
+        connection.execute(
+            "DELETE FROM jmsx_deliveries WHERE last_ms <="
+            " (SELECT last_ms FROM jmsx_deliveries ORDER BY last_ms DESC LIMIT 1 OFFSET ?)",
+            (self._maximum_rows,),
+        )
+
+    def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
+        with self._lock:
+            for entry in entries:
+                self._done[entry.identity] = (entry.number, settled)
+            while len(self._done) > BACKLOG:
+                self._done.popitem(last=False)
+
+    def _degrade(self, error: sqlite3.Error) -> None:
+        self._resume_at = self._clock.monotonic() + PAUSE
+        _log.error(
+            "delivery ledger cannot be written: deliveries go on uncounted",
+            path=str(self.path),
+            error=str(error),
+            retry_in=PAUSE,
+        )
+
+    def _now_ms(self) -> int:
+        return round(self._clock.wall() * 1000)
+
+
+#: Ledgers of this process by file, and how many connections use each. After a fork the child opens its own.
+_shared: dict[tuple[int, Path], tuple[DeliveryLedger, int]] = {}
+_sharing = threading.Lock()
+
+
+def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
+    """
+    The ledger of a file, the same for all connections of this process; give it back with `release`.
+
+    One that is given as an object stays its giver's. Raises LedgerError, and ConfigurationError for anything else.
+    """
+    if not isinstance(given, str | os.PathLike):
+        if not hasattr(given, "begin"):
+            raise ConfigurationError(f"ledger: a path or a DeliveryLedger, not {given!r}")
+        return given
+    key = (os.getpid(), Path(given).resolve())
+    with _sharing:
+        ledger, users = _shared.get(key) or (DeliveryLedger(given), 0)
+        _shared[key] = (ledger, users + 1)
+        return ledger
+
+
+def release(ledger: Ledger) -> None:
+    """Close a ledger that `share` opened, if nobody else uses it."""
+    with _sharing:
+        for key, (shared, users) in list(_shared.items()):
+            if shared is ledger:
+                _shared[key] = (shared, users - 1)
+                if users == 1:
+                    del _shared[key]
+                    shared.close()

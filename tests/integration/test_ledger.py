@@ -1,0 +1,131 @@
+"""The delivery ledger on a real broker, with processes that die in their handlers."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import AcknowledgeMode, Connection, Message
+from jmsx.app import App
+from jmsx.errors import LedgerError
+from tests.integration.broker_support import python, read_line
+from tests.integration.support import (
+    AUTO,
+    CLIENT,
+    INDIVIDUAL,
+    TRANSACTED,
+    dead_copies,
+    fresh_queue,
+    nothing_left,
+    put,
+    settles,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+
+#: Consumes until it dies; a message "poison" kills it in its handler.
+PROGRAM = """
+import os, signal, sys
+from jmsx import AcknowledgeMode, RedeliveryPolicy
+from jmsx.app import App
+
+url, queue, mode, limit, ledger = sys.argv[1:]
+policy = RedeliveryPolicy(maximum_redeliveries=int(limit))
+app = App(url, ledger=ledger, redelivery_policy=policy)
+
+@app.consumer(queue, mode=AcknowledgeMode[mode])
+def desk(message):
+    print(message.text, message.delivery_count, message.redelivered, flush=True)
+    if message.text == "poison":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+app.run()
+"""
+
+
+def unsettled(path: Path) -> list[tuple[str, int]]:
+    """What the ledger has, as another process sees it."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("SELECT place, deliveries FROM jmsx_deliveries").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("mode", "limit"), [(AUTO, 3), (TRANSACTED, 1), (CLIENT, 1), (INDIVIDUAL, 0)]
+)
+def test_a_message_that_kills_its_process_is_a_dead_letter(
+    classic_broker: Broker, tmp_path: Path, mode: AcknowledgeMode, limit: int
+) -> None:
+    """
+    After exactly 1 + maximum_redeliveries deaths, each of another process, in every mode.
+
+    Messages before it are done, and those behind it, prefetched by each that died, come for the first time.
+    """
+    queue, path = fresh_queue(), tmp_path / "ledger.db"
+    command = ("-c", PROGRAM, classic_broker.url, queue.uri, mode.name, str(limit), str(path))
+    put(classic_broker, queue, "before", "poison", "after", case=queue.name)
+    for death in range(1, 2 + limit):
+        with python(*command) as process:
+            out, errors = process.communicate(timeout=20)
+            assert process.returncode == -signal.SIGKILL, errors
+            said = out.splitlines()
+            assert said[-1] == f"poison {death} {death > 1}"
+            assert len(said) <= 2
+        assert (queue.uri, death) in unsettled(path)
+    with python(*command) as process:
+        lines = [read_line(process)]
+        while not lines[-1].startswith("after"):
+            lines.append(read_line(process))
+        assert lines[-1] == "after 1 True"
+        assert not [line for line in lines if line.startswith("poison")]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0, process.communicate()
+    assert settles(classic_broker, queue, size=0)
+    (copy,) = dead_copies(classic_broker, queue.name)
+    assert copy["case"] == queue.name
+    assert unsettled(path) == []
+
+
+def test_a_ledger_that_is_locked_stops_no_message(classic_broker: Broker, tmp_path: Path) -> None:
+    """Deliveries go on uncounted, and nothing is left behind."""
+    queue, path = fresh_queue(), tmp_path / "ledger.db"
+    app = App(f"{classic_broker.url}?jmsx.ledger={path}")
+    seen: list[str] = []
+    first, last = threading.Event(), threading.Event()
+
+    @app.consumer(queue, concurrency=2)
+    def desk(message: Message) -> None:
+        seen.append(message.text)
+        first.set()
+        if len(seen) == 21:
+            last.set()
+
+    put(classic_broker, queue, "first")
+    with nothing_left(), app:
+        assert first.wait(5)
+        with closing(sqlite3.connect(path, isolation_level=None)) as blocker:
+            blocker.execute("BEGIN EXCLUSIVE")
+            put(classic_broker, queue, *map(str, range(20)))
+            assert last.wait(5)
+        assert settles(classic_broker, queue, size=0)
+
+
+def test_a_ledger_that_cannot_be_opened_is_an_error_at_the_door(
+    classic_broker: Broker, tmp_path: Path
+) -> None:
+    """It names the file, and nothing is left open."""
+    with (
+        nothing_left(),
+        Connection(classic_broker.url, ledger=tmp_path / "no" / "x") as connection,
+        pytest.raises(LedgerError, match="no/x: unable to open"),
+    ):
+        connection.create_session()

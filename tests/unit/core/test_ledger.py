@@ -1,0 +1,306 @@
+"""What a ledger's counts do to deliveries: what the application sees, what is buried, what is told back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx.core.events import MessageDeadLettered
+from jmsx.core.ledger import Entry, Identity
+from jmsx.core.policy import ArtemisRedeliveryPolicy
+from jmsx.core.values import AcknowledgeMode, DestinationKind
+from jmsx.drivers.counting import Counting
+from tests.unit.core.harness import (
+    AT_ONCE,
+    AUTO,
+    BROKEN,
+    CLIENT,
+    DISCARDED,
+    DUPS_OK,
+    INDIVIDUAL,
+    REJECTED,
+    TRANSACTED,
+    Talk,
+    at_most,
+    called,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx.core.actions import Record
+    from jmsx.core.delivery import Delivery
+
+MODES = list(AcknowledgeMode)
+
+
+class Book:
+    """A ledger in memory, which tells what it was told."""
+
+    def __init__(self, **deliveries: int) -> None:
+        self.rows = {Identity("queue://q", key): (number, 0) for key, number in deliveries.items()}
+        self.broken = False
+        self.flushed = 0
+
+    def begin(self, identity: Identity) -> Entry | None:
+        """Count, unless it is broken."""
+        if self.broken:
+            return None
+        deliveries, finished = self.rows.get(identity, (0, 0))
+        self.rows[identity] = (deliveries + 1, finished)
+        return Entry(identity, deliveries + 1, finished)
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """Count as done."""
+        for entry in entries:
+            if self.rows.get(entry.identity, (0, 0))[0] == entry.number:
+                self.rows[entry.identity] = (entry.number, entry.finished + 1)
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """Forget, unless it was counted again since."""
+        for entry in entries:
+            if self.rows.get(entry.identity, (0, 0))[0] == entry.number:
+                del self.rows[entry.identity]
+
+    def flush(self) -> None:
+        """Count."""
+        self.flushed += 1
+
+    def told(self) -> dict[str, tuple[int, int]]:
+        """Key -> hand-outs, and how many of them did not fail."""
+        return {identity.key: row for identity, row in self.rows.items()}
+
+
+class Counted(Talk):
+    """A session whose hand-outs a ledger counts."""
+
+    def __init__(self, mode: AcknowledgeMode, book: Book, **settings: Any) -> None:
+        self._counting = Counting(book)
+        super().__init__(mode, **settings)
+
+    def take(self, *consumers: str) -> Delivery | None:
+        """As the pump does it."""
+        return self._counting.deliver(self.core, consumers or ("1",), self.now)
+
+    def recorded(self, told: Record) -> None:
+        """As the pump does it, when the frames are written."""
+        self._counting.record(told)
+
+
+def start(mode: AcknowledgeMode, book: Book, **settings: Any) -> Counted:
+    """A session with one consumer, three deliveries in all."""
+    talk = Counted(mode, book)
+    talk.subscribe(**{"policy": at_most(2), **settings})
+    return talk
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_counts_go_on_where_the_ledger_is(mode: AcknowledgeMode) -> None:
+    """Two processes died of it: this is the third delivery, in every mode, and written before it is handed out."""
+    book = Book(a=2)
+    talk = start(mode, book)
+    talk.comes("a", "b", redelivered="true")
+    assert called(talk.held()) == "a#3"
+    assert book.told() == {"a": (3, 0)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_merely_prefetched_is_no_delivery(mode: AcknowledgeMode) -> None:
+    """A neighbour of the poison starts at 1, also where the limit is 0; that it is flagged is not hidden."""
+    book = Book()
+    talk = start(mode, book, policy=at_most(0))
+    talk.comes("a", redelivered="true")
+    delivery = talk.held()
+    assert (called(delivery), delivery.redelivered) == ("a#1", True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_over_the_limit_is_buried_unseen(mode: AcknowledgeMode) -> None:
+    """Handed out three times, never settled: dead letter in every mode; the next one is handed out."""
+    book = Book(a=3)
+    talk = start(mode, book)
+    talk.comes("a", "b", redelivered="true")
+    assert called(talk.held()) == "b#1"
+    assert talk.wrote() == ["NACK a"]
+    (dead,) = talk.reported(MessageDeadLettered)
+    assert (dead.message_id, dead.attempts, dead.reason) == ("a", 3, "max_redeliveries")
+    assert (dead.error_type, "never settled" in dead.error_message) == ("ConsumerDied", True)
+    assert book.told() == {"b": (1, 0)}
+
+
+def test_buried_unseen_by_copy() -> None:
+    """The copy comes first, and the ledger forgets when the broker has confirmed it."""
+    book = Book(a=3)
+    talk = start(AUTO, book)
+    talk.comes("a", persistent="false")
+    assert talk.take() is None
+    assert talk.wrote() == ["SEND queue:ActiveMQ.DLQ 'a' ?"]
+    assert book.told() == {"a": (4, 0)}
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert book.told() == {}
+
+
+def test_what_is_done_is_acknowledged_before_a_burial() -> None:
+    """A cumulative ACK for the dead letter would cover it, and its own would come too late."""
+    talk = start(AUTO, Book(b=3))
+    talk.comes("a", "b", "c")
+    talk.listen()
+    assert called(talk.held()) == "c#1"
+    assert talk.wrote() == ["ACK a", "NACK b"]
+
+
+def test_without_check_before_dispatch_it_is_delivered_for_ever() -> None:
+    """As the Java client does it with `preDispatchCheck=false`."""
+    talk = start(AUTO, Book(a=9), policy=at_most(2, pre_dispatch_check=False))
+    talk.comes("a")
+    assert called(talk.held()) == "a#10"
+
+
+def test_local_failures_and_deaths_add_up() -> None:
+    """One process died; the listener fails twice; three deliveries in all."""
+    book = Book(a=1)
+    talk = start(AUTO, book)
+    talk.comes("a", redelivered="true")
+    assert [talk.listen(BROKEN), talk.listen(BROKEN)] == ["a#2", "a#3"]
+    assert talk.ended() == ["a#2 rolled_back", "a#3 dead_lettered"]
+    assert book.told() == {}
+
+
+def test_attempts_of_artemis_policy() -> None:
+    """It counts deliveries: at three of three the fourth is not seen."""
+    policy = ArtemisRedeliveryPolicy(max_delivery_attempts=3)
+    for deliveries, expected in ((2, "a#3"), (3, None)):
+        talk = start(AUTO, Book(a=deliveries), policy=policy, non_blocking_redelivery=True)
+        talk.comes("a")
+        delivery = talk.take()
+        assert (delivery and called(delivery)) == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "end"),
+    [
+        (AUTO, lambda talk: talk.receive()),
+        (CLIENT, lambda talk: talk.core.acknowledge(talk.held(), 0.0)),
+        (INDIVIDUAL, lambda talk: talk.core.acknowledge(talk.held(), 0.0)),
+        (TRANSACTED, lambda talk: (talk.held(), talk.commit(), talk.answer())),
+        (AUTO, lambda talk: talk.listen(REJECTED)),
+        (AUTO, lambda talk: talk.listen(DISCARDED)),
+    ],
+    ids=["auto", "client", "individual", "transacted", "rejected", "discarded"],
+)
+def test_settled_is_forgotten(mode: AcknowledgeMode, end: Any) -> None:
+    """Every way of settling a message removes its row."""
+    book = Book()
+    talk = start(mode, book)
+    talk.comes("a")
+    end(talk)
+    talk.wrote()
+    assert book.told() == {}
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL, TRANSACTED])
+def test_unsettled_is_kept(mode: AcknowledgeMode) -> None:
+    """Over a rollback, and over an orderly close."""
+    book = Book()
+    talk = start(mode, book)
+    talk.comes("a")
+    talk.held()
+    talk.rollback() if mode is TRANSACTED else talk.core.recover(talk.now)
+    assert called(talk.held()) == "a#2"
+    talk.core.close(talk.now)
+    talk.wrote()
+    assert book.told() == {"a": (2, 0)}
+
+
+def test_the_link_is_lost_in_the_handler() -> None:
+    """The broker delivers again, and this is the second delivery."""
+    book = Book()
+    talk = start(AUTO, book)
+    talk.comes("a")
+    talk.held()
+    talk.cut()
+    talk.reopen()
+    talk.subscribe(policy=at_most(2))
+    talk.comes("a", redelivered="true")
+    assert called(talk.held()) == "a#2"
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+def test_finished_but_not_acknowledged_is_no_failure(mode: AcknowledgeMode) -> None:
+    """Its ACK waits for company when the next one kills the process: it is delivered again, and never to blame."""
+    book = Book()
+    for death in range(1, 9):
+        talk = start(mode, book, policy=at_most(2))
+        talk.comes("innocent", "poison", redelivered="true" if death > 1 else "")
+        assert talk.listen() == f"innocent#{death}"
+        talk.wrote()
+        assert book.told()["innocent"] == (death, death)
+        poison = talk.take()
+        assert (poison is None) == (death > 3)
+
+
+def test_acknowledged_while_it_waited_is_not_counted() -> None:
+    """INDIVIDUAL, in Java's manner: it comes once more, but the broker has forgotten it."""
+    book = Book()
+    talk = start(INDIVIDUAL, book)
+    talk.comes("a")
+    first = talk.held()
+    talk.core.recover(talk.now)
+    talk.core.acknowledge(first, talk.now)
+    assert called(talk.held()) == "a#2"
+    talk.wrote()
+    assert book.told() == {}
+
+
+def test_without_the_ledgers_word_it_goes_on_as_without_ledger() -> None:
+    """The broker's flag is all there is; and a count that was in our hands is not lost."""
+    book = Book()
+    talk = start(AUTO, book)
+    talk.comes("a", "b", redelivered="true")
+    assert talk.listen(BROKEN) == "a#1"
+    book.broken = True
+    assert talk.listen(BROKEN) == "a#2"
+    book.broken, book.rows = False, {}
+    assert talk.listen() == "a#3"
+    book.broken = True
+    assert talk.listen() == "b#2"
+
+
+def test_flush_when_there_is_nothing_to_do() -> None:
+    """What is done is not put off for longer than there is work."""
+    book = Book()
+    talk = start(AUTO, book)
+    assert (talk.receive(), book.flushed) == (None, 1)
+
+
+# -- who is who -------------------------------------------------------------------------------------------------------
+
+
+def places(**settings: Any) -> list[str]:
+    """Where a message of `/queue/q` is counted that a consumer with these settings gets."""
+    book = Book()
+    talk = Counted(AUTO, book)
+    talk.subscribe(policy=AT_ONCE, **settings)
+    talk.comes("a")
+    talk.held()
+    return [identity.place for identity in book.rows]
+
+
+def test_places() -> None:
+    """The queue; for a pattern of queues the message's own; the durable subscription; never a mere topic."""
+    assert places(origin="queue://q") == ["queue://q"]
+    assert places(origin="queue://>") == ["queue://q"]
+    durable = {"kind": DestinationKind.DURABLE, "origin": "topic://t:me.mine"}
+    assert places(**durable) == ["topic://t:me.mine"]
+    assert places(kind=DestinationKind.TOPIC, origin="topic://t:7") == []
+
+
+def test_the_senders_key_is_the_identity() -> None:
+    """It is the same on whatever broker and link."""
+    book = Book()
+    talk = start(AUTO, book)
+    talk.comes("ID:1", jmsx_key="k")
+    talk.held()
+    assert list(book.told()) == ["k"]

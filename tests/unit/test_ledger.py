@@ -1,0 +1,284 @@
+"""The ledger's file: what it remembers over processes, and what it does when it cannot be written."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.core.ledger import Entry, Identity
+from jmsx.errors import ConfigurationError, LedgerError
+from jmsx.ledger import PAUSE, DeliveryLedger, release, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+A = Identity("queue://q", "a")
+B = Identity("queue://q", "b")
+
+
+class Clock:
+    """A clock that goes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def wall(self) -> float:
+        """Epoch seconds."""
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where no file is yet."""
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Goes when told to."""
+    return Clock()
+
+
+@pytest.fixture
+def ledger(path: Path, clock: Clock) -> Iterator[DeliveryLedger]:
+    """A new one."""
+    ledger = DeliveryLedger(path, clock=clock)
+    yield ledger
+    ledger.close()
+
+
+def rows(path: Path) -> dict[str, tuple[int, int]]:
+    """What another process sees in the file."""
+    connection = sqlite3.connect(path)
+    try:
+        found = connection.execute("SELECT message_key, deliveries, finished FROM jmsx_deliveries")
+        return {key: (deliveries, finished) for key, deliveries, finished in found}
+    finally:
+        connection.close()
+
+
+def test_each_hand_out_is_committed_at_once(ledger: DeliveryLedger, path: Path) -> None:
+    """Another process sees it before the application sees the message."""
+    assert [ledger.begin(A), ledger.begin(A)] == [Entry(A, 1), Entry(A, 2)]
+    assert rows(path) == {"a": (2, 0)}
+
+
+def test_another_process_goes_on_counting(ledger: DeliveryLedger, path: Path, clock: Clock) -> None:
+    """Also while the first one still has the file open, and never closed it."""
+    ledger.begin(A)
+    other = DeliveryLedger(path, clock=clock)
+    assert other.begin(A) == Entry(A, 2)
+    assert ledger.begin(A) == Entry(A, 3)
+    other.close()
+
+
+def test_places_do_not_mix(ledger: DeliveryLedger) -> None:
+    """One message may lie in many queues."""
+    ledger.begin(A)
+    assert ledger.begin(Identity("queue://r", "a")) == Entry(Identity("queue://r", "a"), 1)
+
+
+def test_settled_is_forgotten_with_the_next_hand_out(ledger: DeliveryLedger, path: Path) -> None:
+    """One transaction for both."""
+    first = ledger.begin(A)
+    assert first is not None
+    ledger.settle([first])
+    assert rows(path) == {"a": (1, 0)}
+    ledger.begin(B)
+    assert rows(path) == {"b": (1, 0)}
+
+
+def test_finished_is_no_failure(ledger: DeliveryLedger, path: Path) -> None:
+    """It is in the file before the next message is handed out."""
+    first = ledger.begin(A)
+    assert first is not None
+    ledger.finish([first])
+    ledger.begin(B)
+    assert rows(path)["a"] == (1, 1)
+    again = ledger.begin(A)
+    assert again == Entry(A, 2, finished=1)
+    assert again.failures == 0
+
+
+def test_settled_after_finished_is_forgotten(ledger: DeliveryLedger, path: Path) -> None:
+    """The last word counts; `flush` and `close` write it too."""
+    for write in (ledger.flush, ledger.close):
+        entry = ledger.begin(A)
+        assert entry is not None
+        ledger.finish([entry])
+        ledger.settle([entry])
+        write()
+        assert rows(path) == {}
+
+
+def test_what_somebody_else_was_handed_since_is_not_forgotten(
+    ledger: DeliveryLedger, path: Path, clock: Clock
+) -> None:
+    """An ACK was lost with its link, the message came to another process, and that one died."""
+    entry = ledger.begin(A)
+    assert entry is not None
+    other = DeliveryLedger(path, clock=clock)
+    other.begin(A)
+    other.close()
+    ledger.settle([entry])
+    ledger.flush()
+    assert rows(path) == {"a": (2, 0)}
+
+
+# -- growing old ------------------------------------------------------------------------------------------------------
+
+
+def test_old_rows_are_deleted(path: Path, clock: Clock) -> None:
+    """Somebody else settled them, and nobody will ever say so."""
+    with_limit = DeliveryLedger(path, maximum_age=60.0, clock=clock)
+    with_limit.begin(A)
+    clock.now += 59.0
+    with_limit.begin(B)
+    with_limit.close()
+    clock.now += 2.0
+    DeliveryLedger(path, maximum_age=60.0, clock=clock).close()
+    assert rows(path) == {"b": (1, 0)}
+
+
+def test_too_many_rows_are_deleted(path: Path, clock: Clock) -> None:
+    """The oldest go first."""
+    with_limit = DeliveryLedger(path, clock=clock)
+    for key in "abcd":
+        clock.now += 1.0
+        with_limit.begin(Identity("queue://q", key))
+    with_limit.close()
+    DeliveryLedger(path, maximum_rows=2, clock=clock).close()
+    assert set(rows(path)) == {"c", "d"}
+
+
+# -- trouble ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_locked_file_stops_nothing(
+    ledger: DeliveryLedger, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One short wait, then deliveries go on uncounted for a while, and the log says so; then it counts again."""
+    ledger.begin(A)
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    with caplog.at_level(logging.WARNING, "jmsx.ledger"):
+        assert [ledger.begin(A), ledger.begin(B)] == [None, None]
+        ledger.flush()
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "locked" in caplog.text
+    blocker.close()
+    clock.now += PAUSE
+    with caplog.at_level(logging.WARNING, "jmsx.ledger"):
+        assert ledger.begin(A) == Entry(A, 2)
+    assert "counts again" in caplog.text
+
+
+def test_a_full_disk_stops_nothing(
+    ledger: DeliveryLedger, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was done meanwhile is written when there is room again."""
+    entry = ledger.begin(A)
+    assert entry is not None
+    ledger.settle([entry])
+    (pages,) = ledger._connection.execute("PRAGMA page_count").fetchone()
+    ledger._connection.execute(f"PRAGMA max_page_count={pages}")
+    big = Identity("queue://q", "k" * 100_000)
+    with caplog.at_level(logging.ERROR, "jmsx.ledger"):
+        assert ledger.begin(big) is None
+    assert "full" in caplog.text
+    ledger._connection.execute("PRAGMA max_page_count=1000000")
+    clock.now += PAUSE
+    assert ledger.begin(big) == Entry(big, 1)
+    assert "a" not in rows(path)
+
+
+def test_a_broken_file_stops_nothing(
+    path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody wrote over it while it was in use."""
+    ledger = DeliveryLedger(path, clock=clock)
+    for number in range(100):
+        ledger.begin(Identity("queue://q", str(number)))
+    ledger._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with path.open("r+b") as file:
+        file.seek(1024)
+        file.write(b"x" * 50_000)
+    ledger._connection.execute("PRAGMA shrink_memory")
+    with caplog.at_level(logging.ERROR, "jmsx.ledger"):
+        assert ledger.begin(A) is None
+    assert "uncounted" in caplog.text
+    ledger.close()
+
+
+def test_a_file_that_is_no_ledger(path: Path) -> None:
+    """A clear error at the door, and the file is left alone."""
+    path.write_text("notes " * 500)
+    with pytest.raises(LedgerError, match=r"ledger\.db: file is not a database; name another"):
+        DeliveryLedger(path)
+    assert path.read_text().startswith("notes")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """A clear error at the door."""
+    with pytest.raises(LedgerError, match=r"unable to open .* a folder that exists"):
+        DeliveryLedger(tmp_path / "nowhere" / "ledger.db")
+
+
+def test_a_file_that_somebody_holds(path: Path) -> None:
+    """A clear error at the door, soon."""
+    DeliveryLedger(path).close()
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(LedgerError, match="database is locked; another program holds it"):
+        DeliveryLedger(path)
+    blocker.close()
+
+
+def test_memory_is_no_place_for_it() -> None:
+    """It would die with the process, which is what it is for."""
+    with pytest.raises(LedgerError, match="log does not work there; name a file on a local disk"):
+        DeliveryLedger(":memory:")
+
+
+def test_after_close_nothing_is_counted(ledger: DeliveryLedger) -> None:
+    """And nothing raises."""
+    ledger.close()
+    ledger.close()
+    assert ledger.begin(A) is None
+
+
+# -- sharing ----------------------------------------------------------------------------------------------------------
+
+
+def test_one_file_one_ledger(path: Path) -> None:
+    """All connections of a process share it, and the last one closes it."""
+    first, second = share(path), share(str(path))
+    assert first is second
+    release(first)
+    assert second.begin(A) == Entry(A, 1)
+    release(second)
+    assert second.begin(A) is None
+    third = share(path)
+    assert third.begin(A) == Entry(A, 2)
+    release(third)
+
+
+def test_a_given_ledger_stays_its_givers(ledger: DeliveryLedger) -> None:
+    """It is not closed by a connection that used it."""
+    assert share(ledger) is ledger
+    release(ledger)
+    assert ledger.begin(A) == Entry(A, 1)
+
+
+def test_nonsense_is_refused() -> None:
+    """At the door."""
+    with pytest.raises(ConfigurationError, match="a path or a DeliveryLedger, not 5"):
+        share(5)  # type: ignore[arg-type]
