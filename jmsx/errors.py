@@ -18,6 +18,7 @@ Every error that jmsx raises.
     ├── BrokerError                  the broker answered ERROR (its own words are in it)
     ├── ConnectionFailedError        the broker could not be reached, or went away
     ├── BrokerTimeoutError           the broker did not answer in time
+    ├── DrainError                   the app was stopped before all was finished and confirmed
     ├── DeadLetterError              a dead letter could not be confirmed; the original is kept
     ├── LedgerError                  the file of a delivery ledger cannot be used
     ├── TransactionRolledBackError   the commit failed and everything is back
@@ -94,6 +95,10 @@ class ConnectionFailedError(JmsxError):
 
 class BrokerTimeoutError(JmsxError):
     """The broker did not answer in time, so whether it did its work is not known."""
+
+
+class DrainError(JmsxError):
+    """Handlers still ran when the time for draining was over, or the broker confirmed too late; says which."""
 
 
 class DeadLetterError(JmsxError):

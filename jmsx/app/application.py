@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import threading
-import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from jmsx.app.draining import drain
 from jmsx.app.registration import Consumer, takes_session
+from jmsx.app.sender import Sender
+from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.worker import Worker
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import AcknowledgeMode
-from jmsx.errors import (
-    BrokerTimeoutError,
-    ConfigurationError,
-    ConnectionFailedError,
-    IllegalStateError,
-    JmsxError,
-)
+from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination, destination
 from jmsx.jms.message import Message
@@ -29,15 +23,16 @@ from jmsx.options import PrefetchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import FrameType, TracebackType
+    from types import TracebackType
 
     from jmsx.app.registration import Handler
     from jmsx.core.dialect import Body
     from jmsx.core.policy import Policy
-    from jmsx.jms.message import Property
-    from jmsx.jms.producer import MessageProducer
 
 H = TypeVar("H", bound="Handler")
+
+#: Seconds that draining may take; Kubernetes kills 30 s after its SIGTERM.
+DRAIN_TIMEOUT: Final = 25.0
 
 _log = logger("jmsx.app")
 
@@ -57,9 +52,12 @@ class App:
         self._observers: list[Observer] = list(observers)
         self._options = options
         self._consumers: dict[str, Consumer] = {}
-        self._connections: list[Connection] = []
-        self._sender = _Sender(self)
+        self._workers: list[Worker] = []
+        self._sender = Sender(lambda: self.connect(client_id=None))
         self._stopping = threading.Event()
+        self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
+        self._ending = threading.Lock()
+        self._closed_observers = False
         self._failure: JmsxError | None = None
         self._running = False
 
@@ -129,23 +127,14 @@ class App:
             raise ConfigurationError(f"consumer {name}: {error}") from error
 
     def start(self) -> None:
-        """Open all consumers, and then let messages flow; on failure everything is closed again."""
-        self._check_not_running()
-        self._running = True
-        self._stopping.clear()
-        self._failure = None
-        try:
-            for consumer in self._consumers.values():
-                connection = self.connect(**_connection_options(consumer, self._options))
-                self._connections.append(connection)
-                connection.set_exception_listener(self._fail)
-                for _ in range(consumer.concurrency):
-                    Worker(consumer, connection)
-            for connection in self._connections:
-                connection.start()
-        except BaseException:
-            self.abort()
-            raise
+        """
+        Open all consumers, and then let messages flow.
+
+        On failure they are closed again; repeat it, or `abort()` to close the observers too. Raises what opening a
+        consumer raises, and IllegalStateError if the app runs, or was stopped and with it its observers.
+        """
+        self._open()
+        self._begin()
 
     def connect(self, **options: Any) -> Connection:
         """A connection with the app's URL, observers and options; those given win."""
@@ -175,60 +164,75 @@ class App:
         if self._failure is not None:
             raise self._failure
 
-    def stop(self, drain_timeout: float = 30.0) -> None:
-        """
-        Drain: take nothing more, let running handlers finish, acknowledge what they did, give back the rest.
-
-        Raises BrokerTimeoutError if a handler still runs after `drain_timeout` seconds; its message then comes again.
-        Raises the error that ended a consumer, if one did.
-        """
+    def quit(self) -> None:
+        """End `wait()` and `run()`, which then drains; from any thread, also from a handler."""
         self._stopping.set()
-        if not self._rest(drain_timeout if self._failure is None else 0.0):
-            self.abort()
-            if self._failure is not None:
-                raise self._failure
-            raise BrokerTimeoutError(
-                f"a handler still ran after {drain_timeout:g} s of draining; its message comes again"
-            )
-        errors: list[JmsxError] = []
-        closes = [connection.close for connection in self._connections]
-        for close in (*closes, self._sender.close):
-            try:
-                close()
-            except JmsxError as error:
-                errors.append(error)
+        self._wake()
+
+    def stop(self, drain_timeout: float = DRAIN_TIMEOUT) -> None:
+        """
+        Drain: take nothing more, let running handlers finish, confirm what they did, give back the rest.
+
+        Every consumer gives back what it has prefetched as soon as its own handler has returned. Takes `drain_timeout`
+        seconds at the most; who is late is aborted, and its message comes again. Raises DrainError that says who was,
+        or the error that ended a consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`.
+        """
+        own = threading.get_ident()
+        if any(worker.call and worker.call.thread == own for worker in self._workers):
+            raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
+        self._stopping.set()
+        failures = (
+            self._failure,
+            _attempt(drain, tuple(self._workers), drain_timeout),
+            _attempt(self._sender.close),
+        )
         self._end()
-        failure = self._failure or next(iter(errors), None)
-        if failure is not None:
-            raise failure
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     def abort(self) -> None:
         """Drop everything at once; unfinished messages come again."""
         self._stopping.set()
-        for connection in self._connections:
-            connection.abort()
-        self._sender.abort()
+        self._drop()
         self._end()
 
-    def run(self, drain_timeout: float = 30.0) -> None:
-        """Start, stay until SIGTERM or Ctrl-C, then drain; a second signal aborts. From the main thread."""
-        previous = {
-            number: signal.signal(number, self._signalled)
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+    def run(
+        self,
+        drain_timeout: float = DRAIN_TIMEOUT,
+        *,
+        announce: Callable[[str], object] = lambda _words: None,
+    ) -> None:
+        """
+        Start, stay until SIGTERM or Ctrl-C, then drain; a second signal aborts. From the main thread.
+
+        `announce` is given words for the operator. Raises what `start` and `stop` raise, and KeyboardInterrupt after a
+        second signal.
+        """
+        with Signals() as signals:
+            self._wake = signals.wake
+            try:
+                with signals.interrupting():
+                    self._open()
+                self._begin()
+                number = signals.wait()
+                busy = sum(1 for worker in self._workers if worker.call is not None)
+                why = number.name if number is not None else "told to stop"
+                _log.info("draining", why=why, running=busy, drain_timeout=drain_timeout)
+                announce(f"{why}: {busy} handlers finish, in {drain_timeout:g} s; again aborts")
+                self._stop_or_abort(drain_timeout, signals)
+            except Interrupted:  # nothing was taken yet
+                self.abort()
+            except BaseException:
+                self.abort()
+                raise
+
+    def __enter__(self) -> Self:
         try:
             self.start()
-            self.wait()
-            self.stop(drain_timeout)
         except BaseException:
             self.abort()
             raise
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-    def __enter__(self) -> Self:
-        self.start()
         return self
 
     def __exit__(
@@ -248,69 +252,95 @@ class App:
         policies: RedeliveryPolicyMap = self._options.get("redelivery_policies") or plain
         return policies.policy(target.uri)
 
-    def _signalled(self, number: int, _frame: FrameType | None) -> None:
-        if self._stopping.is_set():
-            raise KeyboardInterrupt
-        _log.info("draining", signal=signal.Signals(number).name)
-        self._stopping.set()
+    def _open(self) -> None:
+        """Open all consumers; nothing flows yet."""
+        self._check_not_running()
+        if self._closed_observers:
+            raise IllegalStateError(
+                "the app was stopped and its observers are closed; make a new one"
+            )
+        self._running = True
+        self._stopping.clear()
+        self._failure = None
+        try:
+            for consumer in self._consumers.values():
+                for _ in range(consumer.concurrency):
+                    self._open_worker(consumer)
+        except BaseException:
+            self._drop()
+            raise
+
+    def _open_worker(self, consumer: Consumer) -> None:
+        connection = self.connect(**_connection_options(consumer, self._options))
+        connection.set_exception_listener(self._fail)
+        try:
+            self._workers.append(Worker(consumer, connection))
+        except BaseException:
+            connection.abort()
+            raise
+
+    def _begin(self) -> None:
+        """Let messages flow."""
+        try:
+            for worker in self._workers:
+                worker.begin()
+        except BaseException:
+            self._drop()
+            raise
+
+    def _stop_or_abort(self, drain_timeout: float, signals: Signals) -> None:
+        """Drain beside the main thread, which waits for the end of that or for a second signal."""
+        outcome: list[BaseException | None] = []
+
+        def stop() -> None:
+            try:
+                self.stop(drain_timeout)
+            except BaseException as error:  # noqa: BLE001 - raised below, on the main thread
+                outcome.append(error)
+            else:
+                outcome.append(None)
+            signals.wake()
+
+        threading.Thread(target=stop, name="jmsx-stop", daemon=True).start()
+        while not outcome:
+            if signals.wait() is not None:
+                raise KeyboardInterrupt
+        if outcome[0] is not None:
+            raise outcome[0]
 
     def _fail(self, error: JmsxError) -> None:
         self._failure = self._failure or error
-        self._stopping.set()
+        self.quit()
 
-    def _rest(self, timeout: float) -> bool:
-        """Hand out nothing more, anywhere; then wait for what runs. False if something still runs."""
-        deadline = time.monotonic() + timeout
-        for connection in self._connections:
-            with contextlib.suppress(JmsxError):
-                connection.stop(0.0)
-        return all(
-            connection.stop(max(deadline - time.monotonic(), 0.0))
-            for connection in self._connections
-        )
+    def _drop(self) -> None:
+        """Drop all sockets; the app may be started again."""
+        for worker in self._workers:
+            worker.abort()
+        self._sender.abort()
+        self._workers.clear()
+        self._running = False
 
     def _end(self) -> None:
-        if not self._running:
-            return
-        self._connections.clear()
-        self._running = False
-        Observers(self._observers).close()
+        """The app is over: nothing happens any more that observers could be told."""
+        with self._ending:
+            self._workers.clear()
+            self._running = False
+            if not self._closed_observers:
+                self._closed_observers = bool(self._observers)
+                Observers(self._observers).close()
 
     def _check_not_running(self) -> None:
         if self._running:
             raise IllegalStateError("the app is running")
 
 
-class _Sender:
-    """The app's own session for sending, shared by all threads, opened at first use."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-        self._producer: MessageProducer | None = None
-
-    def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
-        with self._lock:
-            if self._producer is None:
-                connection = self._app.connect(client_id=None)
-                self._producer = connection.create_session().create_producer()
-                self._connection = connection
-            try:
-                return self._producer.send(message, destination=to, **options)
-            except ConnectionFailedError:
-                self.abort()  # the next send opens a new one
-                raise
-
-    def close(self) -> None:
-        connection, self._connection, self._producer = self._connection, None, None
-        if connection is not None:
-            connection.close()
-
-    def abort(self) -> None:
-        connection, self._connection, self._producer = self._connection, None, None
-        if connection is not None:
-            connection.abort()
+def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:
+    """The error with which a step of stopping ends, so that the next one is taken all the same."""
+    try:
+        step(*arguments)
+    except JmsxError as error:
+        return error
+    return None
 
 
 def _connection_options(consumer: Consumer, given: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jmsx.core.values import AcknowledgeMode
@@ -16,11 +19,22 @@ if TYPE_CHECKING:
 _log = logger("jmsx.app")
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A handler at work on one message."""
+
+    message_id: str | None
+    since: float = field(default_factory=time.monotonic)  #: seconds, monotonic
+    thread: int = field(default_factory=threading.get_ident)
+
+
 class Worker:
-    """Runs `consumer.handler` for the messages of a session of its own, from construction on."""
+    """Runs `consumer.handler` for the messages of `connection`, which is its own, in one session."""
 
     def __init__(self, consumer: Consumer, connection: Connection) -> None:
-        self._consumer = consumer
+        self.consumer = consumer
+        self.call: Call | None = None  #: what its handler is doing
+        self._connection = connection
         self._session = connection.create_session(consumer.mode)
         if consumer.durable is not None:
             subscription = self._session.create_durable_consumer(
@@ -33,22 +47,50 @@ class Worker:
             subscription = self._session.create_consumer(
                 consumer.destination, selector=consumer.selector, name=consumer.name
             )
-        subscription.set_listener(
-            {
-                AcknowledgeMode.SESSION_TRANSACTED: self._transact,
-                AcknowledgeMode.CLIENT_ACKNOWLEDGE: self._acknowledge_or_recover,
-                AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE: self._acknowledge,
-            }.get(consumer.mode, self._handle)
-        )
+        self._settle = {
+            AcknowledgeMode.SESSION_TRANSACTED: self._transact,
+            AcknowledgeMode.CLIENT_ACKNOWLEDGE: self._acknowledge_or_recover,
+            AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE: self._acknowledge,
+        }.get(consumer.mode, self._handle)
+        subscription.set_listener(self._listen)
+
+    def begin(self) -> None:
+        """Let messages flow."""
+        self._connection.start()
+
+    def rest(self, timeout: float) -> bool:
+        """Begin nothing more, and wait for what runs; False if that still runs after `timeout` seconds."""
+        return self._connection.stop(timeout)
+
+    def close(self) -> None:
+        """
+        Give back what was not begun, and say farewell.
+
+        When this returns, the broker has confirmed the UNSUBSCRIBE, and with it all acknowledgements before it on the
+        same socket: it answers in order. Raises JmsxError if it did not.
+        """
+        self._connection.close()
+
+    def abort(self) -> None:
+        """Drop the socket; what is not settled is the broker's again."""
+        self._connection.abort()
+
+    def _listen(self, message: Message) -> None:
+        """Handle and settle one message, and let others see that it is being done."""
+        self.call = Call(message.message_id)
+        try:
+            self._settle(message)
+        finally:
+            self.call = None
 
     def _handle(self, message: Message) -> None:
         """Call the handler; an error that no retry can cure becomes a Reject."""
         try:
-            if self._consumer.takes_session:
-                self._consumer.handler(message, self._session)
+            if self.consumer.takes_session:
+                self.consumer.handler(message, self._session)
             else:
-                self._consumer.handler(message)
-        except self._consumer.give_up_on as error:
+                self.consumer.handler(message)
+        except self.consumer.give_up_on as error:
             raise Reject from error
 
     def _acknowledge(self, message: Message) -> None:
@@ -70,7 +112,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - whatever the handler raises rolls back
             _log.warning(
                 "transaction rolled back",
-                consumer=self._consumer.name,
+                consumer=self.consumer.name,
                 message_id=message.message_id,
                 delivery_count=message.delivery_count,
                 error=type(error).__name__,

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from jmsx.app import App
+from jmsx.app.application import DRAIN_TIMEOUT
 from jmsx.errors import ConfigurationError
 
 _err = Console(highlight=False, soft_wrap=True, stderr=True)
@@ -21,14 +22,14 @@ def run_app(
         str | None, typer.Option(envvar="JMSX_BROKER_URL", help="The broker; wins over the app's.")
     ] = None,
     drain_timeout: Annotated[
-        float, typer.Option(help="Seconds that running handlers have to finish.")
-    ] = 30.0,
+        float, typer.Option(help="Seconds that stopping may take.")
+    ] = DRAIN_TIMEOUT,
 ) -> None:
     """Run an application's consumers."""
     app = load_app(target)
     app.url = url or app.url
     _err.print(f"{target}: {len(app.consumers)} consumers on {app.url}; Ctrl-C drains")
-    app.run(drain_timeout)
+    app.run(drain_timeout, announce=_err.print)
     _err.print("drained")
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AUTO: Final = AcknowledgeMode.AUTO_ACKNOWLEDGE
+DUPS_OK: Final = AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
 CLIENT: Final = AcknowledgeMode.CLIENT_ACKNOWLEDGE
 INDIVIDUAL: Final = AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
 TRANSACTED: Final = AcknowledgeMode.SESSION_TRANSACTED

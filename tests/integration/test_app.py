@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from jmsx import Discard, Message, Queue, RedeliveryPolicy, Reject, Retry
 from jmsx.app import App
 from jmsx.core.events import Outcome
-from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, InvalidSelectorError, JmsxError
+from jmsx.errors import ConnectionFailedError, IllegalStateError, InvalidSelectorError, JmsxError
 from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually, python, read_line
 from tests.integration.support import (
@@ -205,62 +204,14 @@ def test_batched_acknowledgements(classic_broker: Broker, queue: Queue, diary: D
     assert diary.outcomes() == {Outcome.ACKNOWLEDGED: 300}
 
 
-# Stopping ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("settings", [{}, {"optimize_acknowledge": True}, {"mode": TRANSACTED}])
-def test_draining(
-    classic_broker: Broker, queue: Queue, diary: Diary, settings: dict[str, Any]
-) -> None:
-    """A running handler finishes and its work is settled; what nobody had begun comes again, to others, unchanged."""
-    app = App(classic_broker.url, observers=[diary])
-    began, seen = threading.Event(), []
-
-    @app.consumer(queue, **settings)
-    def slow(message: Message) -> None:
-        began.set()
-        time.sleep(0.7)  # a handler that takes its time
-        seen.append(message.text)
-
-    put(classic_broker, queue, "a", "b", "c")
-    with nothing_left():
-        app.start()
-        assert began.wait(5)
-        app.stop()
-    assert seen == ["a"]
-    assert bodies(classic_broker, queue) == ["b", "c"]
-    assert diary.outcomes().total() == 1
-    assert diary.closed == 1
-
-
-def test_a_handler_that_never_returns(classic_broker: Broker, queue: Queue) -> None:
-    """stop() gives up after its time with an error; the message comes again."""
-    app = App(classic_broker.url)
-    began, free = threading.Event(), threading.Event()
-
-    @app.consumer(queue)
-    def stuck(_message: Message) -> None:
-        began.set()
-        free.wait(30)
-
-    put(classic_broker, queue, "a")
-    with nothing_left():
-        app.start()
-        assert began.wait(5)
-        call = within(3, lambda: app.stop(drain_timeout=0.5))
-        assert isinstance(call.error, BrokerTimeoutError)
-        assert "0.5 s" in str(call.error)
-        assert settles(classic_broker, queue, size=1)
-        free.set()
-    assert bodies(classic_broker, queue) == ["a"]
-
-
 # Failing -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_start_that_fails_closes_everything(classic_broker: Broker, queue: Queue) -> None:
+def test_a_start_that_fails_closes_everything(
+    classic_broker: Broker, queue: Queue, diary: Diary
+) -> None:
     """The second consumer cannot subscribe: the first is gone too, nothing was handled, and start() may be repeated."""
-    app = App(classic_broker.url)
+    app = App(classic_broker.url, observers=[diary])
     seen: list[str] = []
 
     @app.consumer(queue)
@@ -277,10 +228,14 @@ def test_a_start_that_fails_closes_everything(classic_broker: Broker, queue: Que
             app.start()
         assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0)
         assert not seen
+        assert diary.closed == 0
         app.change("second", selector=None)
         with app:
             assert settles(classic_broker, queue, size=0)
     assert seen == ["a"]
+    assert diary.closed == 1
+    with pytest.raises(IllegalStateError, match="make a new one"):
+        app.start()
 
 
 def test_nobody_to_connect_to() -> None:
@@ -359,67 +314,6 @@ def shop(folder: Path, queue: Queue, seconds: float) -> None:
     """An application in a file: each message takes `seconds`."""
     text = SHOP.format(queue=queue.uri, seconds=seconds)
     (folder / "shop.py").write_text(text, encoding="utf-8")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(
-    classic_broker: Broker,
-    queue: Queue,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-) -> None:
-    """`jmsx run`: the handler finishes, its message is settled, the next one is untouched; exit code 0."""
-    shop(tmp_path, queue, 1.0)
-    monkeypatch.chdir(tmp_path)
-    put(classic_broker, queue, "a", "b")
-    with python("-m", "jmsx.cli", "run", "shop:app", JMSX_BROKER_URL=classic_broker.url) as process:
-        assert read_line(process) == "began a"
-        process.send_signal(number)
-        assert read_line(process) == "done a"
-        out, errors = process.communicate(timeout=10)
-        assert process.returncode == 0, errors
-        assert out == ""
-        assert "Traceback" not in errors
-    assert bodies(classic_broker, queue) == ["b"]
-    assert settles(classic_broker, queue, size=1)
-
-
-def test_a_second_signal_ends_at_once(
-    classic_broker: Broker, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A handler that will not end is left behind by the second signal, with words; its message comes again."""
-    shop(tmp_path, queue, 60.0)
-    monkeypatch.chdir(tmp_path)
-    put(classic_broker, queue, "a")
-    with python("-m", "jmsx.cli", "run", "shop:app", JMSX_BROKER_URL=classic_broker.url) as process:
-        assert read_line(process) == "began a"
-        process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)  # two signals at once would be one
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
-        assert process.returncode == 130
-        assert "Traceback" not in errors
-    assert settles(classic_broker, queue, size=1)
-
-
-def test_a_drain_that_takes_too_long(
-    classic_broker: Broker, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """--drain-timeout: an error that says so, exit code 1."""
-    shop(tmp_path, queue, 60.0)
-    monkeypatch.chdir(tmp_path)
-    put(classic_broker, queue, "a")
-    command = ("-m", "jmsx.cli", "run", "shop:app", "--drain-timeout", "0.5")
-    with python(*command, JMSX_BROKER_URL=classic_broker.url) as process:
-        assert read_line(process) == "began a"
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
-        assert process.returncode == 1
-        assert "still ran after 0.5 s" in errors
-        assert "Traceback" not in errors
-    assert settles(classic_broker, queue, size=1)
 
 
 def test_the_broker_dies_under_a_process(

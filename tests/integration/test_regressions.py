@@ -38,6 +38,7 @@ from jmsx.errors import (
     BrokerTimeoutError,
     ConfigurationError,
     ConnectionFailedError,
+    DrainError,
     JmsxError,
     MessageFormatError,
     TransactionInDoubtError,
@@ -297,7 +298,7 @@ def test_stopping_right_behind_a_copy(classic_broker: Broker, queue: Queue, diar
     app.start()
     assert began.wait(5)
     stop = Call(app.stop)
-    assert eventually(lambda: not app._connections[0].started)
+    assert eventually(lambda: not app._workers[0]._connection.started)
     stopping.set()
     assert stop.join(10).error is None
     assert settles(classic_broker, queue, size=0)
@@ -731,7 +732,7 @@ def test_a_stop_pauses_all_consumers_at_once(classic_broker: Broker) -> None:
         app.start()
         assert began.wait(5)
         stop = Call(app.stop)
-        assert eventually(lambda: not any(each.started for each in app._connections), 3)
+        assert eventually(lambda: not any(each._connection.started for each in app._workers), 3)
         at_most = len(handled) + 1
         assert not eventually(lambda: len(handled) > at_most, 0.5)
         free.set()
@@ -758,7 +759,7 @@ def test_a_drain_has_one_deadline(classic_broker: Broker) -> None:
         for _ in range(3):
             assert began.acquire(timeout=5)
         stop = within(5, lambda: app.stop(drain_timeout=1.0))
-        assert isinstance(stop.error, BrokerTimeoutError)
+        assert isinstance(stop.error, DrainError)
         assert 1.0 <= stop.seconds < 1.9
         free.set()
 

@@ -1,0 +1,94 @@
+"""
+Draining: every worker finishes the message that it has, tells the broker, and gives back the rest.
+
+The workers drain side by side, so that what an idle one has prefetched goes to others at once and does not wait for
+somebody else's slow handler. One deadline counts for handlers and broker alike: then everything is dropped, which gives
+back all that is not settled.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from jmsx.errors import DrainError, JmsxError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jmsx.app.worker import Worker
+
+#: Seconds that a dropped connection needs to end its threads, at the most.
+DROPPING: Final = 2.0
+
+_log = logger("jmsx.app")
+
+
+def drain(workers: Sequence[Worker], timeout: float) -> None:
+    """
+    Drain all `workers` within `timeout` seconds; those that are late are aborted.
+
+    Raises DrainError if a handler did not return in time, or the broker did not confirm what was finished.
+    """
+    deadline = time.monotonic() + max(timeout, 0.0)
+    drains = [_Drain(worker, deadline) for worker in workers]
+    for each in drains:
+        each.start()
+    for each in drains:
+        each.join(max(deadline - time.monotonic(), 0.0))
+    late = [each for each in drains if each.is_alive() or each.overdue]
+    for each in late:
+        each.cut_off()
+    for each in late:
+        each.join(DROPPING)
+    left = [told for each in drains if (told := each.left())]
+    if left:
+        raise DrainError(
+            f"{'; '.join(left)}. Draining had {timeout:g} s; these messages come again"
+        )
+
+
+class _Drain(threading.Thread):
+    """One worker's end, on a thread of its own."""
+
+    def __init__(self, worker: Worker, deadline: float) -> None:
+        super().__init__(name=f"jmsx-drain-{worker.consumer.name}", daemon=True)
+        self.worker = worker
+        self.overdue = False  #: its handler has not returned
+        self._cut_off = False
+        self._deadline = deadline
+        self._failure: JmsxError | None = None
+
+    def run(self) -> None:
+        """Wait for the handler, then close."""
+        try:
+            self.overdue = not self.worker.rest(max(self._deadline - time.monotonic(), 0.0))
+            if not self.overdue:
+                self.worker.close()
+        except JmsxError as error:
+            self._failure = error
+
+    def cut_off(self) -> None:
+        """Drop the worker's socket, which also ends the waiting for its broker."""
+        self._cut_off = True
+        self.worker.abort()
+
+    def left(self) -> str:
+        """What is not done, in words and in the log; empty if all is."""
+        name, call = self.worker.consumer.name, self.worker.call
+        if self.overdue and call is not None:
+            seconds = time.monotonic() - call.since
+            _log.error(
+                "handler abandoned",
+                consumer=name,
+                message_id=call.message_id,
+                running_seconds=round(seconds, 3),
+            )
+            return f"the handler of {name} still ran after {seconds:.1f} s with message {call.message_id}"
+        if self._failure is None and not self._cut_off:
+            return ""
+        cause = self._failure or "no answer in time"
+        _log.error("drain not confirmed", consumer=name, error=str(cause))
+        return f"the broker did not confirm what {name} finished ({cause})"

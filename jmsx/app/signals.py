@@ -1,0 +1,69 @@
+"""
+SIGTERM and Ctrl-C, as the app takes them.
+
+Python runs a signal handler on the main thread between any two instructions of it, also while that thread holds a lock.
+So the handler does nothing but put the signal into a queue that may be interrupted by itself; who waits there decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType, TracebackType
+
+_NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Interrupted(BaseException):
+    """A signal came while nothing was running yet; not an Exception, so that nobody swallows it."""
+
+
+class Signals:
+    """In a `with` on the main thread: signals can be waited for; the old handlers come back with its end."""
+
+    def __init__(self) -> None:
+        self._notices: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
+        self._interrupting = False
+        self._previous = {}  # type: ignore[var-annotated]  # what signal.signal() returns has no name
+
+    def wait(self) -> signal.Signals | None:
+        """The next signal, or None for a `wake()`."""
+        return self._notices.get()
+
+    def wake(self) -> None:
+        """End one `wait()`; from any thread."""
+        self._notices.put(None)
+
+    @contextlib.contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """In this block a signal raises Interrupted at once; for work that may be left at any point."""
+        self._interrupting = True
+        try:
+            yield
+        finally:
+            self._interrupting = False
+
+    def __enter__(self) -> Self:
+        for number in _NUMBERS:
+            self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self._interrupting:
+            self._interrupting = False  # one is enough: what follows is cleaning up
+            raise Interrupted
+        self._notices.put(signal.Signals(number))
