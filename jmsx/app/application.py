@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jmsx.app.registration import Handler
     from jmsx.core.dialect import Body
     from jmsx.core.policy import Policy
+    from jmsx.jms.message import Property
 
 H = TypeVar("H", bound="Handler")
 
