@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.testing.artemis.manners import ARTEMIS, AddressSettings, ArtemisManners, Loss
 from jmsx.testing.classic.manners import CLASSIC, ClassicManners
 
 if TYPE_CHECKING:
@@ -11,9 +12,18 @@ if TYPE_CHECKING:
 
     from jmsx.testing.house import Manners
 
-__all__ = ["CLASSIC", "MANNERS", "ClassicManners", "named"]
+__all__ = [
+    "ARTEMIS",
+    "CLASSIC",
+    "MANNERS",
+    "AddressSettings",
+    "ArtemisManners",
+    "ClassicManners",
+    "Loss",
+    "named",
+]
 
-MANNERS: Final[Mapping[str, Manners]] = {"classic": CLASSIC}
+MANNERS: Final[Mapping[str, Manners]] = {"classic": CLASSIC, "artemis": ARTEMIS}
 
 
 def named(manners: Manners | str) -> Manners:

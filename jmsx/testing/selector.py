@@ -1,10 +1,9 @@
 """
-JMS selectors as ActiveMQ evaluates them for STOMP: SQL-92 conditions with three-valued logic.
+JMS selectors as ActiveMQ and Artemis evaluate them: SQL-92 conditions with three-valued logic.
 
-STOMP properties are strings, so a string is converted where it is compared with a number or a boolean. Not known:
-XPATH, XQUERY and functions, which are refused like bad syntax.
-Source: activemq-client 6.1.8 SelectorParser.jj, ComparisonExpression, ArithmeticExpression and UnaryExpression, with
-CONVERT_STRING_EXPRESSIONS set, as ProtocolConverter.onStompSubscribe does.
+Not known: XPATH, XQUERY and functions, which are refused like bad syntax, and Artemis' names in double quotes.
+Source: activemq-client 6.1.8 SelectorParser.jj, ComparisonExpression, ArithmeticExpression and UnaryExpression;
+artemis-selector 2.44.0 StrictParser.jj and HyphenatedParser.jj, which come from them.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from jmsx.testing.selector_values import SelectorValueError, Value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Selector", "SelectorSyntaxError", "Value"]
+__all__ = ["Selector", "SelectorSyntaxError", "SelectorValueError", "Value"]
 
-_TOKEN: Final = re.compile(
-    r"""\s+ | --[^\r\n]* | /\*.*?\*/
+_SYNTAX: Final = r"""\s+ | --[^\r\n]* | /\*.*?\*/
       | (?P<float> [0-9]+\.[0-9]*(?:E[+-]?[0-9]+)? | \.[0-9]+(?:E[+-]?[0-9]+)? | [0-9]+E[+-]?[0-9]+ )
       | (?P<hex> 0X[0-9A-F]+ ) | (?P<octal> 0[0-7]* ) | (?P<decimal> [1-9][0-9]*L? )
       | (?P<string> '(?:''|[^'])*' )
       | (?P<name> [A-Z_$][A-Z0-9_$]* )
-      | (?P<sign> <> | <= | >= | [=<>+\-*/%(),] )""",
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
-)
+      | (?P<sign> <> | <= | >= | [=<>+\-*/%(),] )"""
+_FLAGS: Final = re.VERBOSE | re.IGNORECASE | re.DOTALL
+_TOKEN: Final = re.compile(_SYNTAX, _FLAGS)
+_HYPHENATED_TOKEN: Final = re.compile(_SYNTAX.replace("[A-Z0-9_$]*", "[A-Z0-9_$-]*"), _FLAGS)
 _RESERVED: Final = frozenset(
     {
         "NOT",
@@ -72,13 +71,21 @@ class _Expression:
 
 
 class Selector:
-    """A parsed selector; raises SelectorSyntaxError on bad text."""
+    """
+    A parsed selector; raises SelectorSyntaxError on bad text.
+
+    Args:
+        text: the condition.
+        convert: a string is read as what it is compared with, a number or a boolean. STOMP's properties are strings.
+            Classic does this for STOMP, Artemis on demand; without it such things are never equal.
+        hyphens: names may have hyphens inside.
+    """
 
     __slots__ = ("_condition", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, convert: bool = True, hyphens: bool = False) -> None:
         self.text = text
-        parser = _Parser(text)
+        parser = _Parser(_tokens(text, _HYPHENATED_TOKEN if hyphens else _TOKEN), convert=convert)
         self._condition = _condition(parser.disjunction())
         parser.expect_end()
 
@@ -86,15 +93,9 @@ class Selector:
         """
         Whether a message is wanted; `lookup` gives a property's value, None if there is none.
 
-        Raises NotImplementedError on arithmetic with a string: on the real broker that stops the dispatch of the
-        whole queue, for all its consumers, until this one is gone (seen live on 6.1.8).
+        Raises SelectorValueError on arithmetic with a string.
         """
-        try:
-            return self._condition.evaluate(lookup) is True
-        except SelectorValueError as error:
-            raise NotImplementedError(
-                f"the fake broker has no way to break a queue as this selector would: {self.text}: {error}"
-            ) from error
+        return self._condition.evaluate(lookup) is True
 
 
 def _condition(given: _Expression) -> _Expression:
@@ -123,28 +124,20 @@ def _negation(given: _Expression) -> _Expression:
     return _Expression(_Is.CONDITION, lambda lookup: values.negate_truth(given.evaluate(lookup)))
 
 
-def _ordered(sign: str, left: _Expression, right: _Expression) -> _Expression:
-    """A comparison with `<` and its kin: neither side may be a condition or a constant but a number."""
-    for side in (left, right):
-        is_number = isinstance(side.constant, int | float) and not isinstance(side.constant, bool)
-        if side.kind is _Is.CONDITION or (side.kind is _Is.CONSTANT and not is_number):
-            raise SelectorSyntaxError("Value cannot be compared.")
-    return _apply(values.ORDER[sign], _Is.CONDITION, left, right)
-
-
-def _equality(left: _Expression, right: _Expression) -> _Expression:
-    for side in (left, right):
-        if side.kind is _Is.CONSTANT and side.constant is None:
-            raise SelectorSyntaxError("NULL cannot be compared.")
-    return _apply(values.equal, _Is.CONDITION, left, right)
+def _check_ordered(side: _Expression) -> None:
+    """Neither side of `<` and its kin may be a condition or a constant but a number."""
+    is_number = isinstance(side.constant, int | float) and not isinstance(side.constant, bool)
+    if side.kind is _Is.CONDITION or (side.kind is _Is.CONSTANT and not is_number):
+        raise SelectorSyntaxError("Value cannot be compared.")
 
 
 class _Parser:
     """Recursive descent, one method per rule of SelectorParser.jj."""
 
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
+    def __init__(self, tokens: list[tuple[str, str]], *, convert: bool) -> None:
+        self._tokens = tokens
         self._position = 0
+        self._convert = convert
 
     def expect_end(self) -> None:
         if self._position < len(self._tokens):
@@ -176,6 +169,23 @@ class _Parser:
             return self._tokens[self._position - 1]
         raise SelectorSyntaxError(f"{' or '.join(kinds)} expected")
 
+    def _compare(
+        self, operation: Callable[[Value, Value], Value], left: _Expression, right: _Expression
+    ) -> _Expression:
+        chosen = operation if self._convert else values.of_one_kind(operation)
+        return _apply(chosen, _Is.CONDITION, left, right)
+
+    def _ordered(self, sign: str, left: _Expression, right: _Expression) -> _Expression:
+        for side in (left, right):
+            _check_ordered(side)
+        return self._compare(values.ORDER[sign], left, right)
+
+    def _equality(self, left: _Expression, right: _Expression) -> _Expression:
+        for side in (left, right):
+            if side.kind is _Is.CONSTANT and side.constant is None:
+                raise SelectorSyntaxError("NULL cannot be compared.")
+        return self._compare(values.equal, left, right)
+
     def _string(self) -> str:
         return self._take("string")[1][1:-1].replace("''", "'")
 
@@ -198,13 +208,13 @@ class _Parser:
         left = self._comparisons()
         while True:
             if self._accept("="):
-                left = _equality(left, self._comparisons())
+                left = self._equality(left, self._comparisons())
             elif self._accept("<>"):
-                left = _negation(_equality(left, self._comparisons()))
+                left = _negation(self._equality(left, self._comparisons()))
             elif self._accept("IS", "NULL"):
-                left = _equality(left, null)
+                left = self._equality(left, null)
             elif self._accept("IS", "NOT", "NULL"):
-                left = _negation(_equality(left, null))
+                left = _negation(self._equality(left, null))
             else:
                 return left
 
@@ -214,7 +224,7 @@ class _Parser:
             sign = self._peek()
             if sign in values.ORDER:
                 self._accept(sign)
-                left = _ordered(sign, left, self._sum())
+                left = self._ordered(sign, left, self._sum())
             elif sign in {"LIKE", "BETWEEN", "IN"}:
                 left = self._test(left)
             elif sign == "NOT" and self._peek(1) in {"LIKE", "BETWEEN", "IN"}:
@@ -233,7 +243,10 @@ class _Parser:
         self._expect("AND")
         high = self._sum()
         return _apply(
-            values.both, _Is.CONDITION, _ordered(">=", left, low), _ordered("<=", left, high)
+            values.both,
+            _Is.CONDITION,
+            self._ordered(">=", left, low),
+            self._ordered("<=", left, high),
         )
 
     def _like(self, left: _Expression) -> _Expression:
@@ -297,12 +310,14 @@ class _Parser:
         return _Expression(_Is.CONSTANT, lambda _: constant, constant)
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
+def _tokens(text: str, pattern: re.Pattern[str]) -> list[tuple[str, str]]:
     """Kind and text of each token; raises SelectorSyntaxError on what is none."""
     found = []
     position = 0
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = pattern.match(text, position)
+        if text[position] == '"':
+            raise NotImplementedError(f"the fake broker has no names in double quotes: {text}")
         if match is None:
             raise SelectorSyntaxError(f"unexpected {text[position]!r}")
         position = match.end()

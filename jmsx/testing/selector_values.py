@@ -71,6 +71,18 @@ ORDER: Final[Mapping[str, Callable[[Value, Value], Value]]] = {
 }
 
 
+def of_one_kind(operation: Callable[[Value, Value], Value]) -> Callable[[Value, Value], Value]:
+    """The comparison `operation`, but a string and something else never compare."""
+
+    def apply(left: Value, right: Value) -> Value:
+        known = left is not None and right is not None
+        if known and isinstance(left, str) is not isinstance(right, str):
+            return False
+        return operation(left, right)
+
+    return apply
+
+
 def _comparable(left: str | float, right: str | float) -> tuple[float | str, float | str] | None:
     """
     Both sides in one type, or None: a string becomes what the other side is.

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from jmsx.testing.faults import BrokerFault
+from jmsx.testing.selector import SelectorValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,11 +93,22 @@ class Subscription(ABC):
         return prefetch == 0 or len(self.dispatched) - self.extension >= prefetch
 
     def matches(self, message: StoredMessage) -> bool:
-        """Whether its selector and noLocal let `message` in."""
+        """
+        Whether its selector and noLocal let `message` in.
+
+        Raises NotImplementedError where the selector calculates with a string: on the real broker that stops the
+        dispatch of the whole queue, for all its consumers, until this one is gone (seen live on 6.1.8).
+        """
         options = self.options
         if options.no_local and message.connection_id == options.connection_id:
             return False
-        return options.selector is None or options.selector.matches(message.lookup)
+        try:
+            return options.selector is None or options.selector.matches(message.lookup)
+        except SelectorValueError as error:
+            raise NotImplementedError(
+                f"the fake broker has no way to break a queue as this selector would:"
+                f" {options.selector_text}: {error}"
+            ) from error
 
     def expand(self, messages: int) -> None:
         """Open the window; nothing happens with prefetch 0."""

@@ -35,6 +35,14 @@ def test_selector_passes_by_what_it_does_not_want(broker: FakeBroker) -> None:
     assert client.bodies() == ["yes"]
 
 
+def test_arithmetic_with_strings_is_said(broker: FakeBroker) -> None:
+    """On a real broker it stops the whole queue, so a test should not pass."""
+    client = Talk(broker)
+    client.subscribe("/queue/q", selector="n - 1 = 4")
+    with pytest.raises(NotImplementedError, match="n - 1 = 4"):
+        client.put("/queue/q", "x", n="5")
+
+
 @pytest.mark.parametrize(("unwanted", "got"), [(199, ["yes"]), (200, [])])
 def test_page_of_unwanted_messages_hides_the_rest(
     broker: FakeBroker, unwanted: int, got: list[str]

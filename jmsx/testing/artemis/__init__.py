@@ -1,0 +1,1 @@
+"""ActiveMQ Artemis, as far as STOMP can see it."""

@@ -1,0 +1,47 @@
+"""
+Selectors as Artemis reads them: strings stay strings, unless a prefix asks for numbers.
+
+Source: artemis.md 1.5; artemis-selector 2.44.0 SelectorParser.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.testing.artemis.faults import Refused
+from jmsx.testing.selector import Selector, SelectorSyntaxError, SelectorValueError
+
+if TYPE_CHECKING:
+    from jmsx.testing.artemis.message import CoreMessage
+
+_PREFIXES: Final = {
+    "convert_string_expressions:": {"convert": True},
+    "hyphenated_props:": {"hyphens": True},
+    "no_convert_string_expressions:": {"convert": False},
+    "no_hyphenated_props:": {"hyphens": False},
+}
+
+
+def parse_selector(text: str | None) -> Selector | None:
+    """The selector of a SUBSCRIBE; raises Refused if it is empty or makes no sense."""
+    if text is None:
+        return None
+    if not text:
+        raise Refused("Selector cannot be empty")
+    rest = text
+    options = {"convert": False, "hyphens": False}
+    while prefix := next((p for p in _PREFIXES if rest.startswith(p)), None):
+        options |= _PREFIXES[prefix]
+        rest = rest.removeprefix(prefix)
+    try:
+        return Selector(rest, **options)
+    except SelectorSyntaxError as error:
+        raise Refused(f'Invalid selector "{text}"'.replace(":", ""), body=rest) from error
+
+
+def suits(selector: Selector | None, message: CoreMessage) -> bool:
+    """Whether `selector` wants `message`; one that cannot be evaluated does not (FilterImpl.match)."""
+    try:
+        return selector is None or selector.matches(message.lookup)
+    except SelectorValueError:
+        return False
