@@ -28,6 +28,7 @@ _HANDLE: Final = re.compile(r"([+-]?[0-9]+),([+-]?[0-9]+)")
 _SHORTEST_BEAT: Final = 500  #: milliseconds between two heart-beats of the broker, at least
 _SHORTEST_TTL: Final = 1000  #: milliseconds
 _TTL_PER_BEAT: Final = 2
+_PRINTABLE: Final = range(ord(" "), ord("~") + 1)
 
 
 def execute(link: ArtemisLink, frame: Frame) -> None:
@@ -36,17 +37,21 @@ def execute(link: ArtemisLink, frame: Frame) -> None:
         raise NotImplementedError(
             "the fake broker has no connection that does not begin with CONNECT"
         )
-    if frame.command not in _COMMANDS:
+    is_too_new = link.version == "1.0" and frame.command in _NOT_IN_1_0 and link.connected
+    if frame.command not in _COMMANDS or is_too_new:
         raise _unknown(frame)
     _COMMANDS[frame.command](link, frame)
 
 
 def _unknown(frame: Frame) -> Refused:
-    """No receipt: the frame was not even read. The text shows its bytes, letters as such."""
-    raw = "".join(f"{chr(b) if chr(b).isprintable() else b}," for b in (*frame.encode(),))
-    body = f"AMQ339024: Invalid STOMP frame: {raw}"
-    fault = bundled(339023, f"Invalid STOMP frame {raw}")
-    return Refused(fault.message, body=body, fatal=True)
+    """A command that is none: the frame is not even read, only shown, byte by byte."""
+    raw = "".join(f"{chr(byte) if byte in _PRINTABLE else byte}," for byte in frame.encode())
+    return Refused(
+        bundled(339023, f"Invalid STOMP frame {raw}").message,
+        body=f"AMQ339024: Invalid STOMP frame: {raw}",
+        fatal=True,
+        answers=False,
+    )
 
 
 def _answered(
@@ -209,8 +214,6 @@ def _named_by(link: ArtemisLink, frame: Frame) -> tuple[str | None, str | None]:
         if "subscription" not in headers:
             raise bundled(339037, "Must specify the subscription's id")
         return headers.get("message-id"), headers["subscription"]
-    if frame.command == "NACK":
-        raise bundled(339029, "Unsupported command NACK")
     return headers.get("message-id"), None
 
 
@@ -250,6 +253,7 @@ def _abort(link: ArtemisLink, frame: Frame) -> None:
     _transaction(link, frame.headers["transaction"]).abort()
 
 
+_NOT_IN_1_0: Final = frozenset({"STOMP", "NACK"})
 _GREETINGS: Final = frozenset({"CONNECT", "STOMP"})
 _COMMANDS: Final[Mapping[str, Callable[[ArtemisLink, Frame], None]]] = {
     "CONNECT": _connect,

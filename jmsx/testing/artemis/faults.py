@@ -23,6 +23,7 @@ class Refused(Fault):
         body: of the ERROR, where it has one.
         headers: further headers of the ERROR.
         fatal: it ends the connection in the older versions too.
+        answers: it says for which receipt it stands.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class Refused(Fault):
         body: str | None = None,
         headers: Mapping[str, str] | None = None,
         fatal: bool = False,
+        answers: bool = True,
     ) -> None:
         super().__init__(message)
         self.body = body
         self.headers = headers or {}
         self.fatal = fatal
+        self.answers = answers
 
 
 def bundled(number: int, text: str) -> Refused:

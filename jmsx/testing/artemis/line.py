@@ -33,8 +33,8 @@ class Reference:
 
     @property
     def level(self) -> int:
-        """Its priority, within what there is."""
-        return min(max(self.message.priority, 0), _LEVELS - 1)
+        """Its priority."""
+        return self.message.priority
 
 
 @dataclass(slots=True, eq=False)

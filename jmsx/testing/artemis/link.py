@@ -70,7 +70,8 @@ class ArtemisLink(FakeLink):
         if refused.body is not None:
             body = refused.body.encode()
             headers["content-type"] = "text/plain"
-        if "receipt" in frame.headers and frame.command not in _NEVER_ANSWERED:
+        is_answer = refused.answers and frame.command not in _NEVER_ANSWERED
+        if is_answer and "receipt" in frame.headers:
             headers["receipt-id"] = frame.headers["receipt"]
         if body and self.version != "1.0":
             headers["content-length"] = str(len(body))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _BYTE: Final = range(-128, 128)
+_PRIORITIES: Final = range(10)
 
 #: STOMP headers that are kept as properties of another name.
 PROPERTY_OF: Final[Mapping[str, str]] = {
@@ -127,11 +128,19 @@ _SELECTABLE: Final[Mapping[str, Callable[[CoreMessage], Value]]] = {
 def from_send(
     frame: Frame, *, address: str, routing: Routing | None, message_id: int, now_ms: int
 ) -> CoreMessage:
-    """The message that a SEND means; raises Refused on a bad number."""
+    """
+    The message that a SEND means; raises Refused on a bad number.
+
+    Raises NotImplementedError on a priority that is none: a real broker takes the message and loses it.
+    """
     headers = dict(frame.headers)
     priority = _number(headers.pop("priority", "4"))
     if priority not in _BYTE:
         raise bundled(339031, "Error handling send")
+    if priority not in _PRIORITIES:
+        raise NotImplementedError(
+            f"the fake broker has no way to lose a message as one with priority {priority} would be"
+        )
     persistent = headers.pop("persistent", "").lower() == "true"
     expires = _number(headers.pop("expires", "0"))
     properties: dict[str, str | int] = {

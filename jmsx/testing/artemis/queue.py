@@ -135,8 +135,12 @@ class ArtemisQueue:
 
     def _hold_back(self, reference: Reference) -> None:
         self._scheduled.append(reference)
-        seconds = (reference.scheduled - self.house.broker.now_ms()) / 1000
-        self.house.broker.at(self.house.broker.now + max(0.0, seconds), self._release_due)
+        broker = self.house.broker
+        seconds = (reference.scheduled - broker.now_ms()) / 1000
+        if seconds > 0:
+            broker.at(broker.now + seconds, self._release_due)
+        else:
+            broker.later(self._release_due)
 
     def _release_due(self) -> None:
         """What is due goes before all that waits: a delayed message overtakes."""
