@@ -11,7 +11,6 @@ What cannot be written goes uncounted, and the log says so: a full disk must sto
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import sqlite3
@@ -26,7 +25,7 @@ from jmsx.errors import ConfigurationError, LedgerError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from jmsx.clock import Clock
     from jmsx.core.ledger import Ledger
@@ -54,7 +53,11 @@ CREATE TABLE IF NOT EXISTS jmsx_deliveries (
 ) WITHOUT ROWID
 """
 
-_BEGIN: Final = "INSERT OR REPLACE INTO jmsx_deliveries VALUES (?, ?, ?, ?, ?)"
+_FIRST: Final = "INSERT INTO jmsx_deliveries VALUES (?, ?, 1, 0, ?) ON CONFLICT DO NOTHING"
+_AGAIN: Final = (
+    "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, last_ms = ?"
+    " WHERE place = ? AND message_key = ?"
+)
 _KNOWN: Final = (
     "SELECT deliveries, finished FROM jmsx_deliveries WHERE place = ? AND message_key = ?"
 )
@@ -106,23 +109,7 @@ class DeliveryLedger:
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; None if that failed, which is logged."""
         with self._lock:
-            if self._clock.monotonic() < self._resume_at:
-                return None
-            try:
-                with self._transaction() as write:
-                    deliveries, finished = self._known(write, identity)
-                    row = (*identity, deliveries + 1, finished, self._now_ms())
-                    write.execute(_BEGIN, row)
-                    self._begun += 1
-                    if self._begun % PRUNE_EVERY == 0:
-                        self._prune(write)
-            except sqlite3.Error as error:
-                self._degrade(error)
-                return None
-            if self._resume_at:
-                self._resume_at = 0.0
-                _log.warning("delivery ledger counts again", path=str(self.path))
-        return Entry(identity, deliveries + 1, finished)
+            return self._try(identity)
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """The application has done these without failing: their death is not their fault any more."""
@@ -134,16 +121,9 @@ class DeliveryLedger:
 
     def flush(self) -> None:
         """Write what `finish` and `settle` told."""
-        if not self._done:
-            return
-        with self._lock:
-            if self._clock.monotonic() < self._resume_at:
-                return
-            try:
-                with self._transaction():
-                    pass
-            except sqlite3.Error as error:
-                self._degrade(error)
+        if self._done:
+            with self._lock:
+                self._try(None)
 
     def close(self) -> None:
         """Write what is left, and close the file; idempotent."""
@@ -165,8 +145,7 @@ class DeliveryLedger:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint=8000")
             connection.execute(_TABLE)
-            with self._writing(connection):
-                self._prune(connection)
+            self._prune(connection)
         except sqlite3.Error as error:
             connection.close()
             raise self._unusable(str(error)) from error
@@ -179,31 +158,52 @@ class DeliveryLedger:
         advice = next((advice for words, advice in _ADVICE if words in cause), "name another file")
         return LedgerError(f"ledger {self.path}: {cause}; {advice}")
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that first writes what was put off, and forgets that when it is committed."""
-        with self._writing(self._connection) as write:
-            for (place, key), (number, settled) in self._done.items():
-                write.execute(_SETTLE if settled else _FINISH, (place, key, number))
-            yield write
-        self._done.clear()
-
-    @staticmethod
-    @contextlib.contextmanager
-    def _writing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-        connection.execute("BEGIN IMMEDIATE")
+    def _try(self, identity: Identity | None) -> Entry | None:
+        """Write, unless that failed a moment ago; under the lock."""
+        if self._clock.monotonic() < self._resume_at:
+            return None
         try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+            entry = self._write(identity)
+        except sqlite3.Error as error:
+            self._resume_at = self._clock.monotonic() + PAUSE
+            _log.error(
+                "delivery ledger cannot be written: deliveries go on uncounted",
+                path=str(self.path),
+                error=str(error),
+                retry_in=PAUSE,
+            )
+            return None
+        if self._resume_at:
+            self._resume_at = 0.0
+            _log.warning("delivery ledger counts again", path=str(self.path))
+        return entry
 
-    @staticmethod
-    def _known(connection: sqlite3.Connection, identity: Identity) -> tuple[int, int]:
-        found: tuple[int, int] | None = connection.execute(_KNOWN, identity).fetchone()
-        return found or (0, 0)
+    def _write(self, identity: Identity | None) -> Entry | None:
+        """What is done, and the hand-out of `identity`, in one transaction."""
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            for (place, key), (number, settled) in self._done.items():
+                execute(_SETTLE if settled else _FINISH, (place, key, number))
+            entry = None if identity is None else self._count(identity)
+            execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                execute("ROLLBACK")
+            raise
+        self._done.clear()
+        return entry
+
+    def _count(self, identity: Identity) -> Entry:
+        self._begun += 1
+        if self._begun % PRUNE_EVERY == 0:
+            self._prune(self._connection)
+        execute, now_ms = self._connection.execute, self._now_ms()
+        if execute(_FIRST, (*identity, now_ms)).rowcount:
+            return Entry(identity, 1)
+        execute(_AGAIN, (now_ms, *identity))
+        number, finished = execute(_KNOWN, identity).fetchone()
+        return Entry(identity, number, finished)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         oldest = self._now_ms() - round(self._maximum_age * 1000)
@@ -220,15 +220,6 @@ class DeliveryLedger:
                 self._done[entry.identity] = (entry.number, settled)
             while len(self._done) > BACKLOG:
                 self._done.popitem(last=False)
-
-    def _degrade(self, error: sqlite3.Error) -> None:
-        self._resume_at = self._clock.monotonic() + PAUSE
-        _log.error(
-            "delivery ledger cannot be written: deliveries go on uncounted",
-            path=str(self.path),
-            error=str(error),
-            retry_in=PAUSE,
-        )
 
     def _now_ms(self) -> int:
         return round(self._clock.wall() * 1000)

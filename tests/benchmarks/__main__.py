@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import socket
 import statistics
+import tempfile
 import threading
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import stomp
@@ -118,6 +120,12 @@ def jmsx_listener(**options: Any) -> Callable[[str, str, int], None]:
     return consume
 
 
+def counted_listener(url: str, queue: str, messages: int) -> None:
+    """A listener in AUTO mode whose deliveries a ledger counts."""
+    with tempfile.TemporaryDirectory() as folder:
+        jmsx_listener(ledger=Path(folder) / "ledger.db")(url, queue, messages)
+
+
 def jmsx_receive(url: str, queue: str, messages: int) -> None:
     """AUTO mode, with receive()."""
     with jmsx.Connection(url) as connection:
@@ -131,6 +139,7 @@ WAYS: dict[str, Callable[[str, str, int], None]] = {
     "bare socket": bare_socket,
     "stomp.py listener": stomp_py,
     "jmsx listener": jmsx_listener(),
+    "jmsx with ledger": counted_listener,
     "jmsx optimized": jmsx_listener(optimize_acknowledge=True),
     "jmsx receive()": jmsx_receive,
 }
