@@ -11,10 +11,13 @@ from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.artefacts import classic_libraries
 from jmsx_broker.java import find_java
 from jmsx_classic.dialect import DEAD_LETTER_QUEUE as CLASSIC_DEAD_LETTERS
+from tests.conformance import artemis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from tests.conformance.scenario import Json, Scenario
 
 KINDS: Final = ("classic", "artemis", "fake")
 
@@ -36,6 +39,8 @@ class Broker:
     openwire: OpenWire | None = None  #: None if the Java client cannot talk to it
     scheduler: bool = True  #: whether AMQ_SCHEDULED_DELAY works
     dead_letters: str = CLASSIC_DEAD_LETTERS  #: the queue where dead letters go
+    #: why this broker cannot do what a scenario asks for, judged by its outcomes; None if it can
+    limit: Callable[[Scenario, Sequence[Json]], str | None] = lambda _scenario, _outcomes: None
 
 
 @contextmanager
@@ -49,8 +54,10 @@ def running(kind: str) -> Iterator[Broker]:
             )
             yield Broker(url=classic.url, openwire=openwire)
     elif kind == "artemis":
-        with ArtemisBroker() as artemis:
-            yield Broker(url=artemis.url, dead_letters=ARTEMIS_DEAD_LETTERS)
+        with ArtemisBroker() as running_artemis:
+            yield Broker(
+                url=running_artemis.url, dead_letters=ARTEMIS_DEAD_LETTERS, limit=artemis.limit
+            )
     else:
         from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - only who uses it needs it
 

@@ -51,7 +51,8 @@ class JmsxClient:
         outcomes = list(script.outcomes)
         outcomes += [_STUCK] * (len(scenario.steps) - len(outcomes))
         _run_in_thread(script.close, _TIDY_LIMIT)
-        return Trace(scenario=scenario, outcomes=outcomes)
+        impossible = self.broker.limit(scenario, outcomes)
+        return Trace(scenario=scenario, outcomes=outcomes, impossible=impossible)
 
 
 def _run_in_thread(work: Callable[[], None], limit: float) -> None:
