@@ -77,6 +77,9 @@ class ArtemisDialect:
     transactional_ack: Final = False
     nack_buries: Final = False
     global_temporaries: Final = True
+    flags_redelivery: Final = (
+        False  # not after UNSUBSCRIBE, and else of the oldest only (probes A3)
+    )
     reserved: Final = frozenset(
         {"destination-type", "ingress-timestamp", "receipt-id", TYPE_HEADER, "__AMQ_CID"}
     )

@@ -77,6 +77,7 @@ class ClassicDialect:
 
     transactional_ack: Final = True
     nack_buries: Final = True
+    flags_redelivery: Final = True
     global_temporaries: Final = False  # `/temp-queue/x` means something on one connection only
     reserved: Final = frozenset(
         {"amq-msg-type", "original-destination", "transformation", TEXT_HEADER}

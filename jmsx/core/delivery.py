@@ -116,7 +116,9 @@ class Delivery:
         """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
         if self.entry is None:
             known = entry.number - 1
-            self.redelivery_count = max(self.redelivery_count, known) if self.carried else known
+            if self.carried or entry.partial:
+                known = max(self.redelivery_count, known)
+            self.redelivery_count = self.broker_count = known
             self.spared = entry.finished
         self.entry = entry
 

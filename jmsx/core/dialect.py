@@ -50,6 +50,10 @@ class Dialect(Protocol):
         """Whether a temporary queue has one name, on every connection."""
 
     @property
+    def flags_redelivery(self) -> bool:
+        """Whether a message that a consumer was handed and did not settle is flagged when it comes again."""
+
+    @property
     def reserved(self) -> frozenset[str]:
         """Headers that are no properties of the application, beyond STOMP's and JMS's."""
 

@@ -34,6 +34,7 @@ class Entry(NamedTuple):
     finished: int = (
         0  #: how many of those before it did not fail, although the broker never heard of it
     )
+    partial: bool = False  #: others may have been handed it, of whom this ledger does not know
 
     @property
     def failures(self) -> int:

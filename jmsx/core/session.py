@@ -190,7 +190,13 @@ class SessionCore:
         return None
 
     def identity(self, delivery: Delivery) -> Identity | None:
-        """What a ledger counts `delivery` as; None: it is not counted."""
+        """
+        What a ledger counts `delivery` as; None: it is not counted.
+
+        A partial one stands in for the broker, which counts what it sends and not what is delivered again here.
+        """
+        if delivery.entry is not None and delivery.entry.partial:
+            return None
         consumer = self._consumer(delivery.subscription_id)
         return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
 
@@ -402,7 +408,7 @@ class SessionCore:
         policy = consumer.settings.policy
         if not (policy.pre_dispatch_check or delivery.carried):
             return False
-        if delivery.entry is not None:
+        if delivery.entry is not None and not delivery.entry.partial:
             return policy.exhausted(delivery.failures)
         return self.transacted and policy.exhausted(delivery.broker_count)
 

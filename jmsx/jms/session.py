@@ -29,6 +29,7 @@ from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from jmsx.jms.dispatcher import Dispatcher
 from jmsx.jms.producer import MessageProducer
+from jmsx.memory import MEMORY
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jmsx.core.delivery import Delivery
+    from jmsx.core.ledger import Ledger
     from jmsx.drivers.open import OpenLink
     from jmsx.jms.connection import Connection
     from jmsx.jms.message import Message
@@ -276,8 +278,12 @@ class Session:
         self.pump = link.attach(settings, self._connection.connection_id)
         self.pump.running = self._connection.started
         self.pump.on_lost = self._connection.lost
-        self.pump.counting = Counting(self._connection.ledger)
+        self.pump.counting = Counting(self._ledger())
         self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
+
+    def _ledger(self) -> Ledger | None:
+        ledger = self._connection.ledger
+        return MEMORY if ledger is None and not self.dialect.flags_redelivery else ledger
 
     def abort(self) -> None:
         """Drop the socket without farewell: the broker takes back all that is not settled."""

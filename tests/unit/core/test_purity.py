@@ -24,7 +24,7 @@ LAYERS: Final = {
     "core": {"core", "errors"},
     "drivers": {"core", "drivers", "errors", "clock", "log", "observe", "options", "plugins", "uri"},
     "jms": {
-        "core", "drivers", "jms", "errors", "clock", "ledger", "log", "observe", "options", "plugins", "uri",
+        "core", "drivers", "jms", "errors", "clock", "ledger", "memory", "log", "observe", "options", "plugins", "uri",
         "steering",
     },
     "testing": {"core", "testing", "errors"},
