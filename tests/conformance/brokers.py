@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx_artemis.dialect import DEAD_LETTER_QUEUE as ARTEMIS_DEAD_LETTERS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.conformance.scenario import Json, Scenario
 
-KINDS: Final = ("classic", "artemis", "fake")
+KINDS: Final = ("classic", "artemis", "fake", "fake-artemis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,14 @@ class Broker:
     limit: Callable[[Scenario, Sequence[Json]], str | None] = lambda _scenario, _outcomes: None
 
 
+_ARTEMIS: Final = Broker(url="", dead_letters=ARTEMIS_DEAD_LETTERS, limit=artemis.limit)
+
+
 @contextmanager
 def running(kind: str) -> Iterator[Broker]:
     """Run a fresh broker of a kind of `KINDS` for the time of the `with` block."""
+    from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - only who uses it needs it
+
     if kind == "classic":
         with ClassicBroker() as classic:
             java = find_java()
@@ -55,11 +60,10 @@ def running(kind: str) -> Iterator[Broker]:
             yield Broker(url=classic.url, openwire=openwire)
     elif kind == "artemis":
         with ArtemisBroker() as running_artemis:
-            yield Broker(
-                url=running_artemis.url, dead_letters=ARTEMIS_DEAD_LETTERS, limit=artemis.limit
-            )
-    else:
-        from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - only who uses it needs it
-
+            yield replace(_ARTEMIS, url=running_artemis.url)
+    elif kind == "fake":
         with FakeBrokerServer() as fake:
             yield Broker(url=fake.url)
+    else:
+        with FakeBrokerServer("artemis") as fake:
+            yield replace(_ARTEMIS, url=fake.url)
