@@ -11,7 +11,7 @@ from jmsx.jms.producer import MessageProducer
 from jmsx.jms.session import Session
 from jmsx.ledger import DeliveryLedger
 from jmsx.observe import Observer
-from jmsx.options import ConnectionOptions, PrefetchPolicy
+from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
 from jmsx.steering import Discard, Reject, Retry
 
 __all__ = [
@@ -30,11 +30,13 @@ __all__ = [
     "PrefetchPolicy",
     "Queue",
     "QueueBrowser",
+    "ReconnectPolicy",
     "RedeliveryPolicy",
     "RedeliveryPolicyMap",
     "Reject",
     "Retry",
     "Session",
     "TemporaryQueue",
+    "TlsOptions",
     "Topic",
 ]

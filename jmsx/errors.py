@@ -17,6 +17,7 @@ Every error that jmsx raises.
     ├── ResourceAllocationError      the broker is out of something
     ├── BrokerError                  the broker answered ERROR (its own words are in it)
     ├── ConnectionFailedError        the broker could not be reached, or went away
+    │   └── TlsError                 it was reached, and there is no trust between us
     ├── BrokerTimeoutError           the broker did not answer in time
     ├── DrainError                   the app was stopped before all was finished and confirmed
     ├── DeadLetterError              a dead letter could not be confirmed; the original is kept
@@ -91,6 +92,12 @@ class ConnectionFailedError(JmsxError):
     """The broker could not be reached, or the connection to it was lost."""
 
     retriable = True
+
+
+class TlsError(ConnectionFailedError):
+    """TLS could not be agreed on: a certificate is refused, or one side does not speak TLS; says what to do."""
+
+    retriable = False
 
 
 class BrokerTimeoutError(JmsxError):

@@ -1,19 +1,34 @@
-"""The options of a connection, with the Java client's defaults; all times in seconds."""
+"""
+The options of a connection, with the Java client's defaults; all times in seconds.
+
+What is no number, out of range or of the wrong type raises ConfigurationError when it is given, and not when it hurts.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import difflib
+import math
+from dataclasses import dataclass, field, fields
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from jmsx.core.ledger import Ledger
     from jmsx.core.policy import Policy
+
+#: Bytes of a message's body that are accepted: a little above the 100 MiB that both brokers take by default, for a body
+#: may grow when the broker translates it.
+BODY_LIMIT: Final = 128 * 1024 * 1024
+
+#: As a time: no end.
+FOR_EVER: Final = -1
+
+#: Seconds that are taken for a mistake: a lock or a socket cannot wait for longer.
+_AGES: Final = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +46,7 @@ class PrefetchPolicy:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) < 0:
-                raise ConfigurationError(
-                    f"prefetch of {name} must be 0 or more, not {getattr(self, name)}"
-                )
+            _check_whole(f"prefetch of {name}", getattr(self, name))
 
     @classmethod
     def all(cls, prefetch: int) -> PrefetchPolicy:
@@ -60,6 +72,44 @@ class ReconnectPolicy:
     maximum_attempts: int = -1  #: -1: for ever
     timeout: float = -1.0  #: a send waits this long for a connection; -1: for ever
 
+    def __post_init__(self) -> None:
+        _check_flag("randomize", self.randomize)
+        _check_seconds("initial_delay", self.initial_delay)
+        _check_seconds("maximum_delay", self.maximum_delay)
+        _check_flag("use_exponential_back_off", self.use_exponential_back_off)
+        _check_number("back_off_multiplier", self.back_off_multiplier, 1.0)
+        _check_whole("maximum_attempts", self.maximum_attempts, -1)
+        if self.timeout != FOR_EVER:
+            _check_seconds("timeout", self.timeout, "; -1 waits for ever")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsOptions:
+    """
+    Whom to trust and who we are, for `stomp+ssl://`; files are PEM and are read at each connection.
+
+    The broker's certificate is always verified; `verify_hostname=False` accepts any name in it.
+    """
+
+    ca_file: str | PathLike[str] | None = None  #: authorities to trust; None: those of the system
+    certificate_file: str | PathLike[str] | None = None  #: ours and its chain, if brokers want one
+    key_file: str | PathLike[str] | None = None  #: its key; None: it stands in certificate_file
+    key_password: str | None = field(default=None, repr=False)
+    verify_hostname: bool = True
+    server_name: str | None = None  #: asked for and expected in the certificate; None: the host
+
+    def __post_init__(self) -> None:
+        for name in ("ca_file", "certificate_file", "key_file"):
+            file = getattr(self, name)
+            _check_text(name, fspath(file) if isinstance(file, PathLike) else file)
+        _check_text("key_password", self.key_password)
+        _check_text("server_name", self.server_name)
+        if self.server_name == "":
+            raise ConfigurationError("server_name must not be empty")
+        _check_flag("verify_hostname", self.verify_hostname)
+        if self.certificate_file is None and (self.key_file or self.key_password) is not None:
+            raise ConfigurationError("key_file and key_password need a certificate_file")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
@@ -81,9 +131,42 @@ class ConnectionOptions:
     ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
     dialect: str | None = None  #: only where the broker's own word for itself is not enough
     heartbeat: tuple[float, float] = (10.0, 10.0)  #: (send every, expect every); 0: never
-    connect_timeout: float = 10.0
-    request_timeout: float = 30.0  #: for every answer of the broker
+    connect_timeout: float | None = 10.0  #: for each of TCP, TLS, CONNECTED; None: no limit
+    request_timeout: float | None = 30.0  #: for every answer of the broker; None: no limit
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
+    max_body_size: int = BODY_LIMIT  #: bytes; a broker that sends a longer body loses the link
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+    def __post_init__(self) -> None:
+        for name in ("client_id", "username", "password"):
+            _check_header(name, getattr(self, name))
+        for name in _FLAGS:
+            _check_flag(name, getattr(self, name))
+        for name, kind in _PARTS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise _misfit(name, f"a {kind.__name__}", getattr(self, name))
+        if not isinstance(self.reconnect, ReconnectPolicy | None):
+            raise _misfit("reconnect", "a ReconnectPolicy or None", self.reconnect)
+        _check_text("dialect", self.dialect)
+        _check_text("dead_letter", self.dead_letter)
+        _check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
+        _check_seconds(
+            "optimized_ack_scheduled_ack_interval", self.optimized_ack_scheduled_ack_interval
+        )
+        _check_heartbeat(self.heartbeat)
+        _check_limit("connect_timeout", self.connect_timeout)
+        _check_limit("request_timeout", self.request_timeout)
+        _check_whole("max_body_size", self.max_body_size, 1)
+
+    @classmethod
+    def of(cls, **options: Any) -> ConnectionOptions:
+        """The options with these names; raises ConfigurationError, which names the nearest for an unknown one."""
+        known = [each.name for each in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = nearest(name, known)
+                raise ConfigurationError(f"unknown connection option {name}; did you mean {near}?")
+        return cls(**options)
 
     def policy(self, destination: str) -> Policy:
         """The redelivery policy for a destination URI."""
@@ -99,3 +182,74 @@ class ConnectionOptions:
             timeout=self.optimize_acknowledge_timeout,
             scheduled_interval=self.optimized_ack_scheduled_ack_interval,
         )
+
+
+_FLAGS: Final = (
+    "optimize_acknowledge",
+    "non_blocking_redelivery",
+    "transacted_individual_ack",
+    "use_async_send",
+)
+_PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """The one of `known` that `name` may have been meant to be."""
+    lowered = {option.lower(): option for option in known}
+    (near,) = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.0)
+    return lowered[near]
+
+
+def _misfit(name: str, wanted: str, value: object) -> ConfigurationError:
+    """An error that tells the type only: the value may be a password in the wrong place."""
+    return ConfigurationError(f"{name} must be {wanted}, not a {type(value).__name__}")
+
+
+def _check_text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise _misfit(name, "a str", value)
+
+
+def _check_header(name: str, value: object) -> None:
+    """A header of CONNECT, where nothing is escaped."""
+    _check_text(name, value)
+    if isinstance(value, str) and any(character in value for character in "\r\n\0"):
+        raise ConfigurationError(f"{name} holds a line end or NUL, which STOMP cannot carry there")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise _misfit(name, "True or False", value)
+
+
+def _check_whole(name: str, value: object, least: int = 0) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _misfit(name, "a whole number", value)
+    if value < least:
+        raise ConfigurationError(f"{name} must be {least} or more, not {value}")
+
+
+def _check_number(name: str, value: object, least: float, remark: str = "") -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _misfit(name, "a number", value)
+    if not math.isfinite(value) or value < least:
+        raise ConfigurationError(f"{name} must be {least:g} or more, not {value}{remark}")
+
+
+def _check_seconds(name: str, value: object, remark: str = "") -> None:
+    _check_number(name, value, 0.0, remark)
+
+
+def _check_limit(name: str, value: object) -> None:
+    """A time that ends something; 0 would end it at once, and is no limit in Java."""
+    if value is not None:
+        _check_number(name, value, 0.001, " seconds; None is no limit")
+        if float(value) > _AGES:  # type: ignore[arg-type]  # a number, as was just checked
+            raise ConfigurationError(f"{name} of {value} seconds is too long; None is no limit")
+
+
+def _check_heartbeat(value: object) -> None:
+    if not isinstance(value, tuple) or len(value) != len(("send", "expect")):
+        raise _misfit("heartbeat", "a tuple (send every, expect every)", value)
+    for name, seconds in zip(("send", "expect"), value, strict=True):
+        _check_seconds(f"heartbeat to {name}", seconds, "; 0 is never")

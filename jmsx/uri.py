@@ -1,26 +1,59 @@
 """
 Broker URIs and destination URIs, with options as Java users write them.
 
-``failover:(stomp://a:61613,stomp://b:61613)?jms.optimizeAcknowledge=true&jms.redeliveryPolicy.maximumRedeliveries=4``
+``failover:(stomp://a:61613,stomp+ssl://b:61614)?jms.optimizeAcknowledge=true&jms.redeliveryPolicy.maximumRedeliveries=4``
 and ``queue://orders?consumer.prefetchSize=10``. Times in options are milliseconds, as in Java; an unknown option is an
 error that names the nearest known one.
+
+A URI may hold passwords, and a mistake in it may put one where something else is expected. So no error repeats more of
+it than a scheme, a host where there is no user, and the names of options.
 """
 
 from __future__ import annotations
 
-import difflib
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.errors import ConfigurationError, InvalidDestinationError
-from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy
+from jmsx.options import (
+    FOR_EVER,
+    ConnectionOptions,
+    PrefetchPolicy,
+    ReconnectPolicy,
+    TlsOptions,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+#: Ports where a URI names none: those of the brokers' manuals.
 DEFAULT_PORT: Final = 61613
+DEFAULT_TLS_PORT: Final = 61612
+
+#: Schemes, and whether they mean TLS; those of Java's own transports are taken as well.
+_SCHEMES: Final = {
+    "stomp": False,
+    "stomp+nio": False,
+    "tcp": False,
+    "nio": False,
+    "stomp+ssl": True,
+    "stomp+nio+ssl": True,
+    "ssl": True,
+    "nio+ssl": True,
+}
+
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}", re.IGNORECASE)
+_HOST_PORT: Final = re.compile(
+    r"(?:\[([0-9a-f:.%]+)\]|([^][:/?#@\s]+))(?::([0-9]{1,5}))?/?", re.IGNORECASE
+)
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,15}")
+_PERCENT: Final = (
+    "write %23 %26 %2C %2F %3A %3F %40 %29 for # & , / : ? @ ) in a user name or password"
+)
 
 _DESTINATION_KINDS: Final = (
     "queue",
@@ -50,6 +83,7 @@ class BrokerAddress:
 
     host: str
     port: int
+    tls: bool = False
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -84,24 +118,31 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
 
     Raises ConfigurationError, naming what is wrong.
     """
+    if not isinstance(text, str):
+        raise ConfigurationError(f"a broker URI must be a str, not a {type(text).__name__}")
     options = options or ConnectionOptions()
-    uri, query = text.strip(), ""
-    if uri.startswith("failover:"):
-        uri, query = _failover_parts(uri)
+    parts, query, failover = _parts(text.strip())
+    if failover:
         options = replace(options, reconnect=options.reconnect or ReconnectPolicy())
-        parts = [part.strip() for part in uri.split(",") if part.strip()]
-    else:
-        uri, _, query = uri.partition("?")
-        parts = [uri]
-    addresses = []
-    for part in parts:
-        bare, _, own_query = part.partition("?")
-        address, options = _address(bare, options, text)
-        addresses.append(address)
-        options = _apply(own_query, options)
-    if not addresses:
-        raise ConfigurationError(f"no broker in {text!r}; write stomp://HOST:PORT")
-    return BrokerUri(tuple(addresses), _apply(query, options))
+    show = "@" not in text
+    brokers = [_broker(bare, show=show) for bare, _ in parts]
+    if not brokers:
+        raise ConfigurationError("there is no broker in the URI; write stomp://HOST:PORT")
+    users = {user for _, user in brokers if user is not None}
+    if len(users) > 1:
+        raise ConfigurationError("the brokers of one URI have different users or passwords")
+    for username, password in users:
+        options = replace(options, username=username)
+        options = options if password is None else replace(options, password=password)
+    for _, own_query in parts:
+        options = _apply(own_query, options, failover=False)
+    options = _apply(query, options, failover=failover)
+    addresses = tuple(address for address, _ in brokers)
+    if options.tls != TlsOptions() and not any(address.tls for address in addresses):
+        raise ConfigurationError(
+            "TLS options are of no use without TLS; write stomp+ssl://HOST:PORT"
+        )
+    return BrokerUri(addresses, options)
 
 
 def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
@@ -129,43 +170,49 @@ def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
     return DestinationUri(kind, name, options)
 
 
-def _failover_parts(uri: str) -> tuple[str, str]:
-    """The brokers and the query of `failover:(a,b)?query` or `failover:a,b?query`."""
-    rest = uri.removeprefix("failover:").removeprefix("//")
-    if not rest.startswith("("):
-        brokers, _, query = rest.partition("?")
+def _parts(uri: str) -> tuple[list[tuple[str, str]], str, bool]:
+    """Each broker with its own query, the query of all, and whether that is failover's."""
+    if not uri.startswith("failover:"):
+        bare, _, query = uri.partition("?")
+        return [(bare, "")], query, False
+    brokers, query = _failover_parts(uri.removeprefix("failover:").removeprefix("//"))
+    parts = [part.strip().partition("?") for part in brokers.split(",") if part.strip()]
+    return [(bare, query) for bare, _, query in parts], query, True
+
+
+def _failover_parts(text: str) -> tuple[str, str]:
+    """The brokers and the query of `(a,b)?query` or `a,b?query`."""
+    if not text.startswith("("):
+        brokers, _, query = text.partition("?")
         return brokers, query
-    brokers, closed, query = rest[1:].rpartition(")")
+    brokers, closed, rest = text[1:].partition(")")
     if not closed:
-        raise ConfigurationError(f"failover:({_hidden(rest[1:])!r} lacks its closing parenthesis")
-    return brokers, query.removeprefix("?")
+        raise ConfigurationError("failover:( lacks its closing parenthesis")
+    if rest and not rest.startswith("?"):
+        raise ConfigurationError(f"after failover:(…) only ?options may follow; {_PERCENT}")
+    return brokers, rest.removeprefix("?")
 
 
-def _address(
-    uri: str, options: ConnectionOptions, whole: str
-) -> tuple[BrokerAddress, ConnectionOptions]:
-    split = urlsplit(uri if "://" in uri else f"stomp://{uri}")
-    if split.scheme in ("stomp+ssl", "stomp+nio+ssl", "ssl"):
-        raise ConfigurationError(f"{split.scheme} is not supported yet; use stomp://")
-    if split.scheme not in ("stomp", "tcp", "stomp+nio"):
+def _broker(text: str, *, show: bool) -> tuple[BrokerAddress, tuple[str, str | None] | None]:
+    """The address, and (user, password) if the text has them; only with `show` do errors repeat the host."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme, rest = "stomp", text
+    if scheme.lower() not in _SCHEMES:
+        name = f"{scheme}://" if _SCHEME.fullmatch(scheme) else "what stands before ://"
+        raise ConfigurationError(f"{name} is not a STOMP broker; write stomp:// or stomp+ssl://")
+    userinfo, has_user, place = rest.rpartition("@")
+    found = _HOST_PORT.fullmatch(place)
+    if found is None or not 0 < int(found[3] or DEFAULT_PORT) < 2**16:
         raise ConfigurationError(
-            f"{split.scheme}:// is not a STOMP broker in {_hidden(whole)!r}; write stomp://HOST:PORT"
+            f"{f'{place!r} is' if show else 'there is'} no host with a port from 1 to 65535;"
+            f" write stomp://HOST:PORT{'' if show else f'; {_PERCENT}'}"
         )
-    try:
-        port = split.port or DEFAULT_PORT
-    except ValueError:
-        raise ConfigurationError(f"a bad port in {_hidden(whole)!r}") from None
-    if not split.hostname:
-        raise ConfigurationError(f"no host in {_hidden(whole)!r}; write stomp://HOST:PORT")
-    if split.username is not None:
-        password = unquote(split.password) if split.password is not None else options.password
-        options = replace(options, username=unquote(split.username), password=password)
-    return BrokerAddress(split.hostname, port), options
-
-
-def _hidden(uri: str) -> str:
-    """`uri` without what stands before an @ or after a ?: passwords are never shown."""
-    return uri.partition("?")[0].rpartition("@")[2]
+    tls = _SCHEMES[scheme.lower()]
+    port = int(found[3] or (DEFAULT_TLS_PORT if tls else DEFAULT_PORT))
+    user, has_password, password = userinfo.partition(":")
+    given = (unquote(user), unquote(password) if has_password else None)
+    return BrokerAddress(found[1] or found[2], port, tls), given if has_user else None
 
 
 def _boolean(text: str) -> bool:
@@ -174,16 +221,41 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
 def _seconds(text: str) -> float:
-    return int(text) / 1000
+    """Milliseconds, in seconds."""
+    return _whole(text) / 1000
+
+
+def _seconds_or_never(text: str) -> float:
+    """Milliseconds, in seconds; -1 is for ever."""
+    return FOR_EVER if _whole(text) == FOR_EVER else _seconds(text)
+
+
+def _limit(text: str) -> float | None:
+    """Milliseconds, in seconds; 0 or less is no limit (`ActiveMQConnection.java`, syncSendPacket)."""
+    return _seconds(text) if _whole(text) > 0 else None
 
 
 def _maybe_seconds(text: str) -> float | None:
-    return None if int(text) < 0 else int(text) / 1000
+    """Milliseconds, in seconds; below 0 is none."""
+    return _seconds(text) if _whole(text) >= 0 else None
 
 
 def _percent(text: str) -> float:
-    return int(text) / 100
+    return _whole(text) / 100
 
 
 #: Option -> (part of the options, field, reader). Parts: "" the options themselves.
@@ -201,17 +273,17 @@ _OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
     "jms.nonBlockingRedelivery": ("", "non_blocking_redelivery", _boolean),
     "jms.transactedIndividualAck": ("", "transacted_individual_ack", _boolean),
     "jms.useAsyncSend": ("", "use_async_send", _boolean),
-    "jms.connectResponseTimeout": ("", "connect_timeout", _seconds),
-    "jms.sendTimeout": ("", "request_timeout", _seconds),
-    "jms.prefetchPolicy.queuePrefetch": ("prefetch_policy", "queue", int),
-    "jms.prefetchPolicy.queueBrowserPrefetch": ("prefetch_policy", "queue_browser", int),
-    "jms.prefetchPolicy.topicPrefetch": ("prefetch_policy", "topic", int),
-    "jms.prefetchPolicy.durableTopicPrefetch": ("prefetch_policy", "durable_topic", int),
-    "jms.prefetchPolicy.all": ("prefetch_policy", "*", int),
+    "jms.connectResponseTimeout": ("", "connect_timeout", _limit),
+    "jms.sendTimeout": ("", "request_timeout", _limit),
+    "jms.prefetchPolicy.queuePrefetch": ("prefetch_policy", "queue", _whole),
+    "jms.prefetchPolicy.queueBrowserPrefetch": ("prefetch_policy", "queue_browser", _whole),
+    "jms.prefetchPolicy.topicPrefetch": ("prefetch_policy", "topic", _whole),
+    "jms.prefetchPolicy.durableTopicPrefetch": ("prefetch_policy", "durable_topic", _whole),
+    "jms.prefetchPolicy.all": ("prefetch_policy", "*", _whole),
     "jms.redeliveryPolicy.maximumRedeliveries": (
         "redelivery_policy",
         "maximum_redeliveries",
-        int,
+        _whole,
     ),
     "jms.redeliveryPolicy.initialRedeliveryDelay": (
         "redelivery_policy",
@@ -227,7 +299,7 @@ _OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
     "jms.redeliveryPolicy.backOffMultiplier": (
         "redelivery_policy",
         "back_off_multiplier",
-        float,
+        _number,
     ),
     "jms.redeliveryPolicy.maximumRedeliveryDelay": (
         "redelivery_policy",
@@ -250,14 +322,28 @@ _OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         _boolean,
     ),
     "jmsx.ledger": ("", "ledger", str),
+    "wireFormat.maxFrameSize": ("", "max_body_size", _whole),
+    "tls.caFile": ("tls", "ca_file", str),
+    "tls.certificateFile": ("tls", "certificate_file", str),
+    "tls.keyFile": ("tls", "key_file", str),
+    "tls.keyPassword": ("tls", "key_password", str),
+    "tls.verifyHostName": ("tls", "verify_hostname", _boolean),
+    "socket.verifyHostName": ("tls", "verify_hostname", _boolean),  # as Java writes it
+    "tls.serverName": ("tls", "server_name", str),
     "randomize": ("reconnect", "randomize", _boolean),
     "initialReconnectDelay": ("reconnect", "initial_delay", _seconds),
     "maxReconnectDelay": ("reconnect", "maximum_delay", _seconds),
     "useExponentialBackOff": ("reconnect", "use_exponential_back_off", _boolean),
-    "backOffMultiplier": ("reconnect", "back_off_multiplier", float),
-    "maxReconnectAttempts": ("reconnect", "maximum_attempts", int),
-    "timeout": ("reconnect", "timeout", _seconds),
+    "backOffMultiplier": ("reconnect", "back_off_multiplier", _number),
+    "maxReconnectAttempts": ("reconnect", "maximum_attempts", _whole),
+    "timeout": ("reconnect", "timeout", _seconds_or_never),
 }
+
+#: Options whose values are never shown, nor what stands after them and is no option: it may be the rest of a password.
+_SECRETS: Final = ("jms.password", "tls.keyPassword")
+
+_FAILOVER_OPTIONS: Final = [name for name, (part, _, _) in _OPTIONS.items() if part == "reconnect"]
+_PLAIN_OPTIONS: Final = [name for name in _OPTIONS if name not in _FAILOVER_OPTIONS]
 
 _DEFAULTS: Final[dict[str, type[Any]]] = {
     "prefetch_policy": PrefetchPolicy,
@@ -266,28 +352,50 @@ _DEFAULTS: Final[dict[str, type[Any]]] = {
 }
 
 
-def _apply(query: str, options: ConnectionOptions) -> ConnectionOptions:
+def _apply(query: str, options: ConnectionOptions, *, failover: bool) -> ConnectionOptions:
+    """`options` with those of the query; `failover`: the ones for connecting again may be among them."""
+    tls: dict[str, Any] = {}
+    secret = False
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
-            raise _unknown(name, list(_OPTIONS))
+            raise _unknown_option(name, after_secret=secret, failover=failover)
+        if name in _FAILOVER_OPTIONS and not failover:
+            raise ConfigurationError(
+                f"{name} is an option of connecting again; write failover:(stomp://HOST:PORT)?{name}=…"
+            )
+        secret = secret or name in _SECRETS
         part, key, read = _OPTIONS[name]
         try:
             value = read(text)
-        except ValueError as error:
-            raise ConfigurationError(f"option {name}={text}: {error}") from error
-        if part == "":
-            options = replace(options, **{key: value})
-        elif key == "*":
-            options = replace(options, prefetch_policy=PrefetchPolicy.all(value))
-        else:
-            old = getattr(options, part) or _DEFAULTS[part]()
-            if not isinstance(old, _DEFAULTS[part]):
-                raise ConfigurationError(f"option {name} does not fit {part}={old}")
-            options = replace(options, **{part: replace(old, **{key: value})})
-    return options
+            if part == "tls":  # together: a key is of no use without its certificate
+                tls[key] = value
+            else:
+                options = _changed(options, part, key, value)
+        except (ValueError, ConfigurationError) as error:
+            shown = name if name in _SECRETS else f"{name}={text}"
+            raise ConfigurationError(f"option {shown}: {error}") from None
+    return replace(options, tls=replace(options.tls, **tls))
+
+
+def _changed(options: ConnectionOptions, part: str, key: str, value: Any) -> ConnectionOptions:
+    if part == "":
+        return replace(options, **{key: value})
+    if key == "*":
+        return replace(options, prefetch_policy=PrefetchPolicy.all(value))
+    old = getattr(options, part) or _DEFAULTS[part]()
+    if not isinstance(old, _DEFAULTS[part]):
+        raise ConfigurationError(f"it does not fit {part}={old}")
+    return replace(options, **{part: replace(old, **{key: value})})
+
+
+def _unknown_option(name: str, *, after_secret: bool, failover: bool) -> ConfigurationError:
+    """An error that does not show what may be a part of a password."""
+    if "@" in name:
+        return ConfigurationError(f"what stands after ? is no option; {_PERCENT}")
+    if after_secret:
+        return ConfigurationError(f"what stands after a password is no option; {_PERCENT}")
+    return _unknown(name, list(_OPTIONS) if failover else _PLAIN_OPTIONS)
 
 
 def _unknown(name: str, known: list[str]) -> ConfigurationError:
-    lowered = {option.lower(): option for option in known}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.0)
-    return ConfigurationError(f"unknown option {name!r}; did you mean {lowered[near[0]]!r}?")
+    return ConfigurationError(f"unknown option {name!r}; did you mean {nearest(name, known)!r}?")

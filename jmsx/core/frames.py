@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
 _UNESCAPES: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 _NEEDS_ESCAPE: Final = re.compile(r"[\\\r\n:]")
-_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\.?", re.DOTALL)
 
 #: Bytes of a MESSAGE on the wire besides header block and body: "MESSAGE\n", two line ends, NUL and LF.
 _FRAMING: Final = 12
@@ -53,10 +53,15 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
     """
     The headers of a header block (lines after the command, without the empty line).
 
-    The first of repeated headers wins. Raises MessageFormatError on a line without a colon or an undefined escape.
+    The first of repeated headers wins. Raises MessageFormatError on a line without a colon, an undefined escape, or
+    bytes that are no UTF-8.
     """
     headers: dict[str, str] = {}
-    for line in block.decode("utf-8", "replace").split("\n"):
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        raise MessageFormatError(f"STOMP headers that are no UTF-8: {error.reason}") from None
+    for line in text.split("\n"):
         entry = line.removesuffix("\r")
         if not entry:
             continue

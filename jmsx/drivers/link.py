@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from stomp.listener import ConnectionListener
 
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.heartbeat import header
+from jmsx.drivers.connect import connect
 from jmsx.drivers.transport import DriverConnection, DriverTransport
 from jmsx.errors import (
     BrokerTimeoutError,
+    ConfigurationError,
     ConnectionFailedError,
     InvalidClientIdError,
     JmsxError,
+    MessageFormatError,
     SecurityError,
+    TlsError,
 )
 
 if TYPE_CHECKING:
+    from jmsx.drivers.transport import Stream
     from jmsx.options import ConnectionOptions
     from jmsx.uri import BrokerAddress
+
+#: Characters kept of each header and of the body of an ERROR: it goes into errors, logs and events.
+_ERROR_LIMIT: Final = 16 * 1024
+
+#: Characters of a password from which on it is hidden in the broker's texts; a shorter one would be found in any word.
+_SECRET: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +43,18 @@ class LinkLost:
     """The socket is gone; `detail` is the cause as far as it is known."""
 
     detail: str
+    reason: str = "io"  #: or `protocol`: what came was no STOMP, or beyond the limits
 
 
-#: What a link hands over: a chunk's messages, one other frame, or its end.
-Arrival = list[MessageFrame] | Frame | LinkLost
+#: What a link hands over: a chunk's frames, or its end.
+Arrival = list[Frame | MessageFrame] | LinkLost
 
 
 class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no types
     """
     One STOMP connection; a lost one is never used again.
 
-    Its listener methods run on stomp.py's thread and must not raise: they put into a queue, and nothing else.
+    Its listener methods run on stomp.py's thread: they put into a queue, and nothing else.
     """
 
     def __init__(
@@ -56,12 +69,12 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._inbox = inbox
         self._answered = threading.Event()
         self._connected: Frame | None = None
-        self._refusal = ""
+        self._refusal: str | None = None
         self._transport = DriverTransport(
             (address.host, address.port),
-            timeout=options.connect_timeout,
-            write_timeout=options.request_timeout,
-            sink=self._hand_over,
+            self._connect,
+            self._hand_over,
+            options.max_body_size,
         )
         self._transport.touched = self._touch
 
@@ -69,34 +82,15 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """
         Connect; returns CONNECTED.
 
-        Raises ConnectionFailedError, BrokerTimeoutError, SecurityError or InvalidClientIdError, with the socket closed.
+        Raises ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError or InvalidClientIdError, with the
+        socket closed.
         """
-        options = self._options
-        connection = DriverConnection(self._transport)
-        connection.set_listener("jmsx", self)
-        headers = {"heart-beat": header(options.heartbeat)}
-        if client_id is not None:
-            headers["client-id"] = client_id
         try:
-            connection.connect(
-                options.username,
-                options.password,
-                wait=False,
-                headers=headers,
-                with_connect_command=True,
-            )
-        except OSError as error:
-            raise ConnectionFailedError(f"cannot connect to {self.address}: {error}") from error
-        if not self._answered.wait(options.connect_timeout):
+            self._say_connect(client_id)
+            return self._await_connected(client_id)
+        except BaseException:
             self.drop()
-            raise BrokerTimeoutError(
-                f"{self.address} accepted the connection but did not answer CONNECT"
-                f" in {options.connect_timeout:g} s; is it a STOMP port?"
-            )
-        if self._connected is None:
-            self.drop()
-            raise self._refused(client_id)
-        return self._connected
+            raise
 
     def send(self, data: bytes) -> None:
         """Write bytes; raises OSError if the socket is gone. One caller at a time."""
@@ -106,39 +100,101 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Close the socket without farewell."""
         self._transport.drop()
 
-    # stomp.py's listener ---------------------------------------------------------------------------------------------
+    def _say_connect(self, client_id: str | None) -> None:
+        connection = DriverConnection(self._transport)
+        connection.set_listener("jmsx", self)
+        headers = {"heart-beat": header(self._options.heartbeat)}
+        if client_id is not None:
+            headers["client-id"] = client_id
+        with contextlib.suppress(OSError):  # of writing it: the reader finds out why
+            connection.connect(
+                self._options.username,
+                self._options.password,
+                wait=False,
+                headers=headers,
+                with_connect_command=True,
+            )
 
-    def on_connected(self, frame: Any) -> None:
-        """CONNECTED has come."""
-        self._connected = Frame("CONNECTED", dict(frame.headers))
-        self._answered.set()
-
-    def on_receipt(self, frame: Any) -> None:
-        """RECEIPT has come."""
-        self._inbox.put((self, Frame("RECEIPT", dict(frame.headers))))
-
-    def on_error(self, frame: Any) -> None:
-        """ERROR has come: as an answer to CONNECT, or to something later."""
-        error = Frame("ERROR", dict(frame.headers), _bytes(frame.body))
+    def _await_connected(self, client_id: str | None) -> Frame:
+        limit = self._options.connect_timeout
+        if not self._answered.wait(limit):
+            raise BrokerTimeoutError(
+                f"{self.address} accepted the connection but did not answer CONNECT"
+                f" in {limit:g} s; is it a STOMP port?"
+            )
         if self._connected is None:
-            self._refusal = error.headers.get("message") or error.body.decode("utf-8", "replace")
-            self._answered.set()
-        else:
-            self._inbox.put((self, error))
+            raise self._refused(client_id)
+        return self._connected
+
+    def _connect(self) -> Stream:
+        try:
+            return connect(self.address, self._options)
+        except (TlsError, ConfigurationError) as error:  # a file may have gone since the door
+            raise TlsError(f"cannot connect to {self.address}: {error}") from error
+        except OSError as error:
+            raise ConnectionFailedError(f"cannot connect to {self.address}: {error}") from error
+
+    # On stomp.py's thread --------------------------------------------------------------------------------------------
 
     def on_disconnected(self) -> None:
         """The socket is gone; this may be told twice, or before CONNECTED."""
-        self._inbox.put((self, LinkLost(self._transport.failure or "connection closed")))
+        reason = "protocol" if isinstance(self._transport.cause, MessageFormatError) else "io"
+        self._inbox.put((self, LinkLost(self._end(), reason)))
         self._answered.set()
 
-    def _hand_over(self, messages: list[MessageFrame]) -> None:
-        self._inbox.put((self, messages))
+    def _hand_over(self, frames: list[Frame | MessageFrame]) -> None:
+        """Pass a chunk's frames on; raises MessageFormatError on one that has no place here."""
+        if self._connected is None:
+            if self._refusal is not None:
+                return
+            self._take_answer(frames.pop(0))
+        for position, frame in enumerate(frames):
+            if isinstance(frame, Frame) and frame.command != "RECEIPT":
+                if frame.command == "CONNECTED":
+                    raise MessageFormatError("the broker said CONNECTED a second time")
+                frames[position] = self._legible(frame)
+        if frames:
+            self._inbox.put((self, frames))
+
+    def _take_answer(self, frame: Frame | MessageFrame) -> None:
+        """The first frame: CONNECTED, or an ERROR that says why not."""
+        if isinstance(frame, MessageFrame) or frame.command == "RECEIPT":
+            raise MessageFormatError(f"the broker said {frame.command} before CONNECTED")
+        if frame.command == "CONNECTED":
+            _check_version(frame.headers.get("version", "1.0"))
+            self._connected = frame
+        else:
+            error = self._legible(frame)
+            told = error.headers.get("message") or error.body.decode("utf-8", "replace")
+            self._refusal = told or "no reason given"
+        self._answered.set()
 
     def _touch(self) -> None:
         self.heard_at = time.monotonic()
 
+    # Texts -----------------------------------------------------------------------------------------------------------
+
+    def _legible(self, error: Frame) -> Frame:
+        """An ERROR whose texts are not endless and do not hold our password, should the broker repeat it."""
+        headers = {name: self._told(value) for name, value in error.headers.items()}
+        body = self._told(error.body[:_ERROR_LIMIT].decode("utf-8", "replace"))
+        return Frame("ERROR", headers, body.encode())
+
+    def _told(self, text: str) -> str:
+        password = self._options.password or ""
+        hidden = text.replace(password, "***") if len(password) >= _SECRET else text
+        return hidden[:_ERROR_LIMIT]
+
+    def _end(self) -> str:
+        cause = self._transport.cause
+        if cause is not None:
+            return self._told(str(cause)) or type(cause).__name__
+        return "the broker closed the connection"
+
     def _refused(self, client_id: str | None) -> JmsxError:
-        text = self._refusal or self._transport.failure or "no reason given"
+        text = self._refusal
+        if text is None:
+            return self._unanswered(self._transport.cause)
         if "already connected" in text or "InvalidClientID" in text:
             return InvalidClientIdError(
                 f"{self.address} refused client id {client_id!r}: {text}. Another connection uses it."
@@ -147,9 +203,22 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             return SecurityError(f"{self.address} refused the credentials: {text}")
         return ConnectionFailedError(f"{self.address} refused the connection: {text}")
 
+    def _unanswered(self, cause: Exception | None) -> JmsxError:
+        if isinstance(cause, TlsError):
+            return TlsError(f"cannot connect to {self.address}: {cause}")
+        hint = ""
+        if cause is None or isinstance(cause, OSError):
+            hint = (
+                "; does the broker want a client certificate (certificate_file)?"
+                if self.address.tls
+                else "; is it a port of TLS, which is written stomp+ssl://?"
+            )
+        return ConnectionFailedError(f"{self.address} did not answer CONNECT: {self._end()}{hint}")
 
-def _bytes(body: Any) -> bytes:
-    return body if isinstance(body, bytes) else str(body or "").encode()
+
+def _check_version(version: str) -> None:
+    if version != "1.2":
+        raise MessageFormatError(f"the broker speaks STOMP {version[:10]!r}, and jmsx needs 1.2")
 
 
 #: Where links hand over; None only wakes the reader.

@@ -54,7 +54,7 @@ class Pump:
         clock: Clock,
         observers: Observers,
         source: Source,
-        request_timeout: float,
+        request_timeout: float | None,
     ) -> None:
         self.core = core
         self.changed = threading.Condition()  #: the lock; notified whenever something may have come
@@ -193,14 +193,15 @@ class Pump:
 
     def look(self, subscription_id: str) -> Delivery | None:
         """The next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
-        deadline = self._clock.monotonic() + self.request_timeout
+        limit = self.request_timeout
+        deadline = None if limit is None else self._clock.monotonic() + limit
         with self.changed:
             while True:
                 delivery, ended = self.call(lambda core, _now: core.browsings.look(subscription_id))
                 if delivery is not None or ended:
                     return delivery
-                left = deadline - self._clock.monotonic()
-                if left <= 0 or not self.changed.wait(left):
+                left = LONGEST if deadline is None else deadline - self._clock.monotonic()
+                if left <= 0 or not (self.changed.wait(left) or deadline is None):
                     raise BrokerTimeoutError(
                         f"{self.source.broker} showed no end of the queue in {self.request_timeout:g} s"
                     )
@@ -298,10 +299,9 @@ class Pump:
 
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):
-            self._lose("io", arrival.detail)
+            self._lose(arrival.reason, arrival.detail)
         elif self.error is None:
-            frames = arrival if isinstance(arrival, list) else [arrival]
-            self.core.receive(frames, now, self._clock.wall())
+            self.core.receive(arrival, now, self._clock.wall())
 
     def _beat(self, now: float) -> None:
         heartbeat = self._heartbeat

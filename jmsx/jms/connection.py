@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jmsx.clock import SystemClock
 from jmsx.core.values import AcknowledgeMode
+from jmsx.drivers.connect import check_tls
 from jmsx.drivers.open import OpenLink, connect
-from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
+from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError
 from jmsx.jms.session import Session
 from jmsx.ledger import release, share
 from jmsx.log import logger
@@ -39,11 +40,8 @@ class Connection:
     """
 
     def __init__(self, url: str, *, observers: Iterable[Observer] = (), **options: Any) -> None:
-        try:
-            given = ConnectionOptions(**options)
-        except TypeError as error:
-            raise ConfigurationError(f"connection option: {error}") from error
-        self._uri = parse_broker_uri(url, given)
+        self._uri = parse_broker_uri(url, ConnectionOptions.of(**options))
+        check_tls(self._uri)
         self.options = self._uri.options
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._observers = Observers(observers)

@@ -63,7 +63,7 @@ def bare_socket(url: str, queue: str, messages: int) -> None:
         )
         splitter, got = Splitter(), 0
         while got < messages:
-            frames, _ = splitter.feed(link.recv(262144))
+            frames = splitter.feed(link.recv(262144))
             acks = [Frame("ACK", {"id": frame.headers["ack"]}).encode() for frame in frames]
             link.sendall(b"".join(acks))
             got += len(frames)

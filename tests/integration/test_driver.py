@@ -123,17 +123,19 @@ class Impostor:
     ("greeting", "hang_up", "error", "words"),
     [
         pytest.param(b"", False, BrokerTimeoutError, "is it a STOMP port", id="silence"),
-        pytest.param(b"\0\0\0\n\r\n", False, BrokerTimeoutError, "STOMP", id="nuls"),
         pytest.param(
-            b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n<p>", False, BrokerTimeoutError, "STOMP",
-            id="http-that-stays",
+            b"\0\0\0\n\r\n", False, ConnectionFailedError, "does not speak STOMP", id="nuls"
         ),
         pytest.param(
-            b"HTTP/1.1 400 Bad Request\r\n\r\n", True, ConnectionFailedError, "closed", id="http"
+            b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n<p>", False, ConnectionFailedError,
+            "does not speak STOMP: it said b'HTTP/1.1 400", id="http-that-stays",
         ),
-        pytest.param(b"", True, ConnectionFailedError, "closed the connection", id="hang-up"),
         pytest.param(
-            b"MESSAGE\ncontent-length:99999999999999\n\n", False, ConnectionFailedError, "99999",
+            b"\x15\x03\x03\0\x02\x02P", True, ConnectionFailedError, "write stomp+ssl://", id="tls"
+        ),
+        pytest.param(b"", True, ConnectionFailedError, "is it a port of TLS", id="hang-up"),
+        pytest.param(
+            b"MESSAGE\ncontent-length:99999999999999\n\n", False, ConnectionFailedError, "bytes or more",
             id="a-frame-without-end",
         ),
         pytest.param(
@@ -141,7 +143,20 @@ class Impostor:
             id="a-header-without-end",
         ),
         pytest.param(
-            b"RECEIPT\nno-id:x\n\n\0", False, ConnectionFailedError, "", id="a-receipt-for-nothing"
+            b"RECEIPT\nno-id:x\n\n\0", False, ConnectionFailedError, "without receipt-id",
+            id="a-receipt-for-nothing",
+        ),
+        pytest.param(
+            b"RECEIPT\nreceipt-id:x\n\n\0", False, ConnectionFailedError, "before CONNECTED",
+            id="a-receipt-first",
+        ),
+        pytest.param(
+            b"CONNECTED\nserver:ActiveMQ/6.1.8\n\n\0", False, ConnectionFailedError,
+            "speaks STOMP '1.0'", id="an-old-one",
+        ),
+        pytest.param(
+            b"CONNECTED\nversion\n\n\0", False, ConnectionFailedError, "without a colon",
+            id="a-malformed-connected",
         ),
         pytest.param(
             b"ERROR\nmessage:User name [x] or password is invalid.\n\n\0", True, SecurityError,
@@ -199,8 +214,12 @@ def test_one_of_several_brokers_answers(classic_broker: Broker, queue: Queue) ->
 
 
 def open_calls(connection: Connection, queue: Queue) -> dict[str, Callable[[], Any]]:
-    """One call of each kind that has to wait for the broker, each on a session of its own."""
-    waiter = connection.create_session(AUTO).create_consumer(queue)
+    """
+    One call of each kind that has to wait for the broker, each on a session of its own.
+
+    None gets what another sends: a broker that is being paused may yet serve some of them.
+    """
+    waiter = connection.create_session(AUTO).create_consumer(fresh_queue())
     sender = connection.create_session(AUTO).create_producer(queue)
     session = connection.create_session(TRANSACTED)
     producer = session.create_producer(queue)

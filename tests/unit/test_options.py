@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
-from jmsx.options import ConnectionOptions, PrefetchPolicy
+from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
 
 
 def test_prefetch_of_each_kind() -> None:
@@ -58,3 +62,82 @@ def test_optimized_acknowledgement_is_off_until_asked_for() -> None:
 def test_password_is_not_shown() -> None:
     """Options are logged by people."""
     assert "geheim" not in repr(ConnectionOptions(username="u", password="geheim"))  # noqa: S106
+    assert "geheim" not in repr(TlsOptions(certificate_file="c", key_password="geheim"))  # noqa: S106
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"request_timeout": math.inf}, "request_timeout must be 0.001 or more, not inf"),
+        ({"request_timeout": math.nan}, "request_timeout must be 0.001 or more"),
+        ({"request_timeout": 0}, "not 0 seconds; None is no limit"),
+        ({"request_timeout": -1}, "None is no limit"),
+        ({"request_timeout": "30"}, "request_timeout must be a number, not a str"),
+        ({"request_timeout": True}, "request_timeout must be a number, not a bool"),
+        ({"connect_timeout": 1e300}, "too long; None is no limit"),
+        ({"connect_timeout": 0}, "connect_timeout must be"),
+        ({"heartbeat": (-1, 1)}, "heartbeat to send must be 0 or more"),
+        ({"heartbeat": (1, math.inf)}, "heartbeat to expect must be 0 or more"),
+        ({"heartbeat": 10}, "heartbeat must be a tuple"),
+        ({"heartbeat": (1, 2, 3)}, "heartbeat must be a tuple"),
+        ({"optimize_acknowledge": "false"}, "optimize_acknowledge must be True or False"),
+        ({"optimize_acknowledge_timeout": -1}, "optimize_acknowledge_timeout must be 0 or more"),
+        (
+            {"optimized_ack_scheduled_ack_interval": math.nan},
+            "optimized_ack_scheduled_ack_interval",
+        ),
+        ({"max_body_size": 0}, "max_body_size must be 1 or more"),
+        ({"max_body_size": 1.5}, "max_body_size must be a whole number, not a float"),
+        ({"client_id": 7}, "client_id must be a str, not a int"),
+        ({"client_id": "a\nb"}, "client_id holds a line end"),
+        ({"username": "a\0"}, "username holds a line end or NUL"),
+        ({"password": "geheim\r"}, "password holds a line end"),
+        ({"password": b"geheim"}, "password must be a str, not a bytes"),
+        ({"dialect": 3}, "dialect must be a str"),
+        ({"prefetch_policy": 10}, "prefetch_policy must be a PrefetchPolicy"),
+        ({"reconnect": True}, "reconnect must be a ReconnectPolicy or None"),
+        ({"tls": True}, "tls must be a TlsOptions"),
+        ({"tls": {"key_password": "geheim"}}, "tls must be a TlsOptions, not a dict"),
+        ({"prefetch": 1}, "unknown connection option prefetch; did you mean prefetch_policy"),
+        ({"pasword": "geheim"}, "did you mean password"),
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused_at_the_door(options: dict[str, Any], complaint: str) -> None:
+    """With what was expected; a value of the wrong type is not shown, for it may be a password."""
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        ConnectionOptions.of(**options)
+    assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "complaint"),
+    [
+        (PrefetchPolicy, {"queue": 1.5}, "prefetch of queue must be a whole number"),
+        (PrefetchPolicy, {"queue": True}, "prefetch of queue must be a whole number"),
+        (ReconnectPolicy, {"initial_delay": -1}, "initial_delay must be 0 or more"),
+        (ReconnectPolicy, {"maximum_delay": math.inf}, "maximum_delay must be 0 or more"),
+        (ReconnectPolicy, {"timeout": -0.5}, "timeout must be 0 or more, .* -1 waits for ever"),
+        (ReconnectPolicy, {"randomize": 1}, "randomize must be True or False"),
+        (TlsOptions, {"ca_file": b"x"}, "ca_file must be a str"),
+        (TlsOptions, {"key_file": "x"}, "need a certificate_file"),
+        (TlsOptions, {"key_password": "geheim"}, "need a certificate_file"),
+        (TlsOptions, {"verify_hostname": "false"}, "verify_hostname must be True or False"),
+        (TlsOptions, {"server_name": ""}, "server_name must not be empty"),
+    ],
+)
+def test_nonsense_in_a_part_is_refused(
+    kind: type[Any], options: dict[str, Any], complaint: str
+) -> None:
+    """The parts look after themselves."""
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        kind(**options)
+    assert "geheim" not in str(caught.value)
+
+
+def test_no_limit_and_paths() -> None:
+    """None is no limit; a file may be a Path."""
+    options = ConnectionOptions(
+        request_timeout=None, connect_timeout=None, tls=TlsOptions(ca_file=Path("a"))
+    )
+    assert (options.request_timeout, options.connect_timeout) == (None, None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
 
 from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy
-from jmsx.errors import ConfigurationError, InvalidDestinationError, JmsxError
-from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy
+from jmsx.errors import ConfigurationError, InvalidDestinationError
+from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
 from jmsx.uri import BrokerAddress, parse_broker_uri, parse_destination
 
 SECRET = "geheim"  # noqa: S105 - what must not be shown
@@ -32,11 +33,33 @@ SECRET = "geheim"  # noqa: S105 - what must not be shown
         ("failover:stomp://a:1,stomp://b:2", "a:1,b:2"),
         ("failover:(a,b)?randomize=false", "a:61613,b:61613"),
         ("failover:(stomp://a:1?jms.clientID=x,stomp://b:2)", "a:1,b:2"),
+        ("stomp://h:1/", "h:1"),
+        ("STOMP://h:1", "h:1"),
+        ("stomp+ssl://h", "h:61612"),
+        ("stomp://u:p#/@x@h:1", "h:1"),
     ],
 )
 def test_brokers_in_order(text: str, addresses: str) -> None:
     """One or several; the port is STOMP's where none is named."""
     assert str(parse_broker_uri(text)) == addresses
+
+
+@pytest.mark.parametrize(
+    ("text", "tls"),
+    [
+        ("stomp://h", [False]),
+        ("tcp://h", [False]),
+        ("nio://h", [False]),
+        ("ssl://h:1", [True]),
+        ("stomp+ssl://h:1", [True]),
+        ("stomp+nio+ssl://h:1", [True]),
+        ("nio+ssl://h:1", [True]),
+        ("failover:(stomp://a,stomp+ssl://b)", [False, True]),
+    ],
+)
+def test_schemes_of_tls(text: str, tls: list[bool]) -> None:
+    """Java's words for it are understood as well."""
+    assert [address.tls for address in parse_broker_uri(text).addresses] == tls
 
 
 def test_address_of_ipv6_can_be_written_again() -> None:
@@ -58,7 +81,11 @@ def test_address_of_ipv6_can_be_written_again() -> None:
         ("jms.transactedIndividualAck=true", "transacted_individual_ack", True),
         ("jms.useAsyncSend=true", "use_async_send", True),
         ("jms.connectResponseTimeout=500", "connect_timeout", 0.5),
+        ("jms.connectResponseTimeout=0", "connect_timeout", None),
         ("jms.sendTimeout=2000", "request_timeout", 2.0),
+        ("jms.sendTimeout=0", "request_timeout", None),
+        ("jms.sendTimeout=-1", "request_timeout", None),
+        ("wireFormat.maxFrameSize=1000", "max_body_size", 1000),
         ("jms.prefetchPolicy.queuePrefetch=1", "prefetch_policy", PrefetchPolicy(queue=1)),
         (
             "jms.prefetchPolicy.queueBrowserPrefetch=2",
@@ -111,12 +138,35 @@ def test_option_of_the_redelivery_policy(option: str, fields: dict[str, Any]) ->
         ("backOffMultiplier=3", {"back_off_multiplier": 3.0}),
         ("maxReconnectAttempts=4", {"maximum_attempts": 4}),
         ("timeout=3000", {"timeout": 3.0}),
+        ("timeout=-1", {"timeout": -1.0}),
+        ("maxReconnectAttempts=-1", {"maximum_attempts": -1}),
     ],
 )
 def test_option_of_failover(option: str, fields: dict[str, Any]) -> None:
     """Source: the setters of `FailoverTransport.java`."""
     options = parse_broker_uri(f"failover:(stomp://a)?{option}").options
     assert options.reconnect == ReconnectPolicy(**fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ("tls.caFile=/a.pem", {"ca_file": "/a.pem"}),
+        (
+            "tls.keyPassword=p%26q&tls.keyFile=k&tls.certificateFile=c",
+            {"certificate_file": "c", "key_file": "k", "key_password": "p&q"},
+        ),
+        ("tls.verifyHostName=false", {"verify_hostname": False}),
+        ("socket.verifyHostName=false", {"verify_hostname": False}),
+        ("tls.serverName=mq", {"server_name": "mq"}),
+    ],
+)
+def test_option_of_tls(options: str, fields: dict[str, Any]) -> None:
+    """In any order; over what the program gives."""
+    assert parse_broker_uri(f"ssl://h?{options}").options.tls == TlsOptions(**fields)
+    given = ConnectionOptions(tls=TlsOptions(ca_file="program", server_name="s"))
+    told = parse_broker_uri(f"failover:(ssl://h)?{options}", given).options.tls
+    assert told == TlsOptions(**{"ca_file": "program", "server_name": "s", **fields})
 
 
 def test_failover_reconnects_and_a_plain_uri_does_not() -> None:
@@ -178,14 +228,35 @@ def test_unknown_option_names_the_nearest(text: str, complaint: str) -> None:
     [
         ("", "no host"),
         ("stomp://", "no host"),
+        ("stomp:///path", "no host"),
+        ("stomp://h:1/path", "no host"),
+        ("stomp://h h", "no host"),
+        ("stomp://[h]:1", "no host"),
         ("failover:()", "no broker"),
         ("failover:(a,b", "closing parenthesis"),
+        ("failover:(a)b", "only .options may follow"),
         ("amqp://h:1", "amqp:// is not a STOMP broker"),
-        ("stomp+ssl://h:1", r"stomp\+ssl is not supported yet"),
-        ("stomp://h:port", "a bad port"),
-        ("stomp://h:99999", "a bad port"),
+        ("stomp://h:port", "'h:port' is no host with a port"),
+        ("stomp://h:99999", "'h:99999' is no host with a port"),
+        ("stomp://h:0", "port from 1 to 65535"),
+        ("failover:(stomp://u:p@a,stomp://v:p@b)", "different users"),
+        ("stomp://h?tls.caFile=x", "of no use without TLS"),
+        ("ssl://h?tls.keyFile=x", "need a certificate_file"),
+        ("stomp://h?timeout=1000", r"failover:\(stomp://HOST:PORT\)\?timeout="),
+        ("stomp://h?randomize=false", "option of connecting again"),
+        ("failover:(stomp://h?timeout=1000)", "option of connecting again"),
+        ("failover:(stomp://h)?timeout=-2", "timeout=-2: timeout must be 0 or more"),
+        ("failover:(stomp://h)?maxReconnectAttempts=-2", "maximum_attempts must be -1 or more"),
+        ("failover:(stomp://h)?backOffMultiplier=0.5", "back_off_multiplier must be 1 or more"),
+        ("failover:(stomp://h)?backOffMultiplier=nan", "back_off_multiplier must be 1 or more"),
+        ("failover:(stomp://h)?backOffMultiplier=x", "backOffMultiplier=x: must be a number"),
+        ("stomp://h?jms.sendTimeout=1.5", "jms.sendTimeout=1.5: must be a whole number"),
+        ("stomp://h?jms.sendTimeout=1_000", "must be a whole number"),
+        ("stomp://h?jms.sendTimeout=99999999999999", "request_timeout of .* is too long"),
+        ("stomp://h?jms.clientID=a%0Ab", "client_id holds a line end"),
+        ("stomp://h?wireFormat.maxFrameSize=0", "max_body_size must be 1 or more"),
         ("stomp://h?jms.optimizeAcknowledge=yes", "jms.optimizeAcknowledge=yes: must be true"),
-        ("stomp://h?jms.prefetchPolicy.all=many", "jms.prefetchPolicy.all=many"),
+        ("stomp://h?jms.prefetchPolicy.all=many", "jms.prefetchPolicy.all=many: must be a whole"),
         ("stomp://h?jms.prefetchPolicy.queuePrefetch=-1", "prefetch of queue must be 0 or more"),
         ("stomp://h?jms.redeliveryPolicy.maximumRedeliveries=-2", "maximum_redeliveries"),
     ],
@@ -200,20 +271,55 @@ def test_nonsense_is_refused(text: str, complaint: str) -> None:
     "text",
     [
         f"amqp://u:{SECRET}@h:1",
+        f"u:{SECRET}://x@h:1",
         f"stomp://u:{SECRET}@h:port",
         f"stomp://u:{SECRET}@",
+        f"stomp://u:{SECRET}?x@h",
+        f"stomp://u:x?{SECRET}@h",
+        f"stomp://u:1?{SECRET}@h",
+        f"stomp://u:1?x={SECRET}@h",
+        f"stomp://u:1?timeout={SECRET}@h",
+        f"stomp://u:{SECRET}\u2100@h:port",
+        f"stomp://u:[{SECRET}@h:port",
+        f"stomp://u:{SECRET}%0A@h",
         f"failover:(stomp://u:{SECRET}@h:1,amqp://u:{SECRET}@h:1)",
+        f"failover:(stomp://u:{SECRET}@h:1,stomp://u:other{SECRET}@h:1)",
+        f"failover:(stomp://u:{SECRET},x@h:1)",
+        f"failover:(stomp://u:x,{SECRET}:x@h:)",
+        f"failover:(stomp://u:{SECRET})x@h:1)",
+        f"failover:(stomp://u:x){SECRET}@h:1)",
+        f"failover:(stomp://u:{SECRET}@h:1",
+        f"failover:()?jms.password={SECRET}",
+        f"stomp://h?jms.password=a&{SECRET}=1",
+        f"stomp://h?jms.password=a&{SECRET}",
+        f"stomp://h?jms.password={SECRET}%0A",
+        f"stomp://h?tls.keyPassword={SECRET}",
+        f"ssl://h?tls.keyPassword={SECRET}",
+        f"stomp://h:x?jms.password={SECRET}",
     ],
 )
 def test_password_is_in_no_error(text: str) -> None:
-    """Errors go to logs."""
-    with pytest.raises(JmsxError) as caught:
+    """Errors go to logs, and so do their causes; what is wrong is said all the same."""
+    with pytest.raises(ConfigurationError) as caught:
         parse_broker_uri(text)
     assert SECRET not in f"{caught.value!r} {caught.value}"
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert len(str(caught.value)) > 20
+
+
+def test_brokers_with_one_user() -> None:
+    """Named once or for each: it is the same."""
+    for text in (
+        f"failover:(stomp://u:{SECRET}@a,b)",
+        f"failover:(stomp://u:{SECRET}@a,u:{SECRET}@b)",
+    ):
+        options = parse_broker_uri(text).options
+        assert (options.username, options.password) == ("u", SECRET)
 
 
 @pytest.mark.parametrize(
-    "text", [f"stomp://u:{SECRET}@h", f"stomp://h?jms.userName=u&jms.password={SECRET}"]
+    "text",
+    [f"stomp://u:{SECRET}@h", f"u:{SECRET}@h", f"stomp://h?jms.userName=u&jms.password={SECRET}"],
 )
 def test_password_is_in_no_repr(text: str) -> None:
     """It is there, and is not shown."""
@@ -275,6 +381,6 @@ def test_option_for_another_kind_of_policy_is_refused() -> None:
     """ActiveMQ's words say nothing about Artemis' policy."""
     options = ConnectionOptions(redelivery_policy=ArtemisRedeliveryPolicy())
     with pytest.raises(
-        ConfigurationError, match=r"preDispatchCheck does not fit redelivery_policy"
+        ConfigurationError, match=r"preDispatchCheck=false: it does not fit redelivery"
     ):
         parse_broker_uri("stomp://a?jms.redeliveryPolicy.preDispatchCheck=false", options)

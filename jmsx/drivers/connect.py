@@ -1,0 +1,62 @@
+"""Open a socket to a broker, in the clear or under TLS."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+from jmsx.drivers.tcp import TcpStream
+from jmsx.drivers.tls import TlsStream, explain, make_context
+from jmsx.errors import TlsError
+
+if TYPE_CHECKING:
+    from jmsx.drivers.transport import Stream
+    from jmsx.options import ConnectionOptions
+    from jmsx.uri import BrokerAddress, BrokerUri
+
+
+def connect(address: BrokerAddress, options: ConnectionOptions) -> Stream:
+    """
+    A connection to `address`; TCP and TLS may each take `connect_timeout`.
+
+    Raises OSError, or TlsError when TCP connected and TLS did not; ConfigurationError for files that cannot be used.
+    """
+    context = make_context(options.tls) if address.tls else None
+    limit = options.connect_timeout
+    try:
+        tcp = TcpStream(
+            (address.host, address.port),
+            connect_timeout=limit,
+            write_timeout=options.request_timeout,
+        )
+    except UnicodeError:  # from the encoding of host names, which no OSError tells
+        raise OSError(f"{address.host!r} cannot be a host name") from None
+    if context is None:
+        return tcp
+    try:
+        tls = TlsStream(tcp, context, options.tls.server_name or address.host)
+        tls.handshake(None if limit is None else time.monotonic() + limit)
+    except BaseException as error:
+        tcp.close()
+        if isinstance(error, OSError | ValueError):  # ValueError: of the name
+            raise TlsError(_explain(error, limit)) from error
+        raise
+    return tls
+
+
+def check_tls(uri: BrokerUri) -> None:
+    """Raise ConfigurationError if a broker of `uri` wants TLS and the files for it cannot be used."""
+    if any(address.tls for address in uri.addresses):
+        make_context(uri.options.tls)
+
+
+def _explain(error: Exception, limit: float | None) -> str:
+    hint = "is it a port without TLS, which is written stomp://?"
+    if isinstance(error, TimeoutError):
+        return f"it did not agree on TLS in {limit:g} s; {hint}"
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        return explain(error)
+    if isinstance(error, OSError):
+        return f"it ended the TLS handshake ({error.strerror or error}); {hint}"
+    return f"its name cannot be asked for in TLS: {error}"

@@ -1,0 +1,85 @@
+"""A connected socket: reading waits as long as it takes, writing has a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from typing import Final
+
+#: Bytes read at once; a full chunk holds some hundred messages, which then cost one hand-over.
+CHUNK: Final = 256 * 1024
+
+
+class TcpStream:
+    """
+    A TCP connection to `address`, read by one thread while another writes.
+
+    Times are seconds; None is no limit. The constructor raises OSError.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        connect_timeout: float | None,
+        write_timeout: float | None,
+    ) -> None:
+        self._write_timeout = write_timeout
+        self._socket = socket.create_connection(address, timeout=connect_timeout)
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # A broker that does not read must not hold a sender for ever; reading is not touched by this.
+        if write_timeout is not None:
+            seconds, fraction = divmod(write_timeout, 1)
+            limit = struct.pack("ll", int(seconds), max(int(fraction * 1e6), 0 if seconds else 1))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def read(self) -> bytes:
+        """What has come, at least one byte; b"" at the end; raises OSError."""
+        return self._socket.recv(CHUNK)
+
+    def read_before(self, deadline: float | None) -> bytes:
+        """As `read`, but raises TimeoutError at `deadline` (seconds, monotonic; None: never)."""
+        if deadline is None:
+            return self.read()
+        self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+        try:
+            return self.read()
+        finally:
+            self._socket.settimeout(None)
+
+    def deadline(self) -> float | None:
+        """When a write that begins now has to be over (seconds, monotonic); None: never."""
+        return None if self._write_timeout is None else time.monotonic() + self._write_timeout
+
+    def write(self, data: bytes, deadline: float | None) -> None:
+        """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except BlockingIOError as error:
+                raise self._late() from error
+            if left and deadline is not None and time.monotonic() > deadline:
+                raise self._late()
+
+    def send(self, data: bytes) -> None:
+        """As `write`, with the deadline of a write that begins now."""
+        self.write(data, self.deadline())
+
+    def shutdown(self) -> None:
+        """End reading and writing at once, also where another thread waits in them; `close` is for the reader."""
+        with contextlib.suppress(OSError):  # closed already, which is what is wanted
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._socket.close()
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(
+            f"the broker did not read what was written for {self._write_timeout:g} s"
+        )

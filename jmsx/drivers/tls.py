@@ -1,0 +1,196 @@
+"""
+TLS over a TcpStream, with the socket left blocking.
+
+stomp.py's own TLS does not notice the end of a connection and locks itself up when the reading thread writes
+(reference/peers.md 2.1, B3, B4, B8). Here OpenSSL works in memory: the socket is read without any lock, so neither a
+blocked write nor another thread's wait holds up reading, and an end is seen when TCP sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jmsx.drivers.tcp import CHUNK, TcpStream
+from jmsx.errors import ConfigurationError, TlsError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from jmsx.options import TlsOptions
+
+#: Bytes encrypted at once, so that a large body is not held twice.
+_PIECE: Final = 256 * 1024
+
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER")
+_WANTS_CERTIFICATE: Final = (
+    "CERTIFICATE_REQUIRED",
+    "BAD_CERTIFICATE",
+    "HANDSHAKE_FAILURE",
+    "UNKNOWN_CA",
+    "CERTIFICATE_UNKNOWN",
+    "CERTIFICATE_EXPIRED",
+    "ACCESS_DENIED",
+)
+
+# OpenSSL's numbers of what is wrong with a certificate (x509_vfy.h).
+_EXPIRED: Final = (10,)
+_NOT_YET: Final = (9,)
+_UNTRUSTED: Final = (2, 18, 19, 20, 21)
+_OTHER_NAME: Final = (62, 64)
+
+
+class TlsStream:
+    """TLS on `tcp`; one thread reads while another writes."""
+
+    def __init__(self, tcp: TcpStream, context: ssl.SSLContext, server_name: str) -> None:
+        self._tcp = tcp
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._state = threading.Lock()  #: OpenSSL's, held for its work in memory only
+        self._order = threading.Lock()  #: records go out in the order in which they were made
+
+    def handshake(self, deadline: float | None) -> None:
+        """Agree on keys before `deadline` (seconds, monotonic; None: never); raises OSError, ssl.SSLError too."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._tcp.write(self._outgoing.read(), deadline)
+                self._take_in(self._tcp.read_before(deadline))
+            except ssl.SSLError:
+                with contextlib.suppress(OSError):  # the alert, which tells the broker why
+                    self._tcp.write(self._outgoing.read(), deadline)
+                raise
+            else:
+                self._tcp.write(self._outgoing.read(), deadline)
+                return
+
+    def read(self) -> bytes:
+        """What has come, at least one byte; b"" at the end; raises OSError, or TlsError."""
+        while True:
+            with self._state:
+                data = self._decrypted()
+            if data is not None:
+                return data
+            received = self._tcp.read()
+            with self._state:
+                self._take_in(received)
+
+    def send(self, data: bytes) -> None:
+        """Write all of it before the connection's deadline; raises OSError."""
+        deadline = self._tcp.deadline()
+        left = memoryview(data)
+        with self._order:
+            while left:
+                with self._state:
+                    left = left[self._tls.write(left[:_PIECE]) :]
+                    records = self._outgoing.read()
+                self._tcp.write(records, deadline)
+
+    def shutdown(self) -> None:
+        """End reading and writing at once, also where another thread waits in them."""
+        self._tcp.shutdown()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._tcp.close()
+
+    def _take_in(self, received: bytes) -> None:
+        if received:
+            self._incoming.write(received)
+        else:
+            self._incoming.write_eof()
+
+    def _decrypted(self) -> bytes | None:
+        """All that can be read now; b"" at the end; None if more bytes must come first."""
+        parts = []
+        try:
+            while part := self._tls.read(CHUNK):
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            return b"".join(parts) or None
+        except (
+            ssl.SSLEOFError
+        ):  # a killed broker says no farewell; STOMP's frames show what is whole
+            pass
+        except ssl.SSLError as error:
+            if not parts:  # what came before it comes first; then it is raised again
+                raise TlsError(explain(error)) from error
+        return b"".join(parts)
+
+
+def make_context(options: TlsOptions) -> ssl.SSLContext:
+    """
+    What is trusted and who we are, read from the files now, so that renewed ones count for the next connection.
+
+    Raises ConfigurationError if a file is missing or no PEM, or the password of the key is wrong.
+    """
+    authority = _existing(options.ca_file, "ca_file")
+    certificate = _existing(options.certificate_file, "certificate_file")
+    key = _existing(options.key_file, "key_file")
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except (ssl.SSLError, OSError) as error:
+        raise _unreadable("ca_file", authority, error) from None
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.check_hostname = options.verify_hostname
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key, password=lambda: _password(options))
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise _unreadable("certificate_file or key_file", certificate, error) from None
+    return context
+
+
+def explain(error: ssl.SSLError) -> str:
+    """What is wrong, and what to do about it, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}; {_advice(error.verify_code)}"
+    reason = error.reason or ""
+    if any(word in reason for word in _NOT_TLS):
+        return "it does not speak TLS; a port without TLS is written stomp://"
+    if any(word in reason for word in _WANTS_CERTIFICATE):
+        return (
+            f"the broker refuses us ({reason}): it wants a client certificate that it trusts;"
+            " name one with certificate_file and key_file"
+        )
+    return f"TLS failed: {reason or error}"
+
+
+def _advice(code: int) -> str:
+    if code in _UNTRUSTED:
+        return "name the file of the authority that signed it with ca_file"
+    if code in _OTHER_NAME:
+        return "connect by a name that is in it, or say with server_name which one to expect"
+    if code in _EXPIRED:
+        return "the broker needs a new one (or this machine's clock is wrong)"
+    if code in _NOT_YET:
+        return "this machine's clock is wrong, or the broker's was"
+    return "the broker needs another one"
+
+
+def _existing(file: str | PathLike[str] | None, option: str) -> str | None:
+    if file is not None and not Path(file).is_file():
+        raise ConfigurationError(f"{option}: there is no file {file}")
+    return None if file is None else str(file)
+
+
+def _password(options: TlsOptions) -> str:
+    """Asked for by OpenSSL if the key is encrypted; without this it would ask at the terminal."""
+    if options.key_password is None:
+        raise ConfigurationError("the client's key is encrypted: give its key_password")
+    return options.key_password
+
+
+def _unreadable(option: str, file: str | None, error: Exception) -> ConfigurationError:
+    text = (
+        getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+    )
+    return ConfigurationError(
+        f"{option}: {file} cannot be used: {text}. It has to be PEM (a Java key store is turned into PEM by keytool"
+        " -importkeystore -deststoretype PKCS12, then openssl pkcs12), and a key_password has to fit."
+    )
