@@ -31,6 +31,7 @@ class ClassicBroker(LocalBroker):
 
     _configuration_file = CONFIGURATION
     _up = ("Connector stomp started", "Connector openwire started")
+    _tls_up = ("Connector stomp+ssl started",)
     _main = (
         "-Dactivemq.home=.",
         "-Dactivemq.base=.",

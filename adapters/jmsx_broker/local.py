@@ -74,6 +74,7 @@ class LocalBroker(Broker):
 
     _configuration_file: ClassVar[str]  #: where it looks for it, in its working folder
     _up: ClassVar[tuple[str, ...]]  #: what its log says when its connectors listen
+    _tls_up: ClassVar[tuple[str, ...]] = ()  #: and when that of TLS does
     _main: ClassVar[tuple[str, ...]]  #: options and main class of its Java
 
     def __init__(
@@ -270,7 +271,8 @@ class LocalBroker(Broker):
 
     def _await_connectors(self, before: int, deadline: float) -> None:
         """Wait until the log, from byte `before` on, tells that it listens: ours, not a stranger's."""
-        while not all(line in self._logged(before) for line in self._up):
+        awaited = (*self._up, *(self._tls_up if self.has_tls else ()))
+        while not all(line in self._logged(before) for line in awaited):
             self._pause_for_start(before, deadline)
 
     def _await_answer(self, before: int, deadline: float) -> None:
