@@ -1,0 +1,302 @@
+"""What the README promises, row by row and broker by broker; a test is named in its row."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+import jmsx
+from jmsx import AcknowledgeMode as Mode
+from jmsx.errors import InvalidClientIdError, UnsupportedError
+from tests.integration.broker_support import eventually
+from tests.integration.support import AT_ONCE, fresh_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx_broker import Broker
+
+pytestmark = pytest.mark.broker
+
+MODES: Final = (
+    Mode.AUTO_ACKNOWLEDGE,
+    Mode.CLIENT_ACKNOWLEDGE,
+    Mode.INDIVIDUAL_ACKNOWLEDGE,
+    Mode.SESSION_TRANSACTED,
+)
+
+DEAD_LETTERS: Final = {"classic": "ActiveMQ.DLQ", "artemis": "jmsx.DLQ"}
+
+
+@pytest.fixture(params=["classic", "artemis"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which broker."""
+    return str(request.param)
+
+
+@pytest.fixture
+def broker(kind: str, request: pytest.FixtureRequest) -> Broker:
+    """The broker of that kind."""
+    running: Broker = request.getfixturevalue(f"{kind}_broker")
+    return running
+
+
+@pytest.fixture
+def queue() -> jmsx.Queue:
+    """A queue of the test's own."""
+    return fresh_queue()
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[jmsx.Connection]:
+    """A started connection that redelivers at once."""
+    with jmsx.Connection(broker.url, redelivery_policy=AT_ONCE) as made:
+        made.start()
+        yield made
+
+
+def put(connection: jmsx.Connection, queue: jmsx.Queue, *bodies: str, **properties: Any) -> None:
+    """Send texts, confirmed."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    for body in bodies:
+        producer.send(jmsx.Message(body), **properties)
+    session.close()
+
+
+def take(consumer: jmsx.MessageConsumer, timeout: float = 1.0) -> list[jmsx.Message]:
+    """All that comes until nothing has come for `timeout` seconds."""
+    return list(iter(lambda: consumer.receive(timeout), None))
+
+
+def texts(messages: list[jmsx.Message]) -> list[str]:
+    """Their bodies."""
+    return [message.text for message in messages]
+
+
+def left(connection: jmsx.Connection, queue: jmsx.Queue) -> list[jmsx.Message]:
+    """What a new session gets from the queue."""
+    session = connection.create_session()
+    messages = take(session.create_consumer(queue))
+    session.close()
+    return messages
+
+
+def stranded(broker: Broker, queue: jmsx.Queue) -> int:
+    """Messages that Artemis holds for a consumer that has died, until it is started again (README)."""
+    told = broker.statistics(queue.name)
+    return (told.inflight_count or 0) if not told.consumer_count else 0
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.label)
+def test_consume_is_at_least_once(
+    mode: Mode, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """A crash delivers again what was not acknowledged, flagged, and nothing that was."""
+    put(connection, queue, *"abcdef")
+    crashing = jmsx.Connection(broker.url)
+    crashing.start()
+    session = crashing.create_session(mode)
+    consumer = session.create_consumer(queue)
+    for _ in range(2):
+        message = consumer.receive(5)
+        assert message is not None
+        message.acknowledge()
+    if mode is Mode.SESSION_TRANSACTED:
+        session.commit()
+    third = consumer.receive(5)
+    assert third is not None
+    wanted = "def" if mode is Mode.AUTO_ACKNOWLEDGE else "cdef"
+    assert eventually(lambda: broker.statistics(queue.name).size == len(wanted), 5)
+    crashing.abort()
+
+    assert eventually(lambda: broker.statistics(queue.name).consumer_count == 0, 10)
+    again = left(connection, queue)
+    assert "".join(texts(again)) in (wanted, wanted[stranded(broker, queue) :])
+    assert mode is Mode.AUTO_ACKNOWLEDGE or again[0].redelivered
+
+
+def test_receive_and_send_are_one(
+    kind: str, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """A rollback undoes both, a commit does both; on Artemis what is sent carries an identity."""
+    target = fresh_queue()
+    put(connection, queue, "in")
+    session = connection.create_session(Mode.SESSION_TRANSACTED)
+    consumer, producer = session.create_consumer(queue), session.create_producer(target)
+    for _ in range(2):
+        assert consumer.receive(5) is not None
+        producer.send(jmsx.Message("out"))
+        session.rollback()
+    assert left(connection, target) == []
+    assert consumer.receive(5) is not None
+    producer.send(jmsx.Message("out"))
+    session.commit()
+    session.close()
+    (out,) = left(connection, target)
+    assert out.text == "out"
+    assert ("_AMQ_DUPL_ID" in out.properties) is (kind == "artemis")
+    assert left(connection, queue) == []
+
+
+@pytest.mark.parametrize(
+    "mode", [Mode.CLIENT_ACKNOWLEDGE, Mode.SESSION_TRANSACTED], ids=lambda mode: mode.label
+)
+def test_rollback_and_recover_keep_the_order(
+    mode: Mode, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Whatever was delivered comes again in the order in which it came."""
+    put(connection, queue, *"abcdef")
+    session = connection.create_session(mode)
+    consumer = session.create_consumer(queue)
+    first = [consumer.receive(5) for _ in range(4)]
+    assert [message.text for message in first if message] == list("abcd")
+    if mode is Mode.SESSION_TRANSACTED:
+        session.rollback()
+    else:
+        session.recover()
+    assert texts(take(consumer)) == list("abcdef")
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.label)
+def test_poison_is_dead_after_its_deliveries(
+    mode: Mode, kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Exactly `1 + maximum_redeliveries` deliveries, then one dead letter."""
+    policy = jmsx.RedeliveryPolicy(
+        maximum_redeliveries=2, initial_redelivery_delay=0.0, redelivery_delay=0.0
+    )
+    key = queue.name
+    put(connection, queue, key, "next")
+    with jmsx.Connection(broker.url, redelivery_policy=policy) as failing:
+        failing.start()
+        session = failing.create_session(mode)
+        consumer = session.create_consumer(queue)
+        deliveries = []
+        for message in iter(lambda: consumer.receive(2), None):
+            deliveries.append((message.text, message.delivery_count))
+            if message.text == "next":
+                break
+            if mode is Mode.SESSION_TRANSACTED:
+                session.rollback()
+            elif mode is not Mode.AUTO_ACKNOWLEDGE:
+                session.recover()
+    if mode is Mode.AUTO_ACKNOWLEDGE:  # receive() has acknowledged it: only a listener can fail
+        assert deliveries == [(key, 1), ("next", 1)]
+        return
+    assert deliveries == [(key, 1), (key, 2), (key, 3), ("next", 1)]
+    dead = broker.browse(DEAD_LETTERS[kind])
+    assert [one.body.decode() for one in dead].count(key) == 1
+
+
+def test_prefetch_limits_what_waits_at_a_consumer(
+    kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Prefetch 1 is exact on both; prefetch 5 is on Classic, and about that on Artemis."""
+    for prefetch, least, most in ((1, 1, 1), (5, 5, 5) if kind == "classic" else (5, 2, 10)):
+        name = fresh_queue().name
+        put(connection, jmsx.Queue(name), *map(str, range(30)))
+        session = connection.create_session(Mode.CLIENT_ACKNOWLEDGE)
+        session.create_consumer(jmsx.Queue(f"{name}?consumer.prefetchSize={prefetch}"))
+
+        def held(name: str = name) -> int:
+            return broker.statistics(name).inflight_count or 0
+
+        assert eventually(lambda: held() >= least, 5)  # noqa: B023 - run before the next turn
+        assert least <= held() <= most
+        session.close()
+    assert left(connection, queue) == []
+
+
+def test_pull_parks_one_message_at_most(
+    queue: jmsx.Queue, broker: Broker, connection: jmsx.Connection
+) -> None:
+    """Prefetch 0: at most one message waits at the consumer, and comes again when that is closed."""
+    put(connection, queue, *"abc")
+    session = connection.create_session(Mode.CLIENT_ACKNOWLEDGE)
+    session.create_consumer(jmsx.Queue(f"{queue.name}?consumer.prefetchSize=0"))
+    other = connection.create_session()
+    rest = take(other.create_consumer(queue))
+    assert len(rest) >= 2
+    other.close()
+    session.close()
+    assert sorted(texts(rest + left(connection, queue))) == list("abc")
+    assert eventually(lambda: broker.statistics(queue.name).size == 0, 5)
+
+
+def test_non_persistent_messages_are_dead_letters_too(
+    kind: str, broker: Broker, connection: jmsx.Connection, queue: jmsx.Queue
+) -> None:
+    """Jmsx lets no broker delete a message that failed."""
+    key = queue.name
+    put(connection, queue, key, persistent=False)
+    with jmsx.Connection(
+        broker.url, redelivery_policy=jmsx.RedeliveryPolicy(maximum_redeliveries=0)
+    ) as failing:
+        failing.start()
+        session = failing.create_session(Mode.SESSION_TRANSACTED)
+        consumer = session.create_consumer(queue)
+        assert consumer.receive(5) is not None
+        session.rollback()
+        assert consumer.receive(0.5) is None
+    assert [one.body.decode() for one in broker.browse(DEAD_LETTERS[kind])].count(key) == 1
+
+
+def test_priorities(kind: str, queue: jmsx.Queue, connection: jmsx.Connection) -> None:
+    """Artemis honours them always, Classic where a policy says so."""
+    put(connection, queue, "low", priority=1)
+    put(connection, queue, "high", priority=8)
+    wanted = ["low", "high"] if kind == "classic" else ["high", "low"]
+    assert texts(left(connection, queue)) == wanted
+
+
+def test_client_id(kind: str, broker: Broker) -> None:
+    """Classic lets one connection have it; Artemis, over STOMP, does not look."""
+    client_id = fresh_queue().name
+    with jmsx.Connection(broker.url, client_id=client_id) as first:
+        first.start()
+        second = jmsx.Connection(broker.url, client_id=client_id)
+        if kind == "classic":
+            with pytest.raises(InvalidClientIdError):
+                second.start()
+        else:
+            second.start()
+        second.close()
+
+
+def test_browsing(kind: str, queue: jmsx.Queue, connection: jmsx.Connection) -> None:
+    """Classic shows what lies in a queue; Artemis cannot over STOMP, and jmsx says so."""
+    put(connection, queue, *"ab")
+    browser = connection.create_session().create_browser(queue)
+    if kind == "classic":
+        assert texts(list(browser)) == ["a", "b"]
+    else:
+        with pytest.raises(UnsupportedError, match="cannot show"):
+            list(browser)
+
+
+def test_bodies(queue: jmsx.Queue, connection: jmsx.Connection) -> None:
+    """Text, bytes and maps come as they were sent."""
+    bodies = ["text", "", "nul \0 inside", b"bytes", b"", {"n": 1, "t": "007", "b": b"x", "f": 0.5}]
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    for body in bodies:
+        producer.send(jmsx.Message(body))
+    assert [message.body for message in left(connection, queue)] == bodies
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.label)
+def test_no_session_stalls(mode: Mode, queue: jmsx.Queue, connection: jmsx.Connection) -> None:
+    """A session gets more than its prefetch without acknowledging, from a backlog, in order."""
+    session = connection.create_session(Mode.SESSION_TRANSACTED)
+    producer = session.create_producer(queue)
+    for number in range(700):
+        producer.send(jmsx.Message(f"{number} " + "x" * (number % 97)))
+    session.commit()
+    consumer = connection.create_session(mode).create_consumer(
+        jmsx.Queue(f"{queue.name}?consumer.prefetchSize=20")
+    )
+    got = [message.text.split()[0] for message in itertools.islice(take(consumer, 2.0), 700)]
+    assert got == [str(number) for number in range(700)]

@@ -1,0 +1,32 @@
+"""The README's table names a test in each row, and that test exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = (Path(__file__).parent / "test_guarantees.py").read_text("utf-8")
+ROWS = [
+    line
+    for line in (ROOT / "README.md").read_text("utf-8").split("## What is promised")[1].splitlines()
+    if line.startswith("|") and not line.startswith(("| |", "|-"))
+]
+
+
+def test_there_are_rows() -> None:
+    """Else the next test would show nothing."""
+    assert len(ROWS) >= 12
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())
+def test_each_row_is_shown_by_a_test(row: str) -> None:
+    """A promise for each broker, and the test of both."""
+    *_, classic, artemis, named, _ = [cell.strip() for cell in row.split("|")]
+    assert classic
+    assert artemis
+    found = re.fullmatch(r"`(test_\w+)`", named)
+    assert found is not None
+    assert f"def {found[1]}(" in TESTS
