@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from jmsx_broker.artemis_configuration import CONFIGURATION, broker_xml
+from jmsx_broker.artemis_recipe import ArtemisRecipe
 from jmsx_broker.local import LocalBroker
-from jmsx_broker.products import ARTEMIS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from jmsx_broker.artemis_configuration import Setting
+    from jmsx_broker.artemis_recipe import Setting
     from jmsx_broker.certificates import TlsOptions
-    from jmsx_broker.products import Product
 
 
 class ArtemisBroker(LocalBroker):
@@ -44,16 +42,6 @@ class ArtemisBroker(LocalBroker):
 
     """
 
-    product: ClassVar[Product] = ARTEMIS
-
-    _configuration_file = CONFIGURATION
-    _up = ("AMQ221007: Server is now active",)
-    _main = (
-        "-Dorg.slf4j.simpleLogger.log.org.apache.activemq.audit=warn",
-        "org.apache.activemq.artemis.core.server.embedded.Main",
-        ".",
-    )
-
     def __init__(
         self,
         port: int = 0,
@@ -66,17 +54,15 @@ class ArtemisBroker(LocalBroker):
         stomp_options: Mapping[str, Setting] | None = None,
         persistent: bool = True,
     ) -> None:
-        super().__init__(port, openwire_port=openwire_port, data=data, tls=tls, tls_port=tls_port)
-        self._address_settings = address_settings or {}
-        self._stomp_options = stomp_options or {}
-        self._persistent = persistent
-
-    def _configuration(self) -> str:
-        return broker_xml(
-            self._port,
-            self._openwire_port,
-            self._tls_connector(),
-            address_settings=self._address_settings,
-            stomp_options=self._stomp_options,
-            persistent=self._persistent,
+        super().__init__(
+            ArtemisRecipe(
+                address_settings=address_settings or {},
+                stomp_options=stomp_options or {},
+                persistent=persistent,
+            ),
+            port=port,
+            openwire_port=openwire_port,
+            data=data,
+            tls=tls,
+            tls_port=tls_port,
         )

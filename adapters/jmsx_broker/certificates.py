@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import trustme
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-#: The folder of the files, in the broker's working folder.
-FOLDER: Final = "tls"
-
 #: Names that a client may use for the broker on this machine.
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -54,8 +51,8 @@ class TlsConnector:
     port: int
     password: str  #: of both stores
     require_client_certificate: bool
-    key_store: str = f"{FOLDER}/server.p12"
-    trust_store: str = f"{FOLDER}/authority.p12"
+    key_store: str = "tls/server.p12"
+    trust_store: str = "tls/authority.p12"
 
 
 def make_certificates(folder: Path, names: tuple[str, ...] = LOCAL_NAMES) -> Certificates:

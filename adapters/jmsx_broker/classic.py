@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from jmsx_broker.classic_configuration import CONFIGURATION, activemq_xml
+from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.local import LocalBroker
-from jmsx_broker.products import CLASSIC
 
 if TYPE_CHECKING:
-    from jmsx_broker.products import Product
+    from pathlib import Path
+
+    from jmsx_broker.certificates import TlsOptions
 
 
 class ClassicBroker(LocalBroker):
@@ -27,18 +28,20 @@ class ClassicBroker(LocalBroker):
 
     """
 
-    product: ClassVar[Product] = CLASSIC
-
-    _configuration_file = CONFIGURATION
-    _up = ("Connector stomp started", "Connector openwire started")
-    _tls_up = ("Connector stomp+ssl started",)
-    _main = (
-        "-Dactivemq.home=.",
-        "-Dactivemq.base=.",
-        "org.apache.activemq.console.Main",
-        "start",
-        f"xbean:file:{CONFIGURATION}",
-    )
-
-    def _configuration(self) -> str:
-        return activemq_xml(self._port, self._openwire_port, self._tls_connector())
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        openwire_port: int = 0,
+        data: Path | None = None,
+        tls: bool | TlsOptions = False,
+        tls_port: int = 0,
+    ) -> None:
+        super().__init__(
+            ClassicRecipe(),
+            port=port,
+            openwire_port=openwire_port,
+            data=data,
+            tls=tls,
+            tls_port=tls_port,
+        )

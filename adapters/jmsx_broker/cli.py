@@ -17,7 +17,7 @@ from jmsx.errors import JmsxError
 from jmsx_broker.artefacts import is_cached
 from jmsx_broker.artemis import ArtemisBroker
 from jmsx_broker.classic import ClassicBroker
-from jmsx_broker.local import LocalBroker, log_tail
+from jmsx_broker.own import log_tail
 from jmsx_broker.questions import queue_statistics
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Kind(StrEnum):
     ARTEMIS = "artemis"
 
 
-_KINDS: Final[dict[Kind, type[LocalBroker]]] = {
+_KINDS: Final[dict[Kind, type[ClassicBroker | ArtemisBroker]]] = {
     Kind.CLASSIC: ClassicBroker,
     Kind.ARTEMIS: ArtemisBroker,
 }
@@ -96,7 +96,7 @@ def stats(
     _out.print(table)
 
 
-def _start(broker: LocalBroker) -> None:
+def _start(broker: ClassicBroker | ArtemisBroker) -> None:
     """Start it, and say where it is."""
     if not is_cached(broker.product):
         _err.print(f"fetching {broker.product.name} {broker.product.version}, this once …")

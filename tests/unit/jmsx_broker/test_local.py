@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jmsx.errors import IllegalStateError
 from jmsx_broker.artemis import ArtemisBroker
 from jmsx_broker.classic import ClassicBroker
-from jmsx_broker.local import LocalBroker, log_tail
+from jmsx_broker.own import log_tail
+
+if TYPE_CHECKING:
+    from jmsx_broker.local import LocalBroker
 
 both = pytest.mark.parametrize("kind", [ClassicBroker, ArtemisBroker])
 

@@ -1,15 +1,19 @@
-"""The broker's activemq.xml: two connectors, KahaDB, the scheduler and the statistics plugin; all else is default."""
+"""ActiveMQ Classic: connectors, KahaDB, the scheduler and the statistics plugin; all else is default."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import quoteattr
 
+from jmsx_broker.products import CLASSIC
+
 if TYPE_CHECKING:
     from jmsx_broker.certificates import TlsConnector
+    from jmsx_broker.products import Product
+    from jmsx_broker.recipe import Listeners
 
-#: The name of the configuration file, in the broker's working folder.
-CONFIGURATION: Final = "activemq.xml"
+_FILE: Final = "activemq.xml"
 
 #: Bytes of one frame or message: ActiveMQ's own default for OpenWire, and for a STOMP body.
 _MAX_FRAME_SIZE: Final = 100 * 1024 * 1024
@@ -34,9 +38,9 @@ _TEMPLATE: Final = """\
         <jobSchedulerUsage><jobSchedulerUsage limit="1 gb"/></jobSchedulerUsage>
       </systemUsage>
     </systemUsage>{ssl_context}
-    <transportConnectors>
-      <transportConnector name="stomp" uri="stomp://127.0.0.1:{stomp}?transport.maxFrameSize={frame}"/>
-      <transportConnector name="openwire" uri="tcp://127.0.0.1:{openwire}?wireFormat.maxFrameSize={frame}"/>{ssl_connector}
+    <transportConnectors>{ssl_connector}
+      <transportConnector name="stomp" uri="stomp://{host}:{stomp}?transport.maxFrameSize={frame}"/>
+      <transportConnector name="openwire" uri="tcp://{host}:{openwire}?wireFormat.maxFrameSize={frame}"/>
     </transportConnectors>
   </broker>
 </beans>
@@ -50,18 +54,37 @@ _SSL_CONTEXT: Final = """
     </sslContext>"""
 
 _SSL_CONNECTOR: Final = """
-      <transportConnector name="stomp+ssl" uri="stomp+ssl://127.0.0.1:{port}?transport.maxFrameSize={frame}{client}"/>"""
+      <transportConnector name="stomp+ssl" uri="stomp+ssl://{host}:{port}?transport.maxFrameSize={frame}{client}"/>"""
 
 
-def activemq_xml(stomp_port: int, openwire_port: int, tls: TlsConnector | None = None) -> str:
-    """The text of activemq.xml; port 0 lets the broker choose a free one (it logs which)."""
-    return _TEMPLATE.format(
-        stomp=stomp_port,
-        openwire=openwire_port,
-        frame=_MAX_FRAME_SIZE,
-        ssl_context=_ssl_context(tls) if tls else "",
-        ssl_connector=_ssl_connector(tls) if tls else "",
+@dataclass(frozen=True, slots=True)
+class ClassicRecipe:
+    """ActiveMQ Classic as its users run it: no destination policy, no user."""
+
+    product: Product = CLASSIC
+    file: str = _FILE
+    main: tuple[str, ...] = (
+        "-Dactivemq.home=.",
+        "-Dactivemq.base=.",
+        "org.apache.activemq.console.Main",
+        "start",
+        f"xbean:file:{_FILE}",
     )
+    up: tuple[str, ...] = (
+        "Connector openwire started",
+    )  # they start in their order; it is the last
+
+    def configuration(self, listeners: Listeners) -> str:
+        """The text of activemq.xml."""
+        tls = listeners.tls
+        return _TEMPLATE.format(
+            host=listeners.host,
+            stomp=listeners.stomp,
+            openwire=listeners.openwire,
+            frame=_MAX_FRAME_SIZE,
+            ssl_context=_ssl_context(tls) if tls else "",
+            ssl_connector=_ssl_connector(listeners.host, tls) if tls else "",
+        )
 
 
 def _ssl_context(tls: TlsConnector) -> str:
@@ -73,7 +96,7 @@ def _ssl_context(tls: TlsConnector) -> str:
     )
 
 
-def _ssl_connector(tls: TlsConnector) -> str:
+def _ssl_connector(host: str, tls: TlsConnector) -> str:
     """STOMP over TLS."""
     client = "&amp;transport.needClientAuth=true" if tls.require_client_certificate else ""
-    return _SSL_CONNECTOR.format(port=tls.port, frame=_MAX_FRAME_SIZE, client=client)
+    return _SSL_CONNECTOR.format(host=host, port=tls.port, frame=_MAX_FRAME_SIZE, client=client)

@@ -1,21 +1,23 @@
-"""Artemis' broker.xml: two acceptors, a journal, what `artemis create` sets for all addresses; else its defaults."""
+"""ActiveMQ Artemis: acceptors, a journal, what `artemis create` sets for all addresses; all else is default."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlencode
 from xml.sax.saxutils import escape, quoteattr
+
+from jmsx_broker.products import ARTEMIS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jmsx_broker.certificates import TlsConnector
+    from jmsx_broker.products import Product
+    from jmsx_broker.recipe import Listeners
 
 #: A value in Artemis' own unit, as broker.xml or the URI of an acceptor has it.
 Setting: TypeAlias = str | int | float | bool
-
-#: Where the broker looks for the configuration file, in its working folder.
-CONFIGURATION: Final = "etc/broker.xml"
 
 #: What is set for all addresses: as `artemis create` of 2.44.0 does, and that `browse` may see deep queues.
 _DEFAULTS: Final[Mapping[str, Setting]] = {
@@ -62,31 +64,42 @@ _TLS: Final = """
       <acceptor name="stomp+ssl">{}</acceptor>"""
 
 
-def broker_xml(
-    stomp_port: int,
-    openwire_port: int,
-    tls: TlsConnector | None = None,
-    *,
-    address_settings: Mapping[str, Mapping[str, Setting]],
-    stomp_options: Mapping[str, Setting],
-    persistent: bool,
-) -> str:
-    """The text of broker.xml."""
-    matches = {**address_settings, "#": {**_DEFAULTS, **address_settings.get("#", {})}}
-    stomp = {"protocols": "STOMP", **stomp_options}
-    return _TEMPLATE.format(
-        persistent=_text(persistent),
-        stomp=_acceptor(stomp_port, stomp),
-        tls=_TLS.format(_acceptor(tls.port, stomp | _tls_options(tls))) if tls else "",
-        openwire=_acceptor(openwire_port, {"protocols": "CORE,OPENWIRE"}),
-        settings="\n".join(_address_setting(*each) for each in matches.items()),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtemisRecipe:
+    """ActiveMQ Artemis with the options of `ArtemisBroker`."""
+
+    product: Product = ARTEMIS
+    file: str = "etc/broker.xml"
+    main: tuple[str, ...] = (
+        "-Dorg.slf4j.simpleLogger.log.org.apache.activemq.audit=warn",
+        "org.apache.activemq.artemis.core.server.embedded.Main",
+        ".",
     )
+    up: tuple[str, ...] = ("AMQ221007: Server is now active",)
+    address_settings: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    stomp_options: Mapping[str, Setting] = field(default_factory=dict)
+    persistent: bool = True
+
+    def configuration(self, listeners: Listeners) -> str:
+        """The text of broker.xml."""
+        all_addresses = {**_DEFAULTS, **self.address_settings.get("#", {})}
+        matches = {**self.address_settings, "#": all_addresses}
+        stomp = {"protocols": "STOMP", **self.stomp_options}
+        openwire = {"protocols": "CORE,OPENWIRE"}
+        host, tls = listeners.host, listeners.tls
+        return _TEMPLATE.format(
+            persistent=_text(self.persistent),
+            stomp=_acceptor(host, listeners.stomp, stomp),
+            openwire=_acceptor(host, listeners.openwire, openwire),
+            tls=_TLS.format(_acceptor(host, tls.port, stomp | _tls_options(tls))) if tls else "",
+            settings="\n".join(_address_setting(*each) for each in matches.items()),
+        )
 
 
-def _acceptor(port: int, options: Mapping[str, Setting]) -> str:
-    """The URI of an acceptor on the loopback."""
+def _acceptor(host: str, port: int, options: Mapping[str, Setting]) -> str:
+    """The URI of an acceptor."""
     told = ";".join(urlencode({name: _text(value)}) for name, value in options.items())
-    return escape(f"tcp://127.0.0.1:{port}?{told}")
+    return escape(f"tcp://{host}:{port}?{told}")
 
 
 def _tls_options(tls: TlsConnector) -> dict[str, Setting]:

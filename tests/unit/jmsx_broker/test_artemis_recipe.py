@@ -7,13 +7,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from jmsx_broker.artemis_configuration import broker_xml
+from jmsx_broker.artemis_recipe import ArtemisRecipe
 from jmsx_broker.certificates import TlsConnector
+from jmsx_broker.recipe import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx_broker.artemis_configuration import Setting
+    from jmsx_broker.artemis_recipe import Setting
 
 CORE = "{urn:activemq:core}"
 
@@ -26,14 +27,13 @@ def core(
     tls: TlsConnector | None = None,
 ) -> ET.Element:
     """The core element of the configuration for two ports."""
-    text = broker_xml(
-        1111,
-        2222,
-        tls,
+    recipe = ArtemisRecipe(
         address_settings=address_settings or {},
         stomp_options=stomp_options or {},
         persistent=persistent,
     )
+    listeners = Listeners(host="127.0.0.1", stomp=1111, openwire=2222, tls=tls)
+    text = recipe.configuration(listeners)
     found = ET.fromstring(text).find(f"{CORE}core")  # noqa: S314 - our own text
     assert found is not None
     return found
@@ -52,8 +52,8 @@ def settings(element: ET.Element) -> dict[str | None, dict[str, str | None]]:
     }
 
 
-def test_acceptors_listen_on_the_loopback_only() -> None:
-    """A development broker without passwords is not for the network; Java clients have a port of their own."""
+def test_acceptors_listen_where_they_are_told() -> None:
+    """STOMP on one port, Java clients on another."""
     assert acceptors(core()) == {
         "stomp": "tcp://127.0.0.1:1111?protocols=STOMP",
         "openwire": "tcp://127.0.0.1:2222?protocols=CORE%2COPENWIRE",

@@ -7,20 +7,23 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from jmsx_broker.certificates import TlsConnector
-from jmsx_broker.classic_configuration import activemq_xml
+from jmsx_broker.classic_recipe import ClassicRecipe
+from jmsx_broker.recipe import Listeners
 
 CORE = "{http://activemq.apache.org/schema/core}"
 
 
-def broker() -> ET.Element:
-    """The broker element of the configuration for two ports."""
-    found = ET.fromstring(activemq_xml(1111, 2222)).find(f"{CORE}broker")  # noqa: S314 - our own text
+def broker(tls: TlsConnector | None = None) -> ET.Element:
+    """The broker element of the configuration for two ports, and perhaps TLS."""
+    listeners = Listeners(host="127.0.0.1", stomp=1111, openwire=2222, tls=tls)
+    text = ClassicRecipe().configuration(listeners)
+    found = ET.fromstring(text).find(f"{CORE}broker")  # noqa: S314 - our own text
     assert found is not None
     return found
 
 
-def test_connectors_listen_on_the_loopback_only() -> None:
-    """A development broker without passwords is not for the network."""
+def test_connectors_listen_where_they_are_told() -> None:
+    """STOMP and OpenWire, on one address."""
     connectors = broker().iter(f"{CORE}transportConnector")
     addresses = {entry.get("name"): (entry.get("uri") or "").split("?")[0] for entry in connectors}
     assert addresses == {"stomp": "stomp://127.0.0.1:1111", "openwire": "tcp://127.0.0.1:2222"}
@@ -47,8 +50,7 @@ def test_destination_policies_are_the_brokers_own() -> None:
 def test_tls_is_a_connector_more(*, required: bool) -> None:
     """Over TLS there is the same as without, and a client's certificate is asked for where it is required."""
     tls = TlsConnector(port=3333, password="<&>", require_client_certificate=required)  # noqa: S106 - not one
-    found = ET.fromstring(activemq_xml(1111, 2222, tls)).find(f"{CORE}broker")  # noqa: S314 - our own text
-    assert found is not None
+    found = broker(tls)
     uris = {
         entry.get("name"): entry.get("uri") or ""
         for entry in found.iter(f"{CORE}transportConnector")

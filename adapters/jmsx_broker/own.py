@@ -1,0 +1,241 @@
+"""The life of a broker that we start ourselves, be it a process or a container."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConfigurationError,
+    ConnectionFailedError,
+    IllegalStateError,
+    JmsxError,
+)
+from jmsx_broker.broker import Broker
+from jmsx_broker.certificates import Certificates, TlsConnector, TlsOptions, make_certificates
+from jmsx_broker.ports import HOST, check_free, free_port
+from jmsx_broker.wire import Wire
+
+if TYPE_CHECKING:
+    from jmsx_broker.products import Product
+    from jmsx_broker.recipe import Recipe
+
+#: Seconds between two looks at a starting broker, which needs one or two seconds.
+_LOOK: Final = 0.05
+
+
+class OwnBroker(Broker):
+    """
+    A broker of ours; a context manager, or `start()` and at last `close()`.
+
+    It can be stopped, killed and started again: messages, ports and log stay the same until `close()`.
+
+    Args:
+        recipe: which kind, and how it is configured.
+        port: of STOMP; 0 takes a free one.
+        openwire_port: for Java clients; 0 takes a free one.
+        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
+        tls_port: of STOMP over TLS; 0 takes a free one.
+
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        port: int = 0,
+        openwire_port: int = 0,
+        tls: bool | TlsOptions = False,
+        tls_port: int = 0,
+    ) -> None:
+        self._recipe = recipe
+        self._port = port
+        self._openwire_port = openwire_port
+        self._tls = TlsOptions() if tls is True else tls or None
+        self._tls_port = tls_port
+        self._certificates: Certificates | None = None
+        self._scratch: Path | None = None
+        self._has_run = False  #: it may have messages to keep
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def product(self) -> Product:
+        """What it is made of."""
+        return self._recipe.product
+
+    @property
+    def url(self) -> str:
+        """Where STOMP listens; raises IllegalStateError before the first start."""
+        return f"stomp://{self._host()}:{self._started(self._port)}"
+
+    @property
+    def openwire_url(self) -> str:
+        """Where Java clients connect to; raises IllegalStateError before the first start."""
+        return f"tcp://{self._host()}:{self._started(self._openwire_port)}"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it offers STOMP over TLS."""
+        return self._tls is not None
+
+    @property
+    def tls_url(self) -> str:
+        """Where STOMP over TLS listens; raises IllegalStateError before the first start, or without `tls`."""
+        return f"stomp+ssl://{self._host()}:{self._started(self._tls_port if self._tls else 0)}"
+
+    @property
+    def certificates(self) -> Certificates:
+        """What a client of `tls_url` needs; raises IllegalStateError before the first start, or without `tls`."""
+        if self._certificates is None:
+            raise IllegalStateError("only a broker with tls=True has certificates, once started")
+        return self._certificates
+
+    @property
+    def running(self) -> bool:
+        """Whether it is there, paused or not."""
+        raise NotImplementedError
+
+    def start(self, timeout: float = 60.0) -> Self:
+        """
+        Start the broker and wait until STOMP answers, at most `timeout` seconds (fetching what it needs not counted).
+
+        Raises ConfigurationError for what is missing on this machine, a used port, or a broker that ends;
+        BrokerTimeoutError when it does not answer in time; ConnectionFailedError when it has to be fetched and cannot.
+        After an error nothing is left behind, save the data of a broker that ran before.
+        """
+        if self.running:
+            raise IllegalStateError("the broker is started already")
+        self.kill()  # what is left of one that ended by itself
+        self._prepare()
+        self._choose_ports()
+        try:
+            self._launch()
+            self._await_answer(time.monotonic() + timeout)
+        except BaseException:
+            self.kill()
+            if not self._has_run:
+                self.close()
+            raise
+        self._has_run = True
+        return self
+
+    def stop(self, timeout: float = 15.0) -> None:
+        """Stop it in good order, after `timeout` seconds by force; messages stay. Stopped already, do nothing."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL); persistent messages stay. Stopped already, do nothing."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing answers."""
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        """Let a paused broker go on."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop it, and remove its data if they are temporary."""
+        try:
+            self.stop()
+        finally:
+            self._has_run = False
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+                self._scratch = None
+                self._certificates = None
+
+    def _host(self) -> str:
+        """Where clients find it."""
+        return HOST
+
+    def _prepare(self) -> None:
+        """Find or fetch what it needs to start."""
+        raise NotImplementedError
+
+    def _launch(self) -> None:
+        """Start it and do not wait."""
+        raise NotImplementedError
+
+    def _exit_code(self) -> int | None:
+        """How it ended, None while it runs."""
+        raise NotImplementedError
+
+    def _logged(self) -> str:
+        """What it logged since it was launched."""
+        raise NotImplementedError
+
+    def _is_up(self) -> bool:
+        """Whether it is worth calling it: ours, not a stranger on its port."""
+        return True
+
+    def _folder(self) -> Path:
+        """A folder for its files on this machine; it goes with `close()`."""
+        if self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="jmsx-broker-"))
+        return self._scratch
+
+    def _started(self, port: int) -> int:
+        if port == 0:
+            raise IllegalStateError("the broker has no port before its first start")
+        return port
+
+    def _choose_ports(self) -> None:
+        """Replace a 0 by a free port, once and for all; raise ConfigurationError if a given one is taken."""
+        for port in (self._port, self._openwire_port, self._tls_port):
+            if port != 0:
+                check_free(port)
+        self._port = self._port or free_port()
+        self._openwire_port = self._openwire_port or free_port()
+        if self._tls is not None:
+            self._tls_port = self._tls_port or free_port()
+
+    def _tls_connector(self, port: int) -> TlsConnector | None:
+        """What the configuration has to say of TLS; the certificates are made at the first start."""
+        if self._tls is None:
+            return None
+        if self._certificates is None:
+            self._certificates = make_certificates(self._folder() / "tls", self._tls.names)
+        return TlsConnector(
+            port=port,
+            password=self._certificates.password,
+            require_client_certificate=self._tls.require_client_certificate,
+        )
+
+    def _await_answer(self, deadline: float) -> None:
+        """Wait until STOMP answers CONNECTED."""
+        while not (self._is_up() and self._answers(deadline)):
+            if (code := self._exit_code()) is not None:
+                raise self._failure(ConfigurationError, f"ended with {code} while starting")
+            if time.monotonic() >= deadline:
+                raise self._failure(BrokerTimeoutError, "did not answer in time")
+            time.sleep(_LOOK)
+
+    def _answers(self, deadline: float) -> bool:
+        try:
+            Wire(self.url, timeout=max(deadline - time.monotonic(), _LOOK)).close()
+        except (ConnectionFailedError, BrokerTimeoutError):
+            return False
+        return True
+
+    def _failure(self, kind: type[JmsxError], what: str) -> JmsxError:
+        """An error that quotes the end of the log, without Java's stack lines."""
+        return kind(f"the broker {what}; the end of its log:\n{log_tail(self._logged())}")
+
+
+def log_tail(log: str, lines: int = 12, width: int = 400) -> str:
+    """The last `lines` lines of a log that say something: no stack frames, each at most `width` characters."""
+    stack = re.compile(r"\s*$|\s+(at |\.\.\. )")
+    telling = [line for line in log.splitlines() if not stack.match(line)]
+    return "\n".join(f"  {line[:width]}" for line in telling[-lines:]) or "  (empty)"

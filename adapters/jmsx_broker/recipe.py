@@ -1,0 +1,52 @@
+"""How a kind of broker is started, wherever it runs: what it is made of, its configuration, its Java's command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from jmsx_broker.certificates import TlsConnector
+    from jmsx_broker.products import Product
+
+#: Options of the Java machine. The heap holds the 256 MB of messages that the configurations allow.
+JAVA_OPTIONS: Final = (
+    "-Xmx512m",
+    "-XX:-UsePerfData",  # leaves a file in the temp folder when killed
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listeners:
+    """Where a broker listens."""
+
+    host: str  #: the address of all of them
+    stomp: int  #: port
+    openwire: int  #: port, for Java clients
+    tls: TlsConnector | None = None  #: STOMP over TLS
+
+
+class Recipe(Protocol):
+    """One kind of broker with all its options but where it listens. Paths are relative to its working folder."""
+
+    @property
+    def product(self) -> Product:
+        """What it is made of."""
+
+    @property
+    def file(self) -> str:
+        """Where it looks for its configuration."""
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        """Options and main class of its Java, and the arguments of that."""
+
+    @property
+    def up(self) -> tuple[str, ...]:
+        """What its log says when its connectors listen."""
+
+    def configuration(self, listeners: Listeners) -> str:
+        """The text of its configuration."""
