@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
-from jmsx.testing.artemis import subscribing
+from jmsx.testing.artemis import management, subscribing
 from jmsx.testing.artemis.faults import Refused, bundled
 from jmsx.testing.artemis.message import SENDER, from_send
 from jmsx.testing.artemis.names import Routing, no_destination, routing_of
@@ -149,7 +149,8 @@ def _send(link: ArtemisLink, frame: Frame) -> None:
     routing = _routing(headers)
     if destination is None:
         raise no_destination()
-    house.provide(destination, routing)
+    if destination != management.ADDRESS:
+        house.provide(destination, routing)
     is_known = any(consumer.terms.no_local for consumer in link.consumers.values())
     if is_known and "transaction" not in headers:
         frame = Frame("SEND", {**headers, SENDER: link.connection_id}, frame.body)
@@ -161,7 +162,10 @@ def _send(link: ArtemisLink, frame: Frame) -> None:
         now_ms=link.broker.now_ms(),
     )
     name = headers.get("transaction")
-    house.route(message, None if name is None else _transaction(link, name))
+    if destination == management.ADDRESS:
+        management.ask(house, message)
+    else:
+        house.route(message, None if name is None else _transaction(link, name))
 
 
 def _routing(headers: Mapping[str, str]) -> Routing | None:

@@ -111,8 +111,12 @@ class ArtemisLink(FakeLink):
         self._end(lambda consumer: consumer.roll_back())
 
     def lose(self) -> None:
-        """The socket is dead: the one or the other end of the race, as the manners say."""
-        if self.house.manners.loss == "oldest":
+        """
+        The socket is dead.
+
+        In STOMP 1.2 the broker still writes an ERROR there, whose own end of the connection may come first.
+        """
+        if self.version == "1.2" and self.house.manners.loss == "oldest":
             self.close()
         else:
             self._end(lambda consumer: consumer.fail())
@@ -120,9 +124,12 @@ class ArtemisLink(FakeLink):
     def silent(self) -> None:
         """Nothing came for the time to live: an ERROR, and then as if the socket were dead."""
         _, patience = self.heart_beat
-        text = f"AMQ229014: Did not receive data from /127.0.0.1:1 within the {patience}ms connection TTL."
-        self.write(Frame("ERROR", {"message": f"{text} The connection will now be closed."}))
-        self._end(lambda consumer: consumer.fail())
+        text = (
+            f"AMQ229014: Did not receive data from 127.0.0.1:1 within the {patience}ms connection TTL."
+            " The connection will now be closed."
+        )
+        self.write(Frame("ERROR", {"message": text}))
+        self.lose()
 
     def _end(self, end: Callable[[ArtemisConsumer], None]) -> None:
         """Transactions that are open leave nothing; queues that were made for a subscription go with it."""

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 class Loss(StrEnum):
     """
-    What the death of a socket does to messages in flight.
+    What the death of a socket, or silence for the time to live, does to messages in flight on a link of STOMP 1.2.
 
-    On a real broker two threads race for it, and either may win (probes-artemis-stomppy.md 3e: 28 of 99 times ALL).
+    On a real broker two threads race for it, and either may win: OLDEST in about 70 of 100 (seen live on 2.44.0). In
+    the older versions it is always ALL.
     """
 
     ALL = "all"  #: each counts as an attempt and is `redelivered`, and none waits for the redelivery delay

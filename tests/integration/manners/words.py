@@ -76,7 +76,7 @@ class ArtemisWords(Words):
             return self._numbered("M", value)
         if name in {"session", "__AMQ_CID"}:
             return self._numbered("S", value)
-        value = re.sub(r"/127\.0\.0\.1:\d+", "SOCKET", value)
+        value = re.sub(r"127\.0\.0\.1:\d+", "SOCKET", value)
         return re.sub(r"\b\d{13}\b", "MS", value)
 
     def plain_error(self, body: bytes) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.manners.sides import Side
+    from tests.integration.manners.sides import Client, Side
 
 MULTICAST = {"destination-type": "MULTICAST"}
 TOPIC = {"subscription-type": "MULTICAST"}
@@ -117,6 +117,29 @@ def expired(side: Side) -> None:
     client.ack("a")
 
 
+def counting(side: Side) -> None:
+    """The management address: counts of a queue, by attribute or operation."""
+    client = side.open()
+    client.subscribe("~answers", ack="auto")
+    client.put("~", "a", "b", foo="1")
+    client.put("~", "c", foo="2")
+    client.subscribe("~", **{"consumer-window-size": "0"})
+    for attribute in ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded"):
+        _ask(client, b"", _AMQ_ResourceName="queue.~", _AMQ_Attribute=attribute)
+    _ask(client, b"", _AMQ_ResourceName="queue.~nothing", _AMQ_Attribute="MessageCount")
+    count = {"_AMQ_ResourceName": "queue.~", "_AMQ_OperationName": "countMessages"}
+    for arguments in (b"[]", b"[\"foo = '1'\"]", b"[\"foo = '2'\"]"):
+        _ask(client, arguments, correlation__id="c", **count)
+    client.ask("SEND", b"[]", destination="activemq.management", **count)
+
+
+def _ask(client: Client, arguments: bytes, **headers: str) -> None:
+    client.ask(
+        "SEND", arguments, destination="activemq.management", reply__to="~answers", **headers
+    )
+    client.see()
+
+
 ADDRESSING: list[Callable[[Side], None]] = [
     send_to_nobody,
     topic,
@@ -127,4 +150,5 @@ ADDRESSING: list[Callable[[Side], None]] = [
     delayed,
     priorities,
     expired,
+    counting,
 ]

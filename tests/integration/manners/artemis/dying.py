@@ -100,6 +100,19 @@ def socket_dies(side: Side) -> None:
     client.ack("b")
 
 
+def socket_of_an_old_version_dies(side: Side) -> None:
+    """Everything in flight was an attempt; without the redelivery delay."""
+    for version in ("1.0", "1.1"):
+        client = side.open(accept__version=version)
+        client.put("delayed.~", "a", "b", "c")
+        client.subscribe("delayed.~")
+        client.cut()
+        client = side.open()
+        client.subscribe("delayed.~")
+        client.ack("c")
+        side.renew()
+
+
 DYING: list[Callable[[Side], None]] = [
     dead_letter,
     unsubscribe_is_no_attempt,
@@ -107,4 +120,5 @@ DYING: list[Callable[[Side], None]] = [
     dead_letter_of_a_dead_letter,
     dead_letter_of_a_topic,
     socket_dies,
+    socket_of_an_old_version_dies,
 ]
