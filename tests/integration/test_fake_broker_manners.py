@@ -7,6 +7,7 @@ since they mostly wait.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from tests.integration.manners import artemis
 from tests.integration.manners.deliveries import DELIVERIES
 from tests.integration.manners.frames import FRAMES
 from tests.integration.manners.selecting import SELECTING
-from tests.integration.manners.sides import fake_side, real_side
+from tests.integration.manners.sides import Side, fake_side, real_side
 from tests.integration.manners.transactions import TRANSACTIONS
 from tests.integration.manners.words import ArtemisWords, ClassicWords
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-Program = "Callable[[Side], None]"
+Program = Callable[[Side], None]
 
 #: Programs that run on a real broker at a time.
 ABREAST = 8

@@ -1,0 +1,204 @@
+"""Where a message goes on the fake Artemis, and who gets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.testing.artemis.address import Address
+from tests.unit.testing.artemis.talk import DURABLE, MULTICAST, TOPIC, ArtemisTalk, left
+
+if TYPE_CHECKING:
+    from jmsx.testing import FakeBroker
+
+
+def send(client: ArtemisTalk, destination: str, body: str, **headers: str) -> None:
+    """Send without a routing type."""
+    assert client.ask("SEND", {"destination": destination, **headers}, body) == "RECEIPT"
+
+
+def test_unknown_name_without_type_loses_the_message(broker: FakeBroker) -> None:
+    """A RECEIPT, an address, and no queue; once there is one it is found."""
+    client = ArtemisTalk(broker)
+    send(client, "q", "lost")
+    client.put("q", "kept")
+    send(client, "q", "kept too")
+    assert left(broker, "q") == ["kept", "kept too"]
+
+
+def test_copies_for_all_who_are_there(broker: FakeBroker) -> None:
+    """With their selectors; what comes before them is gone."""
+    one, two = ArtemisTalk(broker), ArtemisTalk(broker)
+    one.put("t", "early", **MULTICAST)
+    one.subscribe("t", **TOPIC)
+    two.subscribe("t", selector="n = '1'", **TOPIC)
+    one.put("t", "a", n="1", **MULTICAST)
+    one.put("t", "b", n="2", **MULTICAST)
+    assert (one.bodies(), two.bodies()) == (["a", "b"], ["a"])
+    assert broker.topic("t").enqueued == 3
+
+
+def test_topic_that_is_also_a_queue_is_a_trap(broker: FakeBroker) -> None:
+    """An ANYCAST SEND makes it one; whoever subscribes to the topic then reads the queue."""
+    client = ArtemisTalk(broker)
+    client.put("t", "a", **MULTICAST)
+    client.put("t", "for the queue")
+    assert client.subscribe("t", **TOPIC) == ["for the queue"]
+
+
+def test_qualified_names(broker: FakeBroker) -> None:
+    """Address and queue; the queue gets what the address gets, not what its name gets."""
+    client = ArtemisTalk(broker)
+    client.put("a::q", "one")
+    client.put("a", "two")
+    client.put("q", "three")
+    assert broker.queue("a::q") is broker.queue("q")
+    assert left(broker, "a::q") == ["one", "two"]
+
+
+def test_delayed_messages_come_first(broker: FakeBroker) -> None:
+    """At their time, and before all that waits."""
+    client = ArtemisTalk(broker)
+    client.put("q", "late", AMQ_SCHEDULED_DELAY="1500")
+    client.put("q", "now", "then")
+    assert left(broker, "q") == ["now", "then"]
+    broker.handle_timer(1.49)
+    assert left(broker, "q") == ["now", "then"]
+    broker.handle_timer(1.5)
+    assert left(broker, "q") == ["late", "now", "then"]
+
+
+def test_priorities(broker: FakeBroker) -> None:
+    """The highest first."""
+    client = ArtemisTalk(broker)
+    for priority in ("1", "9", "4", "9"):
+        client.put("q", f"p{priority}", priority=priority)
+    assert left(broker, "q") == ["p9", "p9", "p4", "p1"]
+
+
+@pytest.mark.parametrize("priority", ["10", "-1"])
+def test_priority_that_is_none_is_said(broker: FakeBroker, priority: str) -> None:
+    """A real broker gives a RECEIPT and loses it."""
+    with pytest.raises(NotImplementedError, match="no way to lose"):
+        ArtemisTalk(broker).put("q", "a", priority=priority)
+
+
+@pytest.mark.parametrize("wait", [1.0, 31.0])
+def test_expired(broker: FakeBroker, wait: float) -> None:
+    """Moved when it would be given out, or by the next look at all that waits."""
+    client = ArtemisTalk(broker)
+    client.put("q", "a", expires=str(broker.now_ms() + 500))
+    broker.handle_timer(wait)
+    assert (broker.queue("q").expired, len(broker.queue("q"))) == (
+        (0, 1) if wait == 1.0 else (1, 0)
+    )
+    assert left(broker, "q") == []
+    assert left(broker, "ExpiryQueue") == ["a"]
+
+
+# -- subscriptions ------------------------------------------------------------------------------
+
+
+def test_durable_subscription(broker: FakeBroker) -> None:
+    """It keeps messages, and its first selector, until it is removed by name."""
+    client = ArtemisTalk(broker, **{"client-id": "me"})
+    client.subscribe("t", **DURABLE)
+    client.ask("UNSUBSCRIBE", {"id": "s"})
+    client.put("t", "a", **MULTICAST)
+    assert client.subscribe("t", selector="x = '1'", **DURABLE) == ["a"]
+    assert client.ask("UNSUBSCRIBE", {"id": "s", "durable-subscription-name": "n"}) == "RECEIPT"
+    assert client.subscribe("t", **DURABLE) == []
+
+
+def test_durable_subscription_is_shared(broker: FakeBroker) -> None:
+    """Between connections of one client id."""
+    one, two = (ArtemisTalk(broker, **{"client-id": "me"}) for _ in range(2))
+    one.subscribe("t", **DURABLE)
+    two.subscribe("t", **DURABLE)
+    one.put("t", "a", "b", **MULTICAST)
+    assert (one.bodies(), two.bodies()) == (["a"], ["b"])
+
+
+def test_subscription_goes_with_its_connection(broker: FakeBroker) -> None:
+    """Without a name."""
+    client = ArtemisTalk(broker)
+    client.subscribe("t", **TOPIC)
+    client.die()
+    ArtemisTalk(broker).put("t", "a", **MULTICAST)
+    address = broker.topic("t")
+    assert isinstance(address, Address)
+    assert address.queues == []
+
+
+@pytest.mark.parametrize(
+    ("selector", "wanted"),
+    [("n > 4", False), ("convert_string_expressions:n > 4", True), ("n = '5'", True), ("n + 1 = 6", False)],
+)  # fmt: skip
+def test_selectors_compare_strings(broker: FakeBroker, selector: str, *, wanted: bool) -> None:
+    """All properties are strings; what cannot be evaluated matches nothing."""
+    client = ArtemisTalk(broker)
+    client.put("q", "a", n="5")
+    assert client.subscribe("q", selector=selector) == (["a"] if wanted else [])
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [("", "Selector cannot be empty"), ("a = = 1", 'Invalid selector "a = = 1"')],
+)
+def test_bad_selectors(broker: FakeBroker, selector: str, message: str) -> None:
+    """An ERROR that does not say for which receipt."""
+    client = ArtemisTalk(broker)
+    assert (
+        client.ask("SUBSCRIBE", {"destination": "q", "id": "s", "selector": selector}) == "CLOSED"
+    )
+    assert client.errors() == [message]
+
+
+# -- groups -------------------------------------------------------------------------------------
+
+
+def test_groups_stick(broker: FakeBroker) -> None:
+    """Until their consumer is gone."""
+    one, two = ArtemisTalk(broker), ArtemisTalk(broker)
+    one.subscribe("q")
+    two.subscribe("q")
+    for number, group in enumerate("xyxy"):
+        one.put("q", f"{group}{number}", JMSXGroupID=group)
+    assert (one.bodies(), two.bodies()) == (["x0", "x2"], ["y1", "y3"])
+    two.die()
+    assert one.bodies() == ["y1 R", "y3 R"]
+
+
+def test_busy_group_stops_what_is_behind(broker: FakeBroker) -> None:
+    """Even if somebody else is free."""
+    client = ArtemisTalk(broker)
+    client.subscribe("q", "one", **{"consumer-window-size": "0"})
+    client.put("q", "x1", JMSXGroupID="x")
+    assert client.subscribe("q", "two") == ["x1"]
+    client.put("q", "x2", JMSXGroupID="x")
+    client.put("q", "free")
+    assert client.bodies() == []
+    client.ack("x1")
+    assert client.bodies() == ["x2", "free"]
+
+
+# -- management ---------------------------------------------------------------------------------
+
+
+def test_counts(broker: FakeBroker) -> None:
+    """By the management address, as an answer to the one who asks."""
+    client = ArtemisTalk(broker)
+    client.subscribe("answers", ack="auto")
+    client.put("q", "a", "b")
+    question = {"reply-to": "answers", "_AMQ_ResourceName": "queue.q"}
+    send(client, "activemq.management", "", **question, _AMQ_Attribute="MessageCount")
+    send(client, "activemq.management", "[]", **question, _AMQ_OperationName="countMessages")
+    assert client.bodies() == ["[2]", "[2]"]
+
+
+def test_other_management_is_said(broker: FakeBroker) -> None:
+    """No test passes because nobody answered."""
+    question = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
+    with pytest.raises(NotImplementedError, match="no management of broker: listQueues"):
+        send(ArtemisTalk(broker), "activemq.management", "[]", **question)
