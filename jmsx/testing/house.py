@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jmsx.testing.fake_broker import FakeBroker
     from jmsx.testing.fake_link import FakeLink
@@ -44,6 +44,10 @@ class MessageView(Protocol):
     @property
     def body(self) -> bytes:
         """As it was sent."""
+
+    @property
+    def properties(self) -> Mapping[str, str | int]:
+        """The headers that are the sender's own, and what the broker added."""
 
     @property
     def priority(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.testing.artemis.manners import ARTEMIS, AddressSettings, ArtemisManners, Loss
+from jmsx.testing.artemis.manners import ARTEMIS, ArtemisManners
+from jmsx.testing.artemis.settings import AddressSettings, Loss
 from jmsx.testing.classic.manners import CLASSIC, ClassicManners
 
 if TYPE_CHECKING:

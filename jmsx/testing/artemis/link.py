@@ -12,6 +12,7 @@ from jmsx.core.frames import Frame
 from jmsx.testing.artemis import commands
 from jmsx.testing.artemis.faults import Refused
 from jmsx.testing.artemis.frames import END_OF_FRAME, encoded_size, to_message_frame
+from jmsx.testing.artemis.settings import Loss
 from jmsx.testing.fake_link import FakeLink
 from jmsx.testing.faults import ProtocolFault
 
@@ -116,7 +117,7 @@ class ArtemisLink(FakeLink):
 
         In STOMP 1.2 the broker still writes an ERROR there, whose own end of the connection may come first.
         """
-        if self.version == "1.2" and self.house.manners.loss == "oldest":
+        if self.version == "1.2" and self.house.manners.loss is Loss.OLDEST:
             self.close()
         else:
             self._end(lambda consumer: consumer.fail())
