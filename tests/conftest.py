@@ -1,0 +1,44 @@
+"""How a run is spread over worker processes, and what every test may rely on."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spreading import Spreading, turn
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+
+#: Worker processes of a whole run: most tests wait for a broker, so that three keep two processors busy.
+_WORKERS = 3
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """
+    Let Ctrl-C do what it does in a terminal.
+
+    Where a shell has put us in the background, SIGINT is ignored, and would be by every process that a test starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """As many as the run is worth: none where files, folders or tests were named."""
+    whole = {config.rootpath, config.rootpath / "tests"}
+    return _WORKERS if whole & {Path(argument).resolve() for argument in config.args} else 0
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spreading:
+    """Keep together what shares fixtures."""
+    return Spreading(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    items.sort(key=lambda item: turn(item.nodeid))

@@ -1,0 +1,45 @@
+"""Which tests of a run over several worker processes stay together, and what begins first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    import pytest
+    from xdist.remote import Producer
+
+#: Folders whose files share what costs more to start than to use: a Spark session.
+_TOGETHER: Final = ("tests/pipeline/",)
+
+#: Tests that share nothing and take half a minute each.
+_APART: Final = ("tests/conformance/test_conformance.py::test_every_scenario_passes",)
+
+#: What takes longest begins first, or one worker would be left alone with it at the end.
+_FIRST: Final = ("tests/pipeline/", "tests/conformance/", "tests/integration/")
+
+
+class Spreading(LoadScopeScheduling):
+    """A file goes to one worker as a whole, so that its fixtures are made once; a few units are larger or smaller."""
+
+    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
+        config.option.loadscopereorder = False  # which begins with the quickest files
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
+
+
+def unit(nodeid: str) -> str:
+    """Name the group of tests that this one belongs to."""
+    for folder in _TOGETHER:
+        if nodeid.startswith(folder):
+            return folder
+    return nodeid if nodeid.startswith(_APART) else nodeid.partition("::")[0]
+
+
+def turn(nodeid: str) -> int:
+    """When a test begins, among others."""
+    early = (number for number, folder in enumerate(_FIRST) if nodeid.startswith(folder))
+    return next(early, len(_FIRST))
