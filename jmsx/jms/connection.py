@@ -65,8 +65,13 @@ class Connection:
         """
         A session, on a socket of its own.
 
-        Raises ConnectionFailedError, BrokerTimeoutError, SecurityError, InvalidClientIdError or LedgerError.
+        Raises ConfigurationError for what is no mode, ConnectionFailedError, BrokerTimeoutError, SecurityError,
+        InvalidClientIdError or LedgerError.
         """
+        if isinstance(mode, bool) or mode not in tuple(AcknowledgeMode):
+            raise ConfigurationError(
+                f"a session takes one AcknowledgeMode, such as SESSION_TRANSACTED, not {mode!r}"
+            )
         with self._lock:
             self._check()
             if self.ledger is None and self.options.ledger is not None:
