@@ -20,8 +20,8 @@ from tests.integration.broker_support import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jmsx import Destination
-    from jmsx_broker import Broker
+    from jmsx import Destination, Message
+    from jmsx_broker import Broker, ClassicBroker
 
 T = TypeVar("T")
 
@@ -38,10 +38,24 @@ AT_ONCE: Final = RedeliveryPolicy(
     maximum_redeliveries=-1, initial_redelivery_delay=0.0, redelivery_delay=0.0
 )
 
+#: The first failure is the last.
+NO_RETRY = RedeliveryPolicy(maximum_redeliveries=0)
+
+#: Three deliveries in all, a moment apart.
+QUICK = RedeliveryPolicy(
+    maximum_redeliveries=2, initial_redelivery_delay=0.05, redelivery_delay=0.05
+)
+
 
 def fresh_queue() -> Queue:
     """A queue that no other test knows."""
     return Queue(f"jmsx.test.{uuid.uuid4().hex[:10]}")
+
+
+def text(message: Message | None) -> str:
+    """The text of a message that must be there."""
+    assert message is not None
+    return message.text
 
 
 def put(broker: Broker, queue: Destination, *bodies: str, **headers: str) -> None:
@@ -157,6 +171,22 @@ class Diary:
 def descriptors() -> int:
     """How many file descriptors this process has open."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@contextlib.contextmanager
+def paused(broker: ClassicBroker) -> Iterator[None]:
+    """A broker that does not read and does not answer, in any of its threads, from the first line of the block on."""
+
+    def stopped() -> bool:
+        tasks = Path(f"/proc/{broker.pid}/task").iterdir()
+        return all("\nState:\tT" in (task / "status").read_text() for task in tasks)
+
+    broker.pause()
+    try:
+        assert eventually(stopped, 5)
+        yield
+    finally:
+        broker.resume()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,40 @@
+"""What tests on a real broker take as arguments; a file whose needs are its own defines its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx_broker import ClassicBroker
+from tests.integration.support import Diary, fresh_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx import Queue
+
+
+@pytest.fixture(scope="session")
+def mortal_broker() -> Iterator[ClassicBroker]:
+    """One broker for the tests that kill or pause theirs."""
+    with ClassicBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def mortal(mortal_broker: ClassicBroker) -> ClassicBroker:
+    """A broker to kill or to pause; alive again for each test."""
+    return mortal_broker if mortal_broker.running else mortal_broker.start()
+
+
+@pytest.fixture
+def queue() -> Queue:
+    """A queue that no other test knows."""
+    return fresh_queue()
+
+
+@pytest.fixture
+def diary() -> Diary:
+    """An observer that keeps every event."""
+    return Diary()

@@ -1,0 +1,179 @@
+"""Copies that become dead letters, on a real broker: what may and may not be settled while one is on its way."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import (
+    AcknowledgeMode,
+    Connection,
+    Message,
+    PrefetchPolicy,
+    Queue,
+    Reject,
+)
+from jmsx.app import App
+from jmsx.core.events import (
+    DeadLetterFailed,
+    Outcome,
+)
+from jmsx.testing import FakeBrokerServer
+from tests.integration.broker_support import eventually
+from tests.integration.support import (
+    AUTO,
+    CLIENT,
+    NO_RETRY,
+    TRANSACTED,
+    Diary,
+    bodies,
+    fresh_queue,
+    put,
+    settles,
+    text,
+    within,
+)
+from tests.integration.support import Outcome as Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx import Session
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+
+@contextlib.contextmanager
+def old_and_buried(
+    broker: Broker, queue: Queue, diary: Diary
+) -> Iterator[tuple[Connection, Session]]:
+    """
+    A transacted session holds `old` and `new`; `poison`, which came between them, has been buried by copy.
+
+    It is over its limit, for another consumer had it and is gone.
+    """
+    put(broker, queue, "poison", "old")
+    with contextlib.ExitStack() as stack:
+        other = stack.enter_context(Connection(broker.url, prefetch_policy=PrefetchPolicy.all(1)))
+        other.start()
+        assert text(other.create_session(CLIENT).create_consumer(queue).receive(5)) == "poison"
+        dead = f"{queue.uri}.dead"
+        connection = stack.enter_context(
+            Connection(broker.url, dead_letter=dead, redelivery_policy=NO_RETRY, observers=[diary])
+        )
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        assert text(consumer.receive(5)) == "old"
+        other.abort()
+        waiting = Call(lambda: consumer.receive(20))
+        assert eventually(lambda: bodies(broker, f"{queue.name}.dead") == ["poison"])
+        assert eventually(lambda: len(diary.dead()) == 1)  # its receipt is here
+        put(broker, queue, "new")
+        assert text(waiting.join(5).value) == "new"
+        yield connection, session
+
+
+# Inside a transaction ------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_settles_nothing_of_an_open_transaction(
+    classic_broker: Broker, queue: Queue, diary: Diary
+) -> None:
+    """The ACK behind the copy would have covered `old`, which is received and not committed."""
+    with old_and_buried(classic_broker, queue, diary) as (connection, _):
+        connection.abort()
+    assert settles(classic_broker, queue, size=3)
+    assert sorted(bodies(classic_broker, queue)) == ["new", "old", "poison"]
+    assert diary.outcomes() == {Outcome.DEAD_LETTERED: 1, Outcome.ABANDONED: 2}
+
+
+def test_a_commit_settles_a_buried_message_too(
+    classic_broker: Broker, queue: Queue, diary: Diary
+) -> None:
+    """After the commit all are settled, the buried one is in its grave once, and each delivery ended once."""
+    with old_and_buried(classic_broker, queue, diary) as (_, session):
+        session.commit()
+        assert settles(classic_broker, queue, size=0)
+    assert bodies(classic_broker, f"{queue.name}.dead") == ["poison"]
+    assert diary.outcomes() == {Outcome.DEAD_LETTERED: 1, Outcome.COMMITTED: 2}
+
+
+# Closing behind a copy -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
+def test_closing_right_behind_a_copy(
+    classic_broker: Broker, queue: Queue, diary: Diary, mode: AcknowledgeMode
+) -> None:
+    """The message is in the grave once, and not in the queue; a second look finds nothing more."""
+    dead = f"{queue.name}.dead"
+    put(classic_broker, queue, "poison")
+    options: dict[str, Any] = {"dead_letter": f"queue://{dead}", "redelivery_policy": NO_RETRY}
+    for _ in range(2):
+        with Connection(classic_broker.url, observers=[diary], **options) as connection:
+            connection.start()
+            consumer = connection.create_session(mode).create_consumer(queue)
+            if mode is TRANSACTED:
+                consumer.receive(1)  # and never committed: closing is a failure like a rollback
+            else:
+                called = threading.Event()
+
+                def fail(_message: Message, called: threading.Event = called) -> None:
+                    called.set()
+                    raise ValueError
+
+                consumer.set_listener(fail)
+                called.wait(1)
+    assert settles(classic_broker, queue, size=0)
+    assert bodies(classic_broker, dead) == ["poison"]
+    assert diary.outcomes() == {Outcome.DEAD_LETTERED: 1}
+
+
+def test_stopping_right_behind_a_copy(classic_broker: Broker, queue: Queue, diary: Diary) -> None:
+    """The same with an app, whose handler rejects while it is stopped."""
+    dead = f"{queue.name}.dead"
+    app = App(classic_broker.url, observers=[diary])
+    began, stopping = threading.Event(), threading.Event()
+
+    @app.consumer(queue, dead_letter=f"queue://{dead}")
+    def refuse(_message: Message) -> None:
+        began.set()
+        stopping.wait(5)
+        raise Reject
+
+    put(classic_broker, queue, "poison")
+    app.start()
+    assert began.wait(5)
+    stop = Call(app.stop)
+    assert eventually(lambda: not app._workers[0]._connection.started)
+    stopping.set()
+    assert stop.join(10).error is None
+    assert settles(classic_broker, queue, size=0)
+    assert bodies(classic_broker, dead) == ["poison"]
+    assert diary.outcomes() == {Outcome.DEAD_LETTERED: 1}
+
+
+def test_a_copy_that_is_refused_while_closing(diary: Diary) -> None:
+    """The original stays in the queue and is reported as given back; closing does not hang."""
+    with FakeBrokerServer() as server:
+        queue = fresh_queue()
+        with Connection(server.url) as sender:
+            sender.create_session().create_producer(queue).send(Message("poison"))
+        options: dict[str, Any] = {"dead_letter": "queue://dead", "redelivery_policy": NO_RETRY}
+        connection = Connection(server.url, observers=[diary], **options)
+        connection.start()
+        consumer = connection.create_session(TRANSACTED).create_consumer(queue)
+        assert text(consumer.receive(5)) == "poison"
+        with server.broker() as broker:
+            broker.refuse_next("SEND", "Usage Manager Memory Limit reached")
+        assert within(5, connection.close).error is None
+        with server.broker() as broker:
+            assert [message.body for message in broker.queue(queue.name).browse()] == [b"poison"]
+            assert broker.queue("dead").browse() == []
+    assert diary.outcomes() == {Outcome.RELEASED: 1}
+    assert sum(isinstance(event, DeadLetterFailed) for event in diary.events) == 1

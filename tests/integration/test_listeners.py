@@ -1,0 +1,170 @@
+"""Listeners on a real broker: taken away, closing each other, raising what cannot be written."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import (
+    AcknowledgeMode,
+    Connection,
+    Message,
+    Queue,
+    Retry,
+)
+from jmsx.app import App
+from jmsx.core.events import (
+    RedeliveryScheduled,
+)
+from tests.integration.broker_support import eventually
+from tests.integration.support import (
+    AUTO,
+    CLIENT,
+    INDIVIDUAL,
+    QUICK,
+    TRANSACTED,
+    Diary,
+    bodies,
+    fresh_queue,
+    nothing_left,
+    put,
+    settles,
+    text,
+    within,
+)
+from tests.integration.support import Outcome as Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+
+class CannotSayError(Exception):
+    """Neither its text nor its representation can be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no str")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+def test_a_listener_that_is_taken_away_at_the_hand_out(
+    classic_broker: Broker, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between hand-out and call; whoever was to get the message gets it, and nobody acknowledges it unseen."""
+    from jmsx.jms import dispatcher  # noqa: PLC0415 - its import of `received` is what is replaced
+
+    read, seen = dispatcher.received, []
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+
+        def taken_away(delivery: Delivery, dialect: Dialect) -> Message:
+            consumer.set_listener(None)
+            return read(delivery, dialect)
+
+        monkeypatch.setattr(dispatcher, "received", taken_away)
+        consumer.set_listener(lambda message: seen.append(message.text))
+        put(classic_broker, queue, "a", "b")
+        assert settles(classic_broker, queue, size=1, inflight=1)
+        assert seen == ["a"]
+        monkeypatch.undo()
+        assert text(consumer.receive(5)) == "b"
+    assert settles(classic_broker, queue, size=0)
+
+
+def test_listeners_that_close_each_other(classic_broker: Broker, diary: Diary) -> None:
+    """Each waits for the other no longer than for the broker, and both messages are done."""
+    queues = [fresh_queue(), fresh_queue()]
+    both = threading.Barrier(2)
+    closed: list[int] = []
+    with nothing_left():
+        connection = Connection(classic_broker.url, request_timeout=1.5, observers=[diary])
+        connection.start()
+        sessions = [connection.create_session() for _ in queues]
+
+        def closer(number: int) -> Callable[[Message], None]:
+            def close(_message: Message) -> None:
+                both.wait(5)
+                sessions[1 - number].close()
+                closed.append(number)
+
+            return close
+
+        for number, queue in enumerate(queues):
+            sessions[number].create_consumer(queue).set_listener(closer(number))
+            put(classic_broker, queue, f"{number}")
+        assert eventually(lambda: len(closed) == 2, 6)
+        assert within(5, connection.close).error is None
+    assert diary.outcomes().total() == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("no file \udcff"), CannotSayError()], ids=["a", "b"])
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED, CLIENT, INDIVIDUAL])
+def test_errors_that_cannot_be_written(
+    classic_broker: Broker, queue: Queue, diary: Diary, mode: AcknowledgeMode, error: Exception
+) -> None:
+    """A surrogate, or no text at all: three deliveries, one copy with what can be told, and the next message."""
+    dead = f"{queue.name}.dead"
+    seen: list[str] = []
+    app = App(classic_broker.url, observers=[diary])
+
+    @app.consumer(queue, mode=mode, redelivery=QUICK, dead_letter=f"queue://{dead}")
+    def handle(message: Message) -> None:
+        seen.append(message.text)
+        if message.text == "bad":
+            raise error
+
+    put(classic_broker, queue, "bad", "good")
+    with nothing_left(), app:
+        assert settles(classic_broker, queue, size=0)
+    assert seen == ["bad", "bad", "bad", "good"]
+    (copy,) = classic_broker.browse(dead)
+    assert copy.headers["jmsx_exception"] == type(error).__name__
+    assert copy.headers["jmsx_exception_message"] in (
+        "no file ?",
+        "<CannotSayError that cannot be printed>",
+    )
+
+
+def test_a_retry_in_the_distant_future(classic_broker: Broker, queue: Queue, diary: Diary) -> None:
+    """30,000 years are more than a lock can wait for; the session lives, and closes."""
+    put(classic_broker, queue, "a")
+    with nothing_left():
+        connection = Connection(classic_broker.url, heartbeat=(0, 0), observers=[diary])
+        connection.start()
+        session = connection.create_session()
+        called = threading.Event()
+
+        def later(_message: Message) -> None:
+            called.set()
+            raise Retry(delay=1e12)
+
+        session.create_consumer(queue).set_listener(later)
+        assert called.wait(5)
+        assert eventually(lambda: any(isinstance(e, RedeliveryScheduled) for e in diary.events))
+        other = fresh_queue()
+        send = within(5, lambda: session.create_producer(other).send(Message("x")))
+        assert send.error is None
+        assert within(5, connection.close).error is None
+    assert bodies(classic_broker, queue) == ["a"]
+
+
+def test_receive_with_an_infinite_timeout(classic_broker: Broker, queue: Queue) -> None:
+    """For ever, as without one."""
+    with nothing_left(), Connection(classic_broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        call = Call(lambda: consumer.receive(float("inf")))
+        assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 1)
+        assert call.waiting
+        put(classic_broker, queue, "a")
+        assert text(call.join(5).value) == "a"

@@ -1,0 +1,146 @@
+"""
+A real broker that neither reads nor answers: what blocks ends in time, and nothing spins.
+
+Every call that might hang has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import (
+    AcknowledgeMode,
+    Connection,
+    Message,
+    Queue,
+)
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    JmsxError,
+)
+from tests.integration.broker_support import eventually
+from tests.integration.support import Outcome as Call
+from tests.integration.support import (
+    bodies,
+    nothing_left,
+    paused,
+    put,
+    settles,
+    text,
+    within,
+)
+
+if TYPE_CHECKING:
+    from jmsx_broker import ClassicBroker
+
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+
+#: More than the sockets' buffers hold, so that a write blocks at a broker that does not read.
+HUGE = b"x" * 20_000_000
+
+
+# Writes --------------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_in_the_middle_of_a_frame(mortal: ClassicBroker, queue: Queue) -> None:
+    """Nothing may follow half a frame, or the broker reads it as the rest of the body."""
+    put(mortal, queue, "warm")
+    with nothing_left():
+        connection = Connection(mortal.url, request_timeout=5)
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        with paused(mortal):
+            timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                producer.send(Message(HUGE.decode()))  # no content-length: it ends at any NUL
+            timer.join()
+        with pytest.raises(ConnectionFailedError):
+            producer.send(Message("second"))
+        within(5, connection.close)
+    put(mortal, queue, "last")
+    assert bodies(mortal, queue) == ["warm", "last"]
+
+
+def test_a_blocked_write_ends(mortal: ClassicBroker, queue: Queue) -> None:
+    """With a typed error, and nothing of it in the queue."""
+    with nothing_left():
+        connection = Connection(mortal.url, request_timeout=1, heartbeat=(0, 0))
+        producer = connection.create_session().create_producer(queue)
+        with paused(mortal):
+            call = within(10, lambda: producer.send(Message(HUGE)))
+            assert isinstance(call.error, ConnectionFailedError | BrokerTimeoutError), call.error
+            within(5, connection.close)
+    put(mortal, queue, "next")
+    assert bodies(mortal, queue) == ["next"]
+
+
+def test_abort_while_a_write_blocks(mortal: ClassicBroker, queue: Queue) -> None:
+    """At once, whatever the deadline of the write, and the write ends with it."""
+    with nothing_left():
+        connection = Connection(mortal.url, request_timeout=30)
+        connection.start()
+        session = connection.create_session()
+        producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+        with paused(mortal):
+            send = Call(lambda: producer.send(Message(HUGE)))
+            assert eventually(lambda: is_blocked(session.pump.changed))
+            receive = Call(lambda: consumer.receive(20))
+            assert within(2, connection.abort).error is None
+            for call in (send, receive):
+                assert isinstance(call.join(2).error, JmsxError)
+        connection.close()
+
+
+def is_blocked(lock: threading.Condition) -> bool:
+    """Whether somebody holds the lock, now and a moment later."""
+    for _ in range(3):
+        if lock.acquire(blocking=False):
+            lock.release()
+            return False
+        time.sleep(0.05)
+    return True
+
+
+# Sessions ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_session_does_not_spin(mortal: ClassicBroker, queue: Queue) -> None:
+    """Although nobody closes it, and whatever timers it had."""
+    with nothing_left():
+        connection = Connection(mortal.url, heartbeat=(1.0, 1.0), optimize_acknowledge=True)
+        errors: list[JmsxError] = []
+        connection.set_exception_listener(errors.append)
+        connection.start()
+        sessions = [connection.create_session(mode) for mode in AcknowledgeMode]
+        for session in sessions:
+            session.create_consumer(queue)
+        mortal.kill()
+        assert eventually(lambda: len(errors) == len(sessions))
+        began = time.process_time()
+        time.sleep(1.5)  # what is measured is this time, which is longer than a heart-beat
+        assert time.process_time() - began < 0.15
+        within(5, connection.close)
+
+
+def test_a_subscribe_that_timed_out(mortal: ClassicBroker, queue: Queue) -> None:
+    """The broker does it when it can, and then undoes it: no consumer keeps messages that nobody gets."""
+    put(mortal, queue, "a")
+    with nothing_left(), Connection(mortal.url, request_timeout=0.5) as connection:
+        connection.start()
+        session = connection.create_session()
+        with paused(mortal):
+            call = within(5, lambda: session.create_consumer(queue))
+            assert isinstance(call.error, BrokerTimeoutError)
+        assert eventually(lambda: mortal.statistics(queue.name).consumer_count == 0)
+        assert settles(mortal, queue, size=1, inflight=0)
+        assert text(session.create_consumer(queue).receive(5)) == "a"
