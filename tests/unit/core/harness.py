@@ -12,7 +12,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from jmsx.core.actions import Disconnect, Record, Transmit
-from jmsx.core.events import DeliveryEnded, Event
+from jmsx.core.events import (
+    DeliveryEnded,
+    Event,
+    MessageDeadLettered,
+    MessageSent,
+    TransactionEnded,
+)
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
 from jmsx.core.session import SessionCore
@@ -293,3 +299,31 @@ class Talk:
 def called(delivery: Delivery) -> str:
     """How tests name a delivery: `a#2` is the second delivery of `a`."""
     return f"{delivery.message_id}#{delivery.delivery_count}"
+
+
+def buried(talk: Talk) -> list[tuple[str, int, str, str | None, bool]]:
+    """Message, attempts, reason, grave and whether by copy, of each dead letter so far."""
+    return [
+        (e.message_id, e.attempts, e.reason, e.dead_letter_destination, e.by_copy)
+        for e in talk.reported(MessageDeadLettered)
+    ]
+
+
+def transactions(talk: Talk) -> list[tuple[str, int, int]]:
+    """Outcome, sends and acknowledgements of each transaction so far."""
+    return [
+        (event.outcome.value, event.sends, event.acknowledgements)
+        for event in talk.reported(TransactionEnded)
+    ]
+
+
+def sent(talk: Talk) -> list[str]:
+    """The outcome of each SEND so far."""
+    return [event.outcome for event in talk.reported(MessageSent)]
+
+
+def outcome(request: Request) -> str:
+    """How a request ended, or that it did not."""
+    if not request.done:
+        return "open"
+    return "done" if request.error is None else type(request.error).__name__

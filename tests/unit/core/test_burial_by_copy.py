@@ -1,0 +1,288 @@
+"""Dead letters by copy: sent first, confirmed by the broker, and only then is the original acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.events import DeadLetterFailed, SubscriptionClosed
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
+from tests.unit.core.harness import AUTO, BROKEN, INDIVIDUAL, TRANSACTED, Talk, at_most, buried
+
+ONCE = at_most(0)
+
+
+GRAVE = "queue:ActiveMQ.DLQ"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"persistent": ""}, id="not persistent"),
+        pytest.param({"destination": "/queue/ActiveMQ.DLQ"}, id="from the dead letter queue"),
+        pytest.param({"destination": "/queue/ActiveMQ.DLQ.Queue.q"}, id="from an individual one"),
+    ],
+)
+def test_what_nack_would_delete_is_copied(headers: dict[str, str]) -> None:
+    """The ACK waits for the receipt of the copy (DESIGN.md section 6; classic.md 1.13)."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", **headers)
+    talk.listen(BROKEN)
+    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    assert (buried(talk), talk.ended()) == ([], [])
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert buried(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
+    assert talk.ended() == ["a#1 dead_lettered"]
+
+
+def test_copy_of_a_topics_message() -> None:
+    """A NACK of a message from a topic without durable subscription deletes it (classic.md 2.7)."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=ONCE, kind=DestinationKind.TOPIC)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+
+
+def test_durable_subscription_leaves_it_to_the_broker() -> None:
+    """Classic buries for it as for a queue."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=ONCE, kind=DestinationKind.DURABLE)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    assert talk.wrote() == ["NACK a"]
+
+
+def test_named_destination_gets_copies_of_all() -> None:
+    """`dead_letter="queue://…"` chooses the copy (DESIGN.md section 6)."""
+    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert buried(talk) == [("a", 1, "max_redeliveries", "queue://grave", True)]
+
+
+def test_strategy_of_the_broker_alone() -> None:
+    """As the Java client does it: what the broker cannot bury it deletes."""
+    talk = Talk(AUTO, dead_letter=DeadLetterStrategy.BROKER)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", persistent="")
+    talk.listen(BROKEN)
+    assert talk.wrote() == ["NACK a"]
+
+
+def test_parked_consumer_hands_out_nothing() -> None:
+    """A cumulative ACK of a later message would cover the original whose copy nobody has yet."""
+    talk = Talk(AUTO)
+    talk.subscribe("1", policy=ONCE)
+    talk.subscribe("2")
+    talk.comes("a", "b", persistent="")
+    talk.comes("x", to="2")
+    talk.listen(BROKEN)
+    assert talk.receive() is None
+    assert talk.core.next_timer() is None
+    assert talk.receive("1", "2") == "x#1"
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert talk.receive() == "b#1"
+
+
+def test_single_acks_need_no_parking() -> None:
+    """Each original is acknowledged on its own, when its copy is confirmed."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b", persistent="")
+    talk.listen(BROKEN)
+    second = talk.held()
+    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    talk.core.acknowledge(second, talk.now)
+    assert talk.wrote() == ["ACK b"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+
+
+def test_cumulative_ack_only_after_every_receipt() -> None:
+    """Three copies, three receipts, one ACK, of the newest."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b", "c", persistent="")
+    talk.drain()
+    talk.rollback()
+    assert talk.wrote() == [f"SEND {GRAVE} {name!r} ?" for name in "abc"]
+    talk.answer()
+    talk.answer()
+    assert talk.wrote() == []
+    assert talk.receive() is None
+    talk.answer()
+    assert talk.wrote() == ["ACK c"]
+    assert talk.ended() == [f"{name}#1 dead_lettered" for name in "abc"]
+
+
+def test_batch_of_both_kinds() -> None:
+    """What the broker buries it buries; the ACK of the copies comes when they are safe."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.comes("b", persistent="")
+    talk.comes("c")
+    talk.drain()
+    talk.rollback()
+    assert talk.wrote() == ["NACK a", "NACK c", f"SEND {GRAVE} 'b' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK b"]
+
+
+def test_refused_copy_is_sent_again() -> None:
+    """Five seconds later, as often as it takes; the original is never acknowledged and the alert is raised."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b", persistent="")
+    talk.listen(BROKEN)
+    talk.wrote()
+    for n in range(1, 4):
+        talk.refuse("Usage Manager Memory Limit reached")
+        assert talk.receive() is None
+        assert talk.wrote() == []
+        failures = talk.reported(DeadLetterFailed)
+        assert len(failures) == n
+        assert "Usage Manager Memory Limit reached" in failures[-1].reason
+        assert talk.timer() == n * 5.0
+        assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert talk.receive() == "b#1"
+
+
+def test_refused_copy_among_several() -> None:
+    """The confirmed ones are not sent again; the ACK waits for the last."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b", persistent="")
+    talk.drain()
+    talk.rollback()
+    talk.wrote()
+    talk.refuse()
+    talk.answer()
+    assert talk.wrote() == []
+    talk.now = 4.999
+    talk.core.handle_timer(talk.now)
+    assert talk.wrote() == []
+    talk.timer()
+    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK b"]
+
+
+def test_lost_link_forgets_the_burial() -> None:
+    """The broker has the original and delivers it again; no timer and no late receipt acts on it."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", persistent="")
+    talk.listen(BROKEN)
+    talk.cut()
+    assert talk.ended() == ["a#1 abandoned"]
+    assert talk.core.next_timer() is None
+    talk.reopen()
+    talk.subscribe()
+    talk.comes("a", persistent="", redelivered="true")
+    assert talk.receive() == "a#2"
+
+
+# -- closing while a copy is awaited ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL, TRANSACTED])
+def test_unsubscribe_waits_for_the_copy(mode: AcknowledgeMode) -> None:
+    """An ACK after UNSUBSCRIBE is ignored: the message would be in the queue and in the grave."""
+    talk = Talk(mode, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    if mode is TRANSACTED:
+        talk.receive()
+    else:
+        talk.listen(BROKEN)
+    (request,) = talk.core.close(talk.now)
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    assert not request.done
+    talk.answer()
+    assert talk.wrote() == ["ACK a", "UNSUBSCRIBE 1 ?"]
+    assert not request.done
+    talk.answer()
+    assert request.done
+    assert request.error is None
+    assert talk.ended() == ["a#1 dead_lettered"]
+
+
+def test_unsubscribe_waits_for_every_copy() -> None:
+    """One ACK, of the newest, and then the farewell."""
+    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a", "b")
+    talk.drain()
+    talk.core.close(talk.now)
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == []
+    talk.answer()
+    assert talk.wrote() == ["ACK b", "UNSUBSCRIBE 1 ?"]
+
+
+def test_other_consumers_do_not_wait() -> None:
+    """Only the one whose copy it is."""
+    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk.subscribe("1", policy=ONCE)
+    talk.subscribe("2")
+    talk.comes("a")
+    talk.listen(BROKEN)
+    talk.wrote()
+    talk.core.close_consumer("2", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 2 ?"]
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == []
+
+
+@pytest.mark.parametrize("refused", ["before", "after"])
+def test_copy_that_is_refused_while_closing(refused: str) -> None:
+    """The original stays the broker's, and that is what is told; nobody tries again."""
+    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    talk.wrote()
+    if refused == "before":
+        talk.refuse()
+    (request,) = talk.core.close(talk.now)
+    if refused == "after":
+        assert talk.wrote() == []
+        talk.refuse()
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+    assert talk.ended() == ["a#1 released"]
+    assert len(talk.reported(DeadLetterFailed)) == 1
+    assert buried(talk) == []
+    talk.answer()
+    assert request.done
+    assert talk.core.next_timer() is None
+    assert len(talk.reported(SubscriptionClosed)) == 1
+
+
+def test_link_that_is_lost_while_a_closing_consumer_waits() -> None:
+    """The question fails, the message is no dead letter, and the next link hears nothing of it."""
+    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.listen(BROKEN)
+    (request,) = talk.core.close(talk.now)
+    talk.cut()
+    assert request.error is not None
+    assert len(talk.ended()) == 1
+    assert buried(talk) == []
+    talk.wrote()  # what is asked of a dead link is never written
+    talk.reopen()
+    talk.subscribe()
+    talk.wait_until(60.0)
+    assert talk.wrote() == []

@@ -1,0 +1,158 @@
+"""Dead letters by copy while older messages of the same consumer are in an open transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.values import NO_FAILURE
+from tests.unit.core.harness import DISCARDED, TRANSACTED, Talk, at_most, buried
+
+ONCE = at_most(0)
+
+
+def with_one_buried_behind_an_open_one(*, single: bool = False) -> Talk:
+    """`old` is delivered and not committed; `poison`, behind it, was buried unseen, and its copy is confirmed."""
+    talk = Talk(TRANSACTED, dead_letter="queue://grave", single=single)
+    talk.subscribe(policy=ONCE)
+    talk.comes("old")
+    talk.comes("poison", redelivered="true")
+    assert talk.receive() == "old#1"
+    assert talk.receive() is None
+    assert talk.wrote() == ["SEND queue:grave 'poison' ?"]
+    talk.answer()
+    return talk
+
+
+def test_buried_message_waits_for_the_older_ones() -> None:
+    """Its ACK would settle them, although nobody has committed them."""
+    talk = with_one_buried_behind_an_open_one()
+    assert talk.wrote() == []
+    assert buried(talk) == [("poison", 2, "max_redeliveries", "queue://grave", True)]
+    assert talk.ended() == ["poison#2 dead_lettered"]
+
+
+def test_single_ack_of_a_buried_message_does_not_wait() -> None:
+    """It settles nothing else."""
+    talk = with_one_buried_behind_an_open_one(single=True)
+    assert talk.wrote() == ["ACK poison"]
+    talk.commit()
+    assert talk.wrote() == ["ACK old ?"]
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_commit_settles_the_buried_message_too(*, sends: bool) -> None:
+    """One ACK for both; each delivery ends once."""
+    talk = with_one_buried_behind_an_open_one()
+    if sends:
+        talk.send()
+    talk.commit()
+    assert talk.wrote() == (
+        ["BEGIN in jmsx", "SEND queue:x 'out' in jmsx", "ACK poison in jmsx", "COMMIT in jmsx ?"]
+        if sends
+        else ["ACK poison ?"]
+    )
+    talk.answer()
+    assert talk.ended() == ["poison#2 dead_lettered", "old#1 committed"]
+    assert talk.receive() is None
+
+
+def test_commit_before_the_copy_is_confirmed() -> None:
+    """Then the ACK of the buried message has nobody to wait for."""
+    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("old")
+    talk.comes("poison", redelivered="true")
+    talk.drain()
+    talk.commit()
+    assert talk.wrote() == ["SEND queue:grave 'poison' ?", "ACK old ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK poison"]
+    talk.answer()
+    assert talk.ended() == ["poison#2 dead_lettered", "old#1 committed"]
+
+
+def test_messages_behind_a_buried_one_go_on() -> None:
+    """They are in the same transaction, and one ACK settles all three."""
+    talk = with_one_buried_behind_an_open_one()
+    talk.comes("new")
+    assert talk.drain() == ["new#1"]
+    talk.commit()
+    assert talk.wrote() == ["ACK new ?"]
+    talk.answer()
+    assert talk.ended()[1:] == ["old#1 committed", "new#1 committed"]
+
+
+@pytest.mark.parametrize("next_one", ["taken before the commit", "taken after it"])
+def test_rollback_brings_the_older_one_again_and_not_the_buried_one(next_one: str) -> None:
+    """The ACK of the buried one is sent as soon as the older one is settled, and its copy only once."""
+    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    for _ in range(2):  # two refused commits: the third delivery of it is one too many
+        talk.subscribe(policy=at_most(1))
+        talk.comes("poison")
+        talk.drain()
+        talk.commit()
+        talk.refuse()
+        talk.cut()
+        talk.reopen()
+    talk.subscribe(policy=at_most(1))
+    talk.comes("old", "poison")
+    talk.wrote()
+    assert talk.drain() == ["old#1"]
+    assert talk.wrote() == ["SEND queue:grave 'poison' ?"]
+    talk.answer()
+    talk.rollback()
+    assert talk.receive() == "old#2"
+    if next_one == "taken before the commit":
+        assert talk.receive() is None
+        talk.commit()
+        assert talk.wrote() == ["ACK poison ?"]
+        talk.answer()
+    else:
+        talk.commit()
+        assert talk.wrote() == ["ACK old ?"]
+        talk.answer()
+        assert talk.receive() is None
+        assert talk.wrote() == ["ACK poison"]
+    assert [entry[0] for entry in buried(talk)] == ["poison"]
+    assert [end for end in talk.ended() if "abandoned" not in end] == [
+        "poison#3 dead_lettered",
+        "old#1 rolled_back",
+        "old#2 committed",
+    ]
+
+
+@pytest.mark.parametrize("settle", ["discarded", "over the limit"])
+def test_other_ends_of_a_transaction_settle_the_buried_message(settle: str) -> None:
+    """Once the older one is out of the way, one ACK, and no second copy."""
+    talk = with_one_buried_behind_an_open_one()
+    talk.rollback(DISCARDED if settle == "discarded" else NO_FAILURE)
+    if settle == "discarded":
+        assert talk.wrote() == ["ACK poison"]
+        assert talk.ended()[1:] == ["old#1 discarded"]
+    else:
+        assert talk.wrote() == ["SEND queue:grave 'old' ?"]
+        talk.answer()
+        assert talk.wrote() == ["ACK poison"]
+        assert talk.ended()[1:] == ["old#1 dead_lettered"]
+
+
+def test_older_one_that_the_broker_buries() -> None:
+    """NACK for it, and then the ACK that the buried one was waiting with."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=ONCE)
+    talk.comes("old")
+    talk.comes("poison", redelivered="true", persistent="")
+    talk.drain()
+    talk.answer()
+    talk.wrote()
+    talk.rollback()
+    assert talk.wrote() == ["NACK old", "ACK poison"]
+    assert talk.ended() == ["poison#2 dead_lettered", "old#1 dead_lettered"]
+
+
+def test_lost_link_gives_the_older_one_back() -> None:
+    """Nothing was acknowledged, so both are the broker's; the one that is a dead letter has ended already."""
+    talk = with_one_buried_behind_an_open_one()
+    talk.cut()
+    assert talk.wrote() == []
+    assert talk.ended() == ["poison#2 dead_lettered", "old#1 abandoned"]

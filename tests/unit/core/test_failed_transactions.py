@@ -1,0 +1,165 @@
+"""Transactions that go wrong: condemned by an ERROR, refused, in doubt, lost with their link."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.errors import (
+    BrokerTimeoutError,
+    IllegalStateError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
+from tests.unit.core.harness import TRANSACTED, Talk, outcome, sent, transactions
+
+BEGIN, ABORT = "BEGIN in jmsx", "ABORT in jmsx"
+
+
+OUT = "SEND queue:x 'out' in jmsx"
+
+
+def test_error_condemns_the_open_transaction() -> None:
+    """An ERROR that answers no question may have been any part of it, so it is rolled back (rule 7)."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    talk.send()
+    talk.complain("The destination temp-queue://x does not exist.")
+    with pytest.raises(IllegalStateError, match="temp-queue://x does not exist"):
+        talk.send()
+    request = talk.commit()
+    assert talk.wrote() == [BEGIN, OUT, ABORT]
+    assert isinstance(request.error, TransactionRolledBackError)
+    assert "temp-queue://x does not exist" in str(request.error)
+    assert "s:1" in str(request.error)
+    assert transactions(talk) == [("rolled_back", 1, 0)]
+    assert talk.receive() == "a#2"
+
+
+def test_error_condemns_one_transaction_only() -> None:
+    """The next one is as good as new."""
+    talk = Talk(TRANSACTED)
+    talk.send()
+    talk.complain("no")
+    talk.rollback()
+    talk.send()
+    request = talk.commit()
+    talk.answer()
+    assert outcome(request) == "done"
+
+
+def test_error_outside_a_transaction_condemns_nothing() -> None:
+    """Nothing of it was on the wire."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    talk.complain("Unexpected ACK received for message-id [null]")
+    request = talk.commit()
+    assert talk.wrote() == ["ACK a ?"]
+    talk.answer()
+    assert outcome(request) == "done"
+
+
+def test_answered_error_condemns_nothing() -> None:
+    """It belongs to its question, such as a SUBSCRIBE in the middle of a transaction."""
+    talk = Talk(TRANSACTED)
+    talk.send()
+    talk.core.subscribe(talk.settings("2"), talk.now)
+    talk.refuse("InvalidSelectorException: 1 = =")
+    request = talk.commit()
+    talk.answer()
+    assert outcome(request) == "done"
+
+
+def test_refused_commit_drops_the_link_and_says_so() -> None:
+    """The broker can neither abort that transaction nor give its messages back (rule 8)."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.refuse("COMMIT FAILED: Transaction marked rollback only")
+    assert talk.wrote() == ["DROP"]
+    assert isinstance(request.error, TransactionRolledBackError)
+    assert "Transaction marked rollback only" in str(request.error)
+    assert transactions(talk) == [("rolled_back", 1, 0)]
+    assert sent(talk) == ["rolled_back"]
+    assert talk.ended() == ["a#1 abandoned"]
+
+
+def test_refused_plain_ack_is_a_refused_commit() -> None:
+    """The message is not settled, and its ack id is spent."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    request = talk.commit()
+    talk.wrote()
+    talk.refuse("Unexpected ACK received for message-id [null]")
+    assert talk.wrote() == ["DROP"]
+    assert outcome(request) == "TransactionRolledBackError"
+    assert talk.ended() == ["a#1 abandoned"]
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_lost_link_leaves_a_commit_in_doubt(*, sends: bool) -> None:
+    """COMMIT, or the ACK that stands for it, was written and not answered: nobody knows (DESIGN.md section 9)."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    if sends:
+        talk.send()
+    request = talk.commit()
+    talk.cut()
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert (request.error.transaction_id, request.error.broker) == ("s:1", "broker:61613")
+    assert not request.error.retriable
+    assert transactions(talk) == [("in_doubt", int(sends), 0)]
+    assert sent(talk) == ["unconfirmed"] * sends
+    assert talk.ended() == ["a#1 abandoned"]
+
+
+def test_commit_that_is_not_answered_is_in_doubt_too() -> None:
+    """And the link is dropped, since the broker may still do it."""
+    talk = Talk(TRANSACTED)
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.core.abandon(request, BrokerTimeoutError("no answer in 30 s"), talk.now)
+    assert talk.wrote() == ["DROP"]
+    assert outcome(request) == "TransactionInDoubtError"
+    assert transactions(talk) == [("in_doubt", 1, 0)]
+
+
+def test_late_receipt_changes_nothing() -> None:
+    """What was said to be in doubt stays so."""
+    talk = Talk(TRANSACTED)
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.core.abandon(request, BrokerTimeoutError("no answer in 30 s"), talk.now)
+    talk.answer()
+    assert outcome(request) == "TransactionInDoubtError"
+    assert transactions(talk) == [("in_doubt", 1, 0)]
+
+
+def test_lost_link_rolls_an_open_transaction_back() -> None:
+    """COMMIT was not written: the broker undoes it, and there is no doubt."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    talk.send()
+    talk.cut()
+    assert transactions(talk) == [("rolled_back", 1, 0)]
+    assert sent(talk) == ["rolled_back"]
+    assert talk.ended() == ["a#1 abandoned"]
+    talk.reopen()
+    talk.wrote()
+    talk.send()
+    assert talk.wrote() == [BEGIN, OUT]

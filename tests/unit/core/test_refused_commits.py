@@ -1,0 +1,186 @@
+"""Commits that the broker refuses, again and again: counts go on over links, to the dead letter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx.core.actions import Disconnect, Transmit
+from jmsx.core.events import (
+    MessageDeadLettered,
+)
+from jmsx.core.frames import Frame
+from jmsx.core.policy import RedeliveryPolicy, no_jitter
+from jmsx.core.session import SessionCore
+from jmsx.core.values import SessionSettings
+from jmsx.errors import (
+    TransactionRolledBackError,
+)
+from jmsx.testing import FakeBroker
+from jmsx_classic import DIALECT
+from tests.unit.core.harness import TRANSACTED, WALL, Talk, at_most
+
+if TYPE_CHECKING:
+    from jmsx.testing.fake_link import FakeLink
+
+
+def refused(talk: Talk, *names: str, **fields: Any) -> list[str]:
+    """One round: `names` come on a new link, are received, and their commit is refused; what was handed out."""
+    talk.subscribe(**fields)
+    talk.comes(*names, redelivered="true" if talk.core.epoch > 1 else "")
+    while (due := talk.core.next_timer()) is not None:
+        talk.wait_until(due)
+    seen = talk.drain()
+    if seen:
+        talk.send()
+        talk.commit()
+        talk.refuse("COMMIT FAILED: Transaction marked rollback only")
+        talk.cut()
+        talk.reopen()
+    return seen
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_refused_commits_end_in_a_dead_letter(most: int, *, check: bool) -> None:
+    """1 + maximum_redeliveries of them, also without the pre-dispatch check; no poison goes round for ever."""
+    talk = Talk(TRANSACTED)
+    fields = {"policy": at_most(most, pre_dispatch_check=check)}
+    for n in range(1, most + 2):
+        assert refused(talk, "a", **fields) == [f"a#{n}"]
+    talk.wrote()
+    assert refused(talk, "a", **fields) == []
+    assert talk.wrote()[-1] == "NACK a"
+    (dead,) = talk.reported(MessageDeadLettered)
+    assert (dead.message_id, dead.reason) == ("a", "max_redeliveries")
+    assert talk.ended() == [f"a#{n} abandoned" for n in range(1, most + 2)] + [
+        f"a#{most + 2} dead_lettered"
+    ]
+
+
+def test_refused_commits_for_ever() -> None:
+    """If the policy says so."""
+    talk = Talk(TRANSACTED)
+    for n in range(1, 20):
+        assert refused(talk, "a", policy=at_most(-1)) == [f"a#{n}"]
+
+
+def test_refused_commit_waits_as_the_policy_says() -> None:
+    """A broker that refuses is not asked again at once: 1 s, then 2, 4, 8, as for any failed delivery."""
+    talk = Talk(TRANSACTED)
+    policy = RedeliveryPolicy(use_exponential_back_off=True, back_off_multiplier=2)
+    moments = []
+    for n in range(1, 6):
+        began = talk.now
+        assert refused(talk, "a", policy=policy) == [f"a#{n}"]
+        moments.append(talk.now - began)
+    assert moments == [0, 1, 2, 4, 8]
+
+
+def test_rollbacks_and_refused_commits_count_together() -> None:
+    """Both are failed deliveries."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(2))
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.rollback()
+    assert refused_after(talk) == ["a#2"]
+    assert refused(talk, "a", policy=at_most(2)) == ["a#3"]
+    assert refused(talk, "a", policy=at_most(2)) == []
+
+
+def refused_after(talk: Talk) -> list[str]:
+    """The commit of what is there is refused."""
+    seen = talk.drain()
+    talk.commit()
+    talk.refuse()
+    talk.cut()
+    talk.reopen()
+    return seen
+
+
+def test_refused_commit_counts_for_its_own_messages_only() -> None:
+    """What was not in the transaction is no older for it; all that was, on every consumer, is."""
+    talk = Talk(TRANSACTED)
+    for name in "12":
+        talk.subscribe(name)
+    talk.comes("a", "b", "c")
+    talk.comes("x", to="2")
+    talk.receive("1")
+    talk.receive("1")
+    talk.receive("2")
+    talk.commit()
+    talk.refuse()
+    talk.cut()
+    talk.reopen()
+    for name in "12":
+        talk.subscribe(name)
+    talk.comes("a", "b", "c")
+    talk.comes("x", to="2")
+    assert talk.drain("1", "2") == ["a#2", "b#2", "c#1", "x#2"]
+
+
+def test_doubtful_commit_does_not_count() -> None:
+    """It may well have been done."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    talk.receive()
+    talk.commit()
+    talk.cut()
+    talk.reopen()
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_broker_that_refuses_every_commit(most: int) -> None:
+    """The same at the fake broker: the message is in its dead letter queue, once, and the queue is empty."""
+    broker = FakeBroker()
+    sender = broker.open_link(0.0)
+    sender.feed(Frame("CONNECT", {"accept-version": "1.2", "host": "x"}), 0.0)
+    sender.feed(Frame("SEND", {"destination": "/queue/q", "persistent": "true"}, b"a"), 0.0)
+    core = SessionCore(
+        SessionSettings(mode=TRANSACTED, broker="fake", session_id="s"), DIALECT, no_jitter
+    )
+    settings = Talk(TRANSACTED).settings(
+        headers={"destination": "/queue/q", "ack": "client"}, policy=at_most(most)
+    )
+    links: list[FakeLink] = []
+
+    def exchange() -> bool:
+        """Frames both ways until nobody has anything to say; whether the link lives."""
+        while actions := core.take_actions():
+            for action in actions:
+                if isinstance(action, Disconnect):
+                    broker.drop(links[-1], 0.0)
+                    core.link_closed("error", "dropped", 0.0)
+                    return False
+                for frame in action.frames if isinstance(action, Transmit) else ():
+                    links[-1].feed(frame, 0.0)
+            core.receive(links[-1].take_frames(), 0.0, WALL)
+        return True
+
+    deliveries = 0
+    while deliveries < 10:
+        links.append(broker.open_link(0.0))
+        links[-1].feed(Frame("CONNECT", {"accept-version": "1.2", "host": "x"}), 0.0)
+        links[-1].take_frames()
+        core.link_opened("ActiveMQ/6.1.8", 0.0, 0.0)
+        core.subscribe(settings, 0.0)
+        assert exchange()
+        if core.deliver(["1"], 0.0) is None:
+            break
+        deliveries += 1
+        broker.refuse_next("COMMIT")
+        core.send(Frame("SEND", {"destination": "/queue/x"}, b"out"), "k", "queue://x", 0.0)
+        request = core.commit(0.0)
+        assert not exchange()
+        assert isinstance(request.error, TransactionRolledBackError)
+    exchange()
+    assert deliveries == 1 + most
+    left = {name: broker.queue(name).browse() for name in ("q", "x", "ActiveMQ.DLQ")}
+    assert [message.body for message in left.pop("ActiveMQ.DLQ")] == [b"a"]
+    assert left == {"q": [], "x": []}
