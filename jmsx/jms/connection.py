@@ -12,7 +12,7 @@ from jmsx.clock import SystemClock
 from jmsx.core.values import AcknowledgeMode
 from jmsx.drivers.connect import check_tls
 from jmsx.drivers.open import OpenLink, connect
-from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError
+from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
 from jmsx.jms.session import Session
 from jmsx.ledger import release, share
 from jmsx.log import logger

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,8 @@ from tests.integration.support import (
 )
 
 if TYPE_CHECKING:
+    import threading
+
     from jmsx_broker import ClassicBroker
 
 
@@ -59,11 +62,10 @@ def test_ctrl_c_in_the_middle_of_a_frame(mortal: ClassicBroker, queue: Queue) ->
         session = connection.create_session()
         producer = session.create_producer(queue)
         with paused(mortal):
-            timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
-            timer.start()
+            press = Call(lambda: eventually(partial(is_writing_to, mortal)) and press_ctrl_c())
             with pytest.raises(KeyboardInterrupt):
                 producer.send(Message(HUGE.decode()))  # no content-length: it ends at any NUL
-            timer.join()
+            press.join(5)
         with pytest.raises(ConnectionFailedError):
             producer.send(Message("second"))
         within(5, connection.close)
@@ -99,6 +101,21 @@ def test_abort_while_a_write_blocks(mortal: ClassicBroker, queue: Queue) -> None
             for call in (send, receive):
                 assert isinstance(call.join(2).error, JmsxError)
         connection.close()
+
+
+def press_ctrl_c() -> None:
+    """In this process, as a terminal does."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def is_writing_to(broker: ClassicBroker) -> bool:
+    """Whether bytes for it wait in the buffers of our sockets."""
+    port = int(broker.url.rpartition(":")[2])
+    sockets = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return any(
+        remote.endswith(f":{port:04X}") and int(queues.partition(":")[0], 16)
+        for _, _, remote, _, queues, *_ in sockets
+    )
 
 
 def is_blocked(lock: threading.Condition) -> bool:
