@@ -104,6 +104,15 @@ class Scenario:
     stomp_expect: dict[int, Json] = field(default_factory=dict)  #: step index -> outcome
     not_over_stomp: str | None = None  #: the reason, if STOMP cannot do it
 
+    def is_timed(self) -> bool:
+        """Whether it goes by the clock, so that a machine with too much to do may spoil it."""
+        return any(
+            step["op"] == "later"
+            or step.keys() & {"elapsed", "gaps", "pause"}
+            or any("sleep" in action for rule in step.get("handler", ()) for action in rule["do"])
+            for step in all_steps(self.steps)
+        )
+
     def uses_dead_letters(self) -> bool:
         """Whether any step names the dead letter queue, which all scenarios share."""
         return any(step.get("destination") == "DLQ" for step in all_steps(self.steps))

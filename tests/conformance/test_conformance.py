@@ -69,6 +69,32 @@ def test_a_wrong_expectation_and_a_malformed_file_fail(tmp_path: Path) -> None:
 
 @NEEDS_JDK
 @pytest.mark.broker
+def test_what_goes_by_the_clock_is_heard_twice(tmp_path: Path) -> None:
+    """A time out of bounds is measured again, alone, and is a failure then; nothing else gets a second chance."""
+    source = json.loads((SCENARIOS / "count-first-delivery.json").read_text(encoding="utf-8"))
+    timed = json.loads(json.dumps(source))
+    timed["id"] = "timed"
+    timed["steps"][0]["elapsed"] = [90, 99]
+    source["id"] = "untimed"
+    source["expected"][0] = {"error": "JMS"}
+    for raw in (timed, source):
+        (tmp_path / f"{raw['id']}.json").write_text(json.dumps(raw), encoding="utf-8")
+
+    done = conformance("--client", "java", tmp_path)
+
+    assert done.returncode == 1
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "FAIL untimed",
+        "FAIL timed",
+        "0 passed, 2 failed, 0 skipped",
+    ]
+    assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
+        ["again, alone", "timed"]
+    ]
+
+
+@NEEDS_JDK
+@pytest.mark.broker
 def test_a_trace_is_one_line_a_scenario(tmp_path: Path) -> None:
     """Traces need no expectations, and hold an outcome for every step, with times where asked."""
     steps = [
