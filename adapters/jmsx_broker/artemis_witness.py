@@ -100,7 +100,7 @@ class ArtemisWitness:
         answer = self._wire.receive("MESSAGE")
         value: list[Any] = json.loads(answer.body)
         if answer.headers["_AMQ_OperationSucceeded"] != "true":
-            raise BrokerError(f"{self._wire.url} does not tell its statistics: {value}")
+            raise BrokerError(f"{self._wire.broker} does not tell its statistics: {value}")
         return value
 
 

@@ -52,7 +52,7 @@ class ClassicWitness:
                 told = answer
         except BrokerTimeoutError as error:
             raise UnsupportedError(
-                f"{self._wire.url} does not tell its statistics;"
+                f"{self._wire.broker} does not tell its statistics;"
                 " add <statisticsBrokerPlugin/> to its plugins"
             ) from error
         self._wire.request(Frame("UNSUBSCRIBE", {"id": "statistics"}))

@@ -88,7 +88,7 @@ def stats(
     with _told_errors():
         told = queue_statistics(url, queue)
         if not told.exists:
-            _fail(f"{url} has no queue {told.queue}")
+            _fail(f"the broker has no queue {told.queue}")
     table = Table("count", told.queue)
     for name, count in asdict(told).items():
         if name not in {"queue", "exists"}:

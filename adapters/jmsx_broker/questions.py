@@ -42,7 +42,7 @@ def browse_queue(url: str, queue: str) -> list[BrowsedMessage]:
         least = min(witness.visible(before), witness.visible(witness.count(name)))
     if len(messages) < least:
         raise ResourceAllocationError(
-            f"{url} showed only {len(messages)} of at least {least} messages in {name}:"
+            f"{wire.broker} showed only {len(messages)} of at least {least} messages in {name}:"
             f" {witness.remedy}"
         )
     return messages

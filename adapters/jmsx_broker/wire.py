@@ -35,10 +35,11 @@ class Wire:
         self.url = url
         self._timeout = timeout
         address, headers = _parse(url)
+        self.broker = f"{address[0]}:{address[1]}"  #: for errors, which must not show a password
         try:
             self._socket = socket.create_connection(address, timeout=timeout)
         except OSError as error:
-            raise ConnectionFailedError(f"no broker answers at {url}: {error}") from error
+            raise ConnectionFailedError(f"no broker answers at {self.broker}: {error}") from error
         self._reader = self._socket.makefile("rb")
         try:
             self.send(Frame("CONNECT", headers))
@@ -76,7 +77,7 @@ class Wire:
             frame = self._read()
             if frame.command == "ERROR":
                 text = frame.headers.get("message") or frame.body.decode("utf-8", "replace")
-                raise BrokerError(f"{self.url} answered: {text}")
+                raise BrokerError(f"{self.broker} answered: {text}")
             if frame.command == command:
                 return frame
 
@@ -97,7 +98,7 @@ class Wire:
             headers = parse_headers(b"\n".join(lines), escaped=command != b"CONNECTED")
             return Frame(command.decode("utf-8", "replace"), headers, self._body(headers))
         except TimeoutError as error:
-            raise BrokerTimeoutError(f"{self.url} said nothing for {self._timeout} s") from error
+            raise BrokerTimeoutError(f"{self.broker} said nothing for {self._timeout} s") from error
         except OSError as error:
             raise self._lost(error) from error
 
@@ -118,7 +119,7 @@ class Wire:
         else:
             body = self._until_nul()
         if not body.endswith(b"\0"):
-            raise MessageFormatError(f"{self.url} sent a frame without its closing NUL")
+            raise MessageFormatError(f"{self.broker} sent a frame without its closing NUL")
         return body[:-1]
 
     def _until_nul(self) -> bytes:
@@ -132,18 +133,18 @@ class Wire:
         return body
 
     def _lost(self, why: object) -> ConnectionFailedError:
-        return ConnectionFailedError(f"lost the broker at {self.url}: {why}")
+        return ConnectionFailedError(f"lost the broker at {self.broker}: {why}")
 
 
 def _parse(url: str) -> tuple[tuple[str, int], dict[str, str]]:
-    """The address and the CONNECT headers of a stomp:// URL; raises ConfigurationError on any other."""
+    """The address and the CONNECT headers of a stomp:// URL; raises ConfigurationError, without it, on any other."""
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ConfigurationError(f"{url!r} is not a URL: {error}") from error
+    except ValueError:
+        raise ConfigurationError("the broker's URL is not like stomp://host:61613") from None
     if parts.scheme not in {"stomp", "tcp"} or not parts.hostname:
-        raise ConfigurationError(f"{url!r} is not like stomp://host:61613")
+        raise ConfigurationError("the broker's URL is not like stomp://host:61613")
     headers = {"accept-version": "1.2", "host": parts.hostname}
     if parts.username is not None:
         headers |= {"login": unquote(parts.username), "passcode": unquote(parts.password or "")}

@@ -12,6 +12,7 @@ from rich.console import Console
 from jmsx.app import App
 from jmsx.app.application import DRAIN_TIMEOUT
 from jmsx.errors import ConfigurationError
+from jmsx.uri import parse_broker_uri
 
 _err = Console(highlight=False, soft_wrap=True, stderr=True)
 
@@ -28,7 +29,8 @@ def run_app(
     """Run an application's consumers."""
     app = load_app(target)
     app.url = url or app.url
-    _err.print(f"{target}: {len(app.consumers)} consumers on {app.url}; Ctrl-C drains")
+    broker = parse_broker_uri(app.url) if app.url else "no broker"  # shown without its password
+    _err.print(f"{target}: {len(app.consumers)} consumers on {broker}; Ctrl-C drains")
     app.run(drain_timeout, announce=_err.print)
     _err.print("drained")
 
