@@ -151,6 +151,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         for position, frame in enumerate(frames):
             if isinstance(frame, Frame) and frame.command != "RECEIPT":
                 if frame.command == "CONNECTED":
+                    self._inbox.put((self, frames[:position]))  # what was true before the lie
                     raise MessageFormatError("the broker said CONNECTED a second time")
                 frames[position] = self._legible(frame)
         if frames:

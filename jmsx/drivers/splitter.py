@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Bytes of one header block at most, and of the body of any other frame: an ERROR's is a stack trace.
 HEAD_LIMIT: Final = 1024 * 1024
 
-_SHOWN: Final = 40  #: bytes shown of what is not STOMP
+_SHOWN: Final = 20  #: bytes shown of what is not STOMP: a word that tells what it is, and no secret
 
 _COMMANDS: Final = ("MESSAGE", "RECEIPT", "ERROR", "CONNECTED")
 _FIRST_LINE: Final = re.compile(rf"({'|'.join(_COMMANDS)})\r?\n".encode())
@@ -147,8 +147,9 @@ def _control(command: bytes, block: bytes, body: bytes) -> Frame:
 def _check_beginning(text: bytes) -> None:
     """Whether `text` may become the first line of a frame when more of it has come."""
     if not any(line.startswith(text) for line in _FIRST_LINES):
+        word = re.split(rb"[\s:]", text, maxsplit=1)[0]
         hint = " (that is TLS: write stomp+ssl://)" if text.startswith(_TLS_RECORDS) else ""
-        raise MessageFormatError(f"what answers does not speak STOMP: it said {text!r}{hint}")
+        raise MessageFormatError(f"what answers does not speak STOMP: it said {word!r}{hint}")
 
 
 def _check_head(size: int) -> None:

@@ -67,8 +67,8 @@ def test_headers_of_connected_are_not_escaped() -> None:
 
 
 def test_line_without_colon_is_refused() -> None:
-    """The error shows the line, and not too much of it."""
-    with pytest.raises(MessageFormatError, match=r"without a colon: 'x{80}'$"):
+    """The error does not show the line: nobody knows what it holds."""
+    with pytest.raises(MessageFormatError, match=r"without a colon$"):
         parse_headers(b"a:1\n" + b"x" * 500)
 
 

@@ -1,0 +1,172 @@
+"""A lying broker: whatever it says, calls end in time with a typed error, and memory and threads stay bounded."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import Connection, Queue
+from jmsx.core.events import LinkClosed
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
+from tests.integration.support import Diary, eventually, nothing_left, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.timeout(60)
+
+QUEUE = Queue("q")
+
+#: What a broker says after it has confirmed a subscription, and words of the error that ends the link.
+LIES = {
+    "no STOMP": (b"garbage", "does not speak STOMP"),
+    "a frame of clients": (b"SEND\ndestination:/queue/q\n\n\0", "does not speak STOMP"),
+    "NULs": (b"\0\0\0", "does not speak STOMP"),
+    "a gigabyte": (b"MESSAGE\ncontent-length:1000000000\n\n", "1000000000 bytes or more"),
+    "a negative length": (b"MESSAGE\ncontent-length:-5\n\n", "content-length of b'-5'"),
+    "a length with 5000 digits": (b"MESSAGE\ncontent-length:" + b"1" * 5000 + b"\n\n", "b'111"),
+    "a length too short": (b"MESSAGE\ncontent-length:1\n\nabc\0", "longer than its content-length"),
+    "a head without end": (b"MESSAGE\n" + b"header:value\n" * 100_000, "header block of more"),
+    "a line without end": (b"MESSAGE\nx:" + b"y" * 2_000_000, "header block of more"),
+    "an ERROR of two megabytes": (b"ERROR\n\n" + b"x" * 2_100_000, "1048576"),
+    "CONNECTED again": (CONNECTED, "CONNECTED a second time"),
+    "a receipt for nothing": (b"RECEIPT\n\n\0", "RECEIPT without receipt-id"),
+    "a header without colon": (b"MESSAGE\nsubscription\n\nx\0", "without a colon"),
+    "an undefined escape": (b"MESSAGE\nack:\\t\n\nx\0", "undefined escape"),
+    "no UTF-8": (b"MESSAGE\nack:\xff\xfe\n\nx\0", "no UTF-8"),
+    "the end in the middle of a frame": (b"MESSAGE\ncontent-length:9\n\nabc", "closed"),
+    "the end": (b"", "closed"),
+}
+
+
+def after_subscribe(lie: Callable[[Client], object], client: Client) -> None:
+    """Be a broker up to the first subscription, confirm it, and then lie."""
+    frame = client.obey(until="SUBSCRIBE")
+    if frame is not None:
+        client.say(receipt(frame))
+        lie(client)
+
+
+@pytest.mark.parametrize(("lie", "words"), LIES.values(), ids=LIES)
+def test_a_lie_ends_the_link_with_its_cause(lie: bytes, words: str) -> None:
+    """receive(), the exception listener and the event LinkClosed all tell it; nothing is left."""
+    diary = Diary()
+    errors: list[JmsxError] = []
+    with nothing_left(), Liar(partial(after_subscribe, lambda client: client.say(lie))) as liar:
+        connection = Connection(liar.url, observers=[diary], heartbeat=(0, 0))
+        connection.set_exception_listener(errors.append)
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        error = within(5, consumer.receive).error
+        assert isinstance(error, ConnectionFailedError)
+        assert words in str(error)
+        assert liar.url.removeprefix("stomp://") in str(error)
+        assert len(str(error)) < 500
+        assert eventually(lambda: [str(one) for one in errors] == [str(error)])
+        within(5, connection.close)
+    (closed,) = [event for event in diary.events if isinstance(event, LinkClosed)]
+    assert words in closed.detail
+    assert closed.reason == ("io" if words == "closed" else "protocol")
+
+
+#: What a broker may say at any time, and what a client lets go.
+HARMLESS = {
+    "a receipt that nobody asked for": b"RECEIPT\nreceipt-id:of-another\n\n\0",
+    "a message for nobody": message("of-another", 1),
+    "an error about nothing": b"ERROR\nmessage:just so\n\nwhat\0",
+    "beats": b"\n\r\n\n",
+}
+
+
+@pytest.mark.parametrize("odd", HARMLESS.values(), ids=HARMLESS)
+def test_what_is_odd_and_harmless(odd: bytes) -> None:
+    """The link stays, and what comes after it arrives."""
+
+    def lie(client: Client) -> None:
+        client.say(odd, message(subscription(client), 7, b"after it"))
+        client.obey()
+
+    with nothing_left(), Liar(partial(after_subscribe, lie)) as liar, Connection(liar.url) as connection:
+        connection.start()
+        received = connection.create_session().create_consumer(QUEUE).receive(5)
+        assert received is not None
+        assert received.body == b"after it"
+
+
+def subscription(client: Client) -> str:
+    """The id of its subscription."""
+    return client.said.rpartition(b"SUBSCRIBE\nid:")[2].partition(b"\n")[0].decode()
+
+
+def test_a_slow_loris() -> None:
+    """A byte now and then: a call that waits for an answer ends in its deadline all the same."""
+    stop = threading.Event()
+
+    def drip(client: Client) -> None:
+        for _ in client.frames():
+            for byte in CONNECTED[:-1]:
+                client.say(bytes([byte]))
+                if stop.wait(0.05):
+                    return
+
+    def drip_receipt(client: Client) -> None:
+        client.obey(until="SUBSCRIBE")
+        while not stop.wait(0.05):
+            client.say(b"\n")
+
+    with nothing_left(), Liar(drip, drip_receipt) as liar:
+        options: dict[str, Any] = {"connect_timeout": 0.5, "request_timeout": 0.5}
+        call = within(3, Connection(liar.url, **options).create_session)
+        assert isinstance(call.error, BrokerTimeoutError)
+        assert call.seconds < 2
+        connection = Connection(liar.url, **options)
+        session = connection.create_session()
+        call = within(3, lambda: session.create_consumer(QUEUE))
+        assert isinstance(call.error, BrokerTimeoutError)
+        assert call.seconds < 2
+        stop.set()
+        within(5, connection.abort)
+
+
+def memory() -> int:
+    """Megabytes that this process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() // 2**20
+
+
+def flood(data: bytes, seconds: float, client: Client) -> None:
+    """Say it again and again."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        client.say(data)
+
+
+FLOODS = {
+    "errors": b"ERROR\nmessage:no\n\nnonsense\0" * 2000,
+    "long errors": (b"ERROR\nmessage:" + b"n" * 100_000 + b"\n\n" + b"o" * 400_000 + b"\0") * 2,
+    "receipts": b"RECEIPT\nreceipt-id:x\n\n\0" * 5000,
+    "messages for nobody": message("nobody", 1, b"x" * 200) * 2000,
+    "beats": b"\n" * 100_000,
+}
+
+
+@pytest.mark.parametrize("data", FLOODS.values(), ids=FLOODS)
+def test_a_flood_takes_no_memory(data: bytes) -> None:
+    """Two seconds of as much as it can: what is not ours is let go as fast as it comes, and calls still end."""
+    with nothing_left(), Liar(partial(after_subscribe, partial(flood, data, 2.0))) as liar:
+        connection = Connection(liar.url, request_timeout=1.0)
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        gc.collect()
+        before = memory()
+        assert within(10, lambda: consumer.receive(1.0)).value is None
+        assert memory() - before < 100
+        within(10, connection.abort)
