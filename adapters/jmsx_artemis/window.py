@@ -80,6 +80,11 @@ class ByteWindow:
         return None if self._first == UNLIMITED else int(self._first * SHARE) + 1
 
     @property
+    def limited(self) -> bool:
+        """Whether there are credits at all."""
+        return self._first != UNLIMITED
+
+    @property
     def subscription_ids(self) -> Sequence[str]:
         """The consumer's own, and the further ones."""
         return list(self._credits)

@@ -37,6 +37,7 @@ class MessageWindow:
     """The window of one subscription, in messages: frames that widen it, by the model below."""
 
     batch_bytes: Final = None
+    limited: Final = True
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._id = settings.subscription_id

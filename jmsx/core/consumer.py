@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
@@ -17,6 +17,7 @@ from jmsx.core.delivery import KEY_HEADER, Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.redelivery import RedeliverySchedule
+from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.dialect import Dialect
     from jmsx.core.values import ConsumerSettings, Failure
+
+#: So many times the prefetch may wait to be handed out; more would fill the memory.
+FLOOD: Final = 100
 
 
 class ConsumerCore:
@@ -56,8 +60,9 @@ class ConsumerCore:
         return self.waiting[0].arrival if self.waiting else math.inf
 
     def accept(self, deliveries: list[Delivery], now: float) -> None:
-        """Take messages that the broker sent."""
+        """Take messages that the broker sent; raises MessageFormatError if they are far more than it may send."""
         self.waiting.extend(deliveries)
+        self._refuse_flood()
         self.window.arrived(deliveries)
         self._dry_since = None
         carried = [one.redelivery_count for one in deliveries if one.carried]
@@ -72,6 +77,17 @@ class ConsumerCore:
                 redelivered=sum(1 for one in deliveries if one.redelivery_count),
             )
         )
+
+    def _refuse_flood(self) -> None:
+        """Windows widen, and bytes hold many small messages; but no honest broker comes near this."""
+        most = FLOOD * max(self.settings.prefetch, 10)
+        if len(self.waiting) > most and self.window.limited:
+            most += FLOOD * len(self.unsettled)
+            if len(self.waiting) > most:
+                raise MessageFormatError(
+                    f"the broker sent more than {most} messages ahead, and the prefetch is"
+                    f" {self.settings.prefetch}"
+                )
 
     def hand_out(self, now: float) -> Delivery | None:
         """The next message for the application, or None."""

@@ -23,6 +23,10 @@ class Window(Protocol):
         """Bytes of frames that may at most wait for one common ACK; None: any."""
 
     @property
+    def limited(self) -> bool:
+        """Whether the broker was told a limit, so that far more than the prefetch is a fault of its own."""
+
+    @property
     def subscription_ids(self) -> Sequence[str]:
         """The subscriptions on the wire that feed the consumer, the first one first."""
 

@@ -94,7 +94,11 @@ def test_what_is_odd_and_harmless(odd: bytes) -> None:
         client.say(odd, message(subscription(client), 7, b"after it"))
         client.obey()
 
-    with nothing_left(), Liar(partial(after_subscribe, lie)) as liar, Connection(liar.url) as connection:
+    with (
+        nothing_left(),
+        Liar(partial(after_subscribe, lie)) as liar,
+        Connection(liar.url) as connection,
+    ):
         connection.start()
         received = connection.create_session().create_consumer(QUEUE).receive(5)
         assert received is not None
@@ -170,3 +174,21 @@ def test_a_flood_takes_no_memory(data: bytes) -> None:
         assert within(10, lambda: consumer.receive(1.0)).value is None
         assert memory() - before < 100
         within(10, connection.abort)
+
+
+def test_a_flood_of_our_own_messages() -> None:
+    """More messages than a hundred prefetches: the link is lost with that as its cause, and what waited is let go."""
+
+    def lie(client: Client) -> None:
+        ours = b"".join(message(subscription(client), number) for number in range(1100))
+        flood(ours, 5.0, client)
+
+    with nothing_left(), Liar(partial(after_subscribe, lie)) as liar:
+        url = f"{liar.url}?jms.prefetchPolicy.all=10"
+        connection = Connection(url, heartbeat=(0, 0))
+        connection.start()
+        session = connection.create_session()
+        session.create_consumer(QUEUE)
+        assert eventually(lambda: session.pump.error is not None, 10)
+        assert "more than 1000 messages ahead, and the prefetch is 10" in str(session.pump.error)
+        within(5, connection.close)

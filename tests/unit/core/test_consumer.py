@@ -6,7 +6,7 @@ import pytest
 
 from jmsx.core.events import AckTrigger, DeliveryEnded, MessagesAcknowledged, MessagesReceived
 from jmsx.core.values import AcknowledgeMode, DestinationKind, Failure
-from jmsx.errors import IllegalStateError
+from jmsx.errors import IllegalStateError, MessageFormatError
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
@@ -30,6 +30,15 @@ def test_messages_are_handed_out_in_order(mode: AcknowledgeMode) -> None:
     talk.comes("a", "b")
     talk.comes("c")
     assert talk.drain() == ["a#1", "b#1", "c#1"]
+
+
+def test_a_broker_that_floods_is_refused() -> None:
+    """A hundred times the prefetch may wait, for windows widen; then it is no broker to be trusted with memory."""
+    talk = Talk(AUTO)
+    talk.subscribe(prefetch=20)
+    talk.comes(*(f"{number}" for number in range(100 * 20)))
+    with pytest.raises(MessageFormatError, match="more than 2000 messages ahead, and the prefetch"):
+        talk.comes("one more")
 
 
 def test_consumers_are_served_in_the_order_of_arrival() -> None:
