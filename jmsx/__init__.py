@@ -12,7 +12,7 @@ from jmsx.jms.session import Session
 from jmsx.ledger import DeliveryLedger
 from jmsx.observe import Observer
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
-from jmsx.steering import Discard, Reject, Retry
+from jmsx.steering import Discard, Duplicate, Reject, Retry
 
 __all__ = [
     "AcknowledgeMode",
@@ -23,6 +23,7 @@ __all__ = [
     "DeliveryLedger",
     "Destination",
     "Discard",
+    "Duplicate",
     "Message",
     "MessageConsumer",
     "MessageProducer",

@@ -21,7 +21,7 @@ Every error that jmsx raises.
     ├── BrokerTimeoutError           the broker did not answer in time
     ├── DrainError                   the app was stopped before all was finished and confirmed
     ├── DeadLetterError              a dead letter could not be confirmed; the original is kept
-    ├── LedgerError                  the file of a delivery ledger cannot be used
+    ├── StoreError                   a ledger or an idempotency store cannot be used
     ├── TransactionRolledBackError   the commit failed and everything is back
     └── TransactionInDoubtError      COMMIT was sent, no answer came: nobody knows
 
@@ -112,8 +112,8 @@ class DeadLetterError(JmsxError):
     """A copy for the dead letter queue was not confirmed; the original stays unacknowledged."""
 
 
-class LedgerError(JmsxError):
-    """The file of a delivery ledger cannot be used; says which and why."""
+class StoreError(JmsxError):
+    """The file or database of a ledger or an idempotency store cannot be used; says which and why."""
 
 
 class TransactionRolledBackError(JmsxError):

@@ -21,17 +21,15 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.clock import SystemClock
 from jmsx.core.ledger import Entry, Identity
-from jmsx.errors import ConfigurationError, LedgerError
+from jmsx.errors import ConfigurationError
 from jmsx.log import logger
+from jmsx.sqlite import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jmsx.clock import Clock
     from jmsx.core.ledger import Ledger
-
-#: Seconds that a hand-out waits at most for other processes that write.
-PATIENCE: Final = 0.5
 
 #: Seconds without counting after the file could not be written, so that waiting for it does not stop the messages.
 PAUSE: Final = 10.0
@@ -69,14 +67,6 @@ _SETTLE: Final = (
     "DELETE FROM jmsx_deliveries WHERE place = ? AND message_key = ? AND deliveries = ?"
 )
 
-#: What to do about what SQLite says.
-_ADVICE: Final = (
-    ("unable to open", "name a file in a folder that exists and may be written"),
-    ("log does not work", "name a file on a local disk"),
-    ("locked", "another program holds it: end that, or name another file"),
-    ("malformed", "remove it, and counts begin anew"),
-)
-
 _log = logger("jmsx.ledger")
 
 
@@ -85,7 +75,7 @@ class DeliveryLedger:
     Counts hand-outs in the file `path`, which any number of processes on this host may share.
 
     Rows of messages that are settled are deleted. Those that somebody else settled grow old, and are deleted after
-    `maximum_age` seconds, or as the oldest of more than `maximum_rows`. Raises LedgerError if the file cannot be used.
+    `maximum_age` seconds, or as the oldest of more than `maximum_rows`. Raises StoreError if the file cannot be used.
     """
 
     def __init__(
@@ -104,7 +94,8 @@ class DeliveryLedger:
         self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
         self._begun = 0
         self._resume_at = 0.0
-        self._connection = self._open()
+        self._connection = open_file(self.path, _TABLE)
+        self._prune(self._connection)
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; None if that failed, which is logged."""
@@ -131,32 +122,6 @@ class DeliveryLedger:
         with self._lock:
             self._resume_at = math.inf
             self._connection.close()
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            connection = sqlite3.connect(
-                self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise self._unusable(str(error)) from error
-        try:
-            connection.execute("PRAGMA page_size=1024")  # each commit writes the pages it touched
-            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("PRAGMA wal_autocheckpoint=8000")
-            connection.execute(_TABLE)
-            self._prune(connection)
-        except sqlite3.Error as error:
-            connection.close()
-            raise self._unusable(str(error)) from error
-        if mode != "wal":
-            connection.close()
-            raise self._unusable("write-ahead log does not work there")
-        return connection
-
-    def _unusable(self, cause: str) -> LedgerError:
-        advice = next((advice for words, advice in _ADVICE if words in cause), "name another file")
-        return LedgerError(f"ledger {self.path}: {cause}; {advice}")
 
     def _try(self, identity: Identity | None) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock."""
@@ -234,7 +199,7 @@ def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
     """
     The ledger of a file, the same for all connections of this process; give it back with `release`.
 
-    One that is given as an object stays its giver's. Raises LedgerError, and ConfigurationError for anything else.
+    One that is given as an object stays its giver's. Raises StoreError, and ConfigurationError for anything else.
     """
     if not isinstance(given, str | os.PathLike):
         if not hasattr(given, "begin"):

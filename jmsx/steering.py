@@ -31,8 +31,14 @@ class Discard(Steering):
     """The message is not worth keeping: acknowledge and forget it, counted."""
 
 
+class Duplicate(Steering):
+    """The message was done before: acknowledge it, counted. An idempotency store (`dedupe=`) says it by itself."""
+
+
 def failure_of(error: BaseException) -> Failure:
     """The failure that `error` stands for; the cause of a steering exception is told in its place."""
+    if isinstance(error, Duplicate):
+        return Failure(verdict=Verdict.DUPLICATE)
     verdict = Verdict.REDELIVER
     if isinstance(error, Discard):
         verdict = Verdict.DISCARD

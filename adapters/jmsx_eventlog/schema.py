@@ -180,8 +180,8 @@ FIELDS: Final = (
         "outcome",
         _STRING,
         "",
-        "delivery: acknowledged, committed, rolled_back, dead_lettered, discarded, expired,"
-        " released, abandoned; send: confirmed, unconfirmed, error",
+        "delivery: acknowledged, committed, rolled_back, dead_lettered, discarded, duplicate,"
+        " expired, released, abandoned; send: confirmed, unconfirmed, error",
         _from("outcome", "delivery", "send"),
     ),
     Field(

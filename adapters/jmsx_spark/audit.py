@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BUCKET_US: Final = 10_000_000
 _GRAIN: Final = ["dest", "bucket_us"]
 _SIDES: Final = ("sent", "settled")
-_COUNTED: Final = ("done", "dead_lettered", "discarded", "expired")
+_COUNTED: Final = ("done", "dead_lettered", "discarded", "suppressed", "expired")
 _FOUND: Final = ("unaccounted", "in_flight", "unread", "duplicates", "unsent")
 _SAMPLES: Final = 5
 #: 2001 to 2286: what 12 hex digits must say to be a time of sending in milliseconds.
@@ -44,7 +44,7 @@ def flows(events: DataFrame) -> DataFrame:
     Keep what the audit looks at: confirmed sends and settled deliveries, but not of topics.
 
     Columns: dest, msg_key, key_us (time of sending; null: not of jmsx), bucket_us, sent, settled, done, dead_lettered,
-    discarded, expired (each 0 or 1).
+    discarded, suppressed (as done before), expired (each 0 or 1).
     """
     kind, outcome = sf.col("kind"), sf.col("outcome")
     sent = (kind == "send") & (outcome == "confirmed")
@@ -55,6 +55,7 @@ def flows(events: DataFrame) -> DataFrame:
         "done": settled & outcome.isin(*DONE),
         "dead_lettered": settled & (outcome == Outcome.DEAD_LETTERED.value),
         "discarded": settled & (outcome == Outcome.DISCARDED.value),
+        "suppressed": settled & (outcome == Outcome.DUPLICATE.value),
         "expired": settled & (outcome == Outcome.EXPIRED.value),
     }
     return (
@@ -80,7 +81,7 @@ def fingerprints(flowing: DataFrame) -> DataFrame:
     Fold both sides into one row for each destination and bucket; additive over any split of the log.
 
     Columns: dest, bucket_us (null: keys that are not of jmsx), sent, settled, done, dead_lettered, discarded,
-    expired, {sent, settled}_xor, {sent, settled}_sum.
+    suppressed, expired, {sent, settled}_xor, {sent, settled}_sum.
     """
     hashed = flowing.withColumn("hash", sf.xxhash64("msg_key"))
     low = sf.col("hash").bitwiseAND(0x7FFFFFFF)  # 31 bits, so that 4 * 10^9 of them sum up
@@ -173,8 +174,8 @@ def audit(buckets: DataFrame, found: DataFrame) -> DataFrame:
     """
     Join the verdict on each destination and bucket from `fingerprints` and `suspects`.
 
-    Columns: dest, bucket_us, sent, settled, done, dead_lettered, discarded, expired, unaccounted, in_flight,
-    unread, duplicates, unsent, foreign (settled or sent by who is not jmsx), sample_keys (five at most),
+    Columns: dest, bucket_us, sent, settled, done, dead_lettered, discarded, suppressed, expired, unaccounted,
+    in_flight, unread, duplicates, unsent, foreign (settled or sent by who is not jmsx), sample_keys (five at most),
     verdict (balanced, suspect, unverifiable).
     """
     wrong = sum((sf.col(name) for name in ("unaccounted", "duplicates")), sf.lit(0)) > 0

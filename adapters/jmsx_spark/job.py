@@ -36,6 +36,7 @@ _NUMBERS: Final = (
     "done",
     "dead_lettered",
     "discarded",
+    "suppressed",
     "expired",
     "unaccounted",
     "in_flight",

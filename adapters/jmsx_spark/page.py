@@ -24,6 +24,7 @@ _AUDIT: Final = {
     "done": "acknowledged or committed",
     "dead_lettered": "given to a dead letter queue",
     "discarded": "given up on purpose",
+    "suppressed": "came again after it was done, and was not done again",
     "expired": "too old when they came",
     "unaccounted": "sent where jmsx reads, and never settled",
     "in_flight": "sent too late to be settled",
@@ -62,6 +63,7 @@ def verdict_line(audit: Mapping[str, Any]) -> str:
         for name, word in (
             ("dead_lettered", "dead lettered"),
             ("discarded", "discarded"),
+            ("suppressed", "suppressed as done before"),
             ("expired", "expired"),
             ("in_flight", "in flight"),
             ("unread", "sent where jmsx does not read"),

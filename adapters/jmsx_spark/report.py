@@ -23,7 +23,7 @@ class ReportResult:
 
     `audit` is ready for JSON. Its `verdict` is "balanced" (all that was sent was settled, once), "suspect"
     (something was not, or twice) or "unverifiable" (the log cannot tell; `completeness.faults` says why).
-    Its numbers are messages: sent (confirmed), settled, done, dead_lettered, discarded, expired,
+    Its numbers are messages: sent (confirmed), settled, done, dead_lettered, discarded, suppressed, expired,
     unaccounted (sent to where jmsx reads, and never settled: lost, or still there), in_flight, unread (sent
     to where jmsx does not read), duplicates (done more than once), unsent (settled, but no send of it is
     logged), foreign (not of a jmsx sender).

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jmsx.app.registration import Handler
     from jmsx.core.dialect import Body
     from jmsx.core.policy import Policy
+    from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.message import Property
 
 H = TypeVar("H", bound="Handler")
@@ -54,6 +55,7 @@ class App:
         self._options = options
         self._consumers: dict[str, Consumer] = {}
         self._workers: list[Worker] = []
+        self._stores: list[IdempotencyStore] = []  #: open
         self._sender = Sender(lambda: self.connect(client_id=None))
         self._stopping = threading.Event()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
@@ -264,12 +266,23 @@ class App:
         self._stopping.clear()
         self._failure = None
         try:
+            self._open_stores()
             for consumer in self._consumers.values():
                 for _ in range(consumer.concurrency):
                     self._open_worker(consumer)
         except BaseException:
             self._drop()
             raise
+
+    def _open_stores(self) -> None:
+        for store in {id(each.dedupe): each.dedupe for each in self.consumers}.values():
+            if store is not None:
+                store.open()
+                self._stores.append(store)
+
+    def _close_stores(self) -> None:
+        while self._stores:
+            self._stores.pop().close()
 
     def _open_worker(self, consumer: Consumer) -> None:
         connection = self.connect(**_connection_options(consumer, self._options))
@@ -319,12 +332,14 @@ class App:
             worker.abort()
         self._sender.abort()
         self._workers.clear()
+        self._close_stores()
         self._running = False
 
     def _end(self) -> None:
         """The app is over: nothing happens any more that observers could be told."""
         with self._ending:
             self._workers.clear()
+            self._close_stores()
             self._running = False
             if not self._closed_observers:
                 self._closed_observers = bool(self._observers)

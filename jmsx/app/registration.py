@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jmsx.core.ledger import Identity
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.errors import ConfigurationError
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.policy import Policy
+    from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.destination import Destination
+    from jmsx.jms.message import Message
 
     Handler = Callable[..., object]
 
@@ -43,6 +46,8 @@ class Consumer:
     non_blocking_redelivery: bool = False
     optimize_acknowledge: bool = False
     takes_session: bool = False  #: whether the handler wants the session as second argument
+    dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
+    dedupe_by: Callable[[Message], str] | None = None  #: what makes messages equal; None: their key
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -61,6 +66,45 @@ class Consumer:
             raise ConfigurationError(
                 f"consumer {self.name}: optimize_acknowledge is for AUTO_ACKNOWLEDGE only"
             )
+        self._check_dedupe()
+
+    def identity(self, message: Message) -> Identity | None:
+        """What the idempotency store knows `message` by; None: nothing names it."""
+        key = message.key if self.dedupe_by is None else self.dedupe_by(message)
+        source = self.destination
+        if any(wildcard in source.name for wildcard in "*>"):
+            source = message.destination or source
+        place = source.uri if not source.is_topic else f"{source.uri} {self.durable or self.name}"
+        return Identity(place, key) if key else None
+
+    def _check_dedupe(self) -> None:
+        wanted = connection_parameter(self.handler)
+        if wanted is not None and (self.dedupe is None or not self.dedupe.connects):
+            raise ConfigurationError(
+                f"consumer {self.name}: there is a connection for {wanted}= with dedupe=DatabaseStore(...) only"
+            )
+        if self.dedupe is None:
+            if self.dedupe_by is not None:
+                raise ConfigurationError(f"consumer {self.name}: dedupe_by= needs a dedupe= store")
+            return
+        if self.takes_session and self.mode is AcknowledgeMode.SESSION_TRANSACTED:
+            raise ConfigurationError(
+                f"consumer {self.name}: a message whose sends were lost with their transaction would be known as"
+                " done, and they would never be sent; use dedupe= with another mode"
+            )
+
+
+def connection_parameter(handler: Callable[..., Any]) -> str | None:
+    """The name of the handler's keyword-only parameter, which gets its store's database connection."""
+    wanted = [
+        parameter.name
+        for parameter in inspect.signature(handler).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+    if len(wanted) > 1:
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise ConfigurationError(f"{name} wants {', '.join(wanted)}; there is one connection")
+    return wanted[0] if wanted else None
 
 
 def takes_session(handler: Callable[..., Any]) -> bool:

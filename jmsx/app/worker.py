@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from jmsx.app.registration import connection_parameter
 from jmsx.core.values import AcknowledgeMode
 from jmsx.log import logger
-from jmsx.steering import Reject
+from jmsx.steering import Duplicate, Reject
 
 if TYPE_CHECKING:
     from jmsx.app.registration import Consumer
@@ -35,6 +37,7 @@ class Worker:
         self.consumer = consumer
         self.call: Call | None = None  #: what its handler is doing
         self._connection = connection
+        self._database = connection_parameter(consumer.handler)
         self._session = connection.create_session(consumer.mode)
         if consumer.durable is not None:
             subscription = self._session.create_durable_consumer(
@@ -84,14 +87,21 @@ class Worker:
             self.call = None
 
     def _handle(self, message: Message) -> None:
-        """Call the handler; an error that no retry can cure becomes a Reject."""
+        """Call the handler, once; an error that no retry can cure becomes a Reject."""
+        consumer = self.consumer
+        identity = None if consumer.dedupe is None else consumer.identity(message)
         try:
-            if self.consumer.takes_session:
-                self.consumer.handler(message, self._session)
-            else:
-                self.consumer.handler(message)
-        except self.consumer.give_up_on as error:
+            if consumer.dedupe is None or identity is None:
+                self._call_handler(message, None)
+            elif not consumer.dedupe.once(identity, partial(self._call_handler, message)):
+                raise Duplicate
+        except consumer.give_up_on as error:
             raise Reject from error
+
+    def _call_handler(self, message: Message, database: Any) -> None:
+        arguments = (message, self._session) if self.consumer.takes_session else (message,)
+        named = {self._database: database} if self._database is not None else {}
+        self.consumer.handler(*arguments, **named)
 
     def _acknowledge(self, message: Message) -> None:
         """Acknowledge what the handler has done; a second time does no harm."""
@@ -109,6 +119,8 @@ class Worker:
         """Commit what the handler received and sent, or roll it back if it raised."""
         try:
             self._handle(message)
+        except Duplicate as error:
+            self._session.rollback(error)
         except BaseException as error:  # noqa: BLE001 - whatever the handler raises rolls back
             _log.warning(
                 "transaction rolled back",

@@ -43,7 +43,7 @@ def metric_differences(books: Books, metrics: Any) -> list[str]:
 
 def log_differences(books: Books, counts: Mapping[str, int]) -> list[str]:
     """Where the event log differs from the books; `counts` are those of the report's audit."""
-    outcomes = ("acknowledged", "committed", "discarded", "expired", "dead_lettered")
+    outcomes = ("acknowledged", "committed", "discarded", "duplicate", "expired", "dead_lettered")
     settled = sum(counts.get(outcome, 0) for outcome in outcomes)
     return (
         _differ("sent", books=len(books.sent), log=counts["sends_confirmed"])

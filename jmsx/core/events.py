@@ -20,6 +20,7 @@ class Outcome(StrEnum):
     ROLLED_BACK = "rolled_back"  #: failed, recovered or rolled back: it is delivered again by us
     DEAD_LETTERED = "dead_lettered"  #: given to the dead letter queue
     DISCARDED = "discarded"  #: acknowledged on purpose without being done
+    DUPLICATE = "duplicate"  #: acknowledged without being done, because it was done before
     EXPIRED = "expired"  #: its time to live was over before the application saw it
     RELEASED = "released"  #: given back to the broker by an orderly close
     ABANDONED = "abandoned"  #: the connection was lost; the broker delivers it again
@@ -32,6 +33,7 @@ SETTLED = frozenset(
         Outcome.COMMITTED,
         Outcome.DEAD_LETTERED,
         Outcome.DISCARDED,
+        Outcome.DUPLICATE,
         Outcome.EXPIRED,
     }
 )

@@ -10,7 +10,7 @@ Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from jmsx.core.dialect import Dialect
     from jmsx.core.ledger import Entry, Identity
     from jmsx.core.values import ConsumerSettings, SessionSettings
+
+#: Verdicts that acknowledge a message, and how it then ends.
+_FORGET: Final = {Verdict.DISCARD: Outcome.DISCARDED, Verdict.DUPLICATE: Outcome.DUPLICATE}
 
 
 class SessionCore:
@@ -440,10 +443,10 @@ class SessionCore:
         else:
             batch = [only]
             consumer.delivered.remove(only)
-        if failure.verdict is Verdict.DISCARD:
+        if failure.verdict in _FORGET:
             consumer.write_acks(batch)
             consumer.note_acknowledged(batch, AckTrigger.EACH, now)
-            consumer.end(batch, Outcome.DISCARDED, now)
+            consumer.end(batch, _FORGET[failure.verdict], now)
         elif failure.verdict is Verdict.REJECT:
             self._dead_letters.bury(consumer, batch, "rejected", failure, now)
         elif not consumer.roll_back(batch, failure, now, self._draw):

@@ -131,6 +131,7 @@ class Verdict(Enum):
     REDELIVER = "redeliver"  #: by the policy
     REJECT = "reject"  #: dead letter, at once
     DISCARD = "discard"  #: acknowledge and forget, counted
+    DUPLICATE = "duplicate"  #: the same, because it was done before
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class Connection:
         A session, on a socket of its own.
 
         Raises ConfigurationError for what is no mode, ConnectionFailedError, BrokerTimeoutError, SecurityError,
-        InvalidClientIdError or LedgerError.
+        InvalidClientIdError or StoreError.
         """
         if isinstance(mode, bool) or mode not in tuple(AcknowledgeMode):
             raise ConfigurationError(

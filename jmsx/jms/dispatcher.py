@@ -119,13 +119,14 @@ class Dispatcher:
             self._listener(message)
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             failure = failure_of(error)
-            _log.warning(
-                "listener failed",
-                destination=str(message.destination),
-                message_id=message.message_id,
-                delivery_count=message.delivery_count,
-                error=f"{failure.error_type}: {failure.error_message}",
-            )
+            if failure.error_type is not None:
+                _log.warning(
+                    "listener failed",
+                    destination=str(message.destination),
+                    message_id=message.message_id,
+                    delivery_count=message.delivery_count,
+                    error=f"{failure.error_type}: {failure.error_message}",
+                )
         if self._pump.error is None:
             self._pump.call(lambda core, now: self._settle(core, delivery, failure, now))
 

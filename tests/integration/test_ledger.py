@@ -12,7 +12,7 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message
 from jmsx.app import App
-from jmsx.errors import LedgerError
+from jmsx.errors import StoreError
 from tests.integration.broker_support import python, read_line
 from tests.integration.support import (
     AUTO,
@@ -126,6 +126,6 @@ def test_a_ledger_that_cannot_be_opened_is_an_error_at_the_door(
     with (
         nothing_left(),
         Connection(classic_broker.url, ledger=tmp_path / "no" / "x") as connection,
-        pytest.raises(LedgerError, match="no/x: unable to open"),
+        pytest.raises(StoreError, match="no/x: unable to open"),
     ):
         connection.create_session()

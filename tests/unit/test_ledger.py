@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.ledger import Entry, Identity
-from jmsx.errors import ConfigurationError, LedgerError
+from jmsx.errors import ConfigurationError, StoreError
 from jmsx.ledger import PAUSE, DeliveryLedger, release, share
 
 if TYPE_CHECKING:
@@ -221,14 +221,14 @@ def test_a_broken_file_stops_nothing(
 def test_a_file_that_is_no_ledger(path: Path) -> None:
     """A clear error at the door, and the file is left alone."""
     path.write_text("notes " * 500)
-    with pytest.raises(LedgerError, match=r"ledger\.db: file is not a database; name another"):
+    with pytest.raises(StoreError, match=r"ledger\.db: file is not a database; name another"):
         DeliveryLedger(path)
     assert path.read_text().startswith("notes")
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     """A clear error at the door."""
-    with pytest.raises(LedgerError, match=r"unable to open .* a folder that exists"):
+    with pytest.raises(StoreError, match=r"unable to open .* a folder that exists"):
         DeliveryLedger(tmp_path / "nowhere" / "ledger.db")
 
 
@@ -237,14 +237,14 @@ def test_a_file_that_somebody_holds(path: Path) -> None:
     DeliveryLedger(path).close()
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(LedgerError, match="database is locked; another program holds it"):
+    with pytest.raises(StoreError, match="database is locked; another program holds it"):
         DeliveryLedger(path)
     blocker.close()
 
 
 def test_memory_is_no_place_for_it() -> None:
     """It would die with the process, which is what it is for."""
-    with pytest.raises(LedgerError, match="log does not work there; name a file on a local disk"):
+    with pytest.raises(StoreError, match="log does not work there; name a file on a local disk"):
         DeliveryLedger(":memory:")
 
 

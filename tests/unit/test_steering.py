@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.values import Failure, Verdict
-from jmsx.steering import Discard, Reject, Retry, failure_of
+from jmsx.steering import Discard, Duplicate, Reject, Retry, failure_of
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> Failure:
@@ -32,6 +32,11 @@ def test_verdict(error: Exception, verdict: Verdict, delay: float | None) -> Non
     failure = raised(error)
     assert (failure.verdict, failure.delay) == (verdict, delay)
     assert (failure.error_type, failure.error_message) == (type(error).__name__, "x")
+
+
+def test_a_duplicate_is_no_error() -> None:
+    """Nothing failed, so no error is told."""
+    assert raised(Duplicate()) == Failure(verdict=Verdict.DUPLICATE)
 
 
 @pytest.mark.parametrize("error", [Retry(delay=1.0), Reject("no"), Discard()])

@@ -58,6 +58,7 @@ AT_ONCE = RedeliveryPolicy(maximum_redeliveries=-1, initial_redelivery_delay=0, 
 BROKEN = Failure("ValueError", "no such order", "Traceback: ValueError: no such order")
 REJECTED = Failure("Reject", "never", "stack", Verdict.REJECT)
 DISCARDED = Failure("Discard", "stale", "stack", Verdict.DISCARD)
+DUPLICATE = Failure(verdict=Verdict.DUPLICATE)
 
 
 def at_most(redeliveries: int, **fields: Any) -> RedeliveryPolicy:

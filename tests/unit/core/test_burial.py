@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.events import MessageDeadLettered
+from jmsx.core.events import DeliveryEnded, MessageDeadLettered
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
     CLIENT,
     DISCARDED,
+    DUPLICATE,
     INDIVIDUAL,
     REJECTED,
     TRANSACTED,
@@ -158,6 +159,22 @@ def test_discarded_is_acknowledged_and_counted() -> None:
     assert talk.ended() == ["a#1 discarded"]
     assert buried(talk) == []
     assert talk.receive() == "b#1"
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])
+def test_a_duplicate_is_acknowledged_and_counted(mode: AcknowledgeMode) -> None:
+    """In every mode, told apart from a message that was done and from one that failed."""
+    talk = Talk(mode)
+    talk.subscribe()
+    talk.comes("a", redelivered="true")
+    if mode in (AUTO, INDIVIDUAL):
+        talk.listen(DUPLICATE)
+    else:
+        talk.held()
+        talk.rollback(DUPLICATE) if mode is TRANSACTED else talk.core.recover(talk.now, DUPLICATE)
+    assert talk.wrote() == ["ACK a"]
+    assert talk.ended() == ["a#2 duplicate"]
+    assert [event.error_type for event in talk.reported(DeliveryEnded)] == [None]
 
 
 def test_rollback_with_a_verdict_settles_all_that_was_received() -> None:

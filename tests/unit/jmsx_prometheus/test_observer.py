@@ -122,7 +122,12 @@ def test_delivery_counts_by_fate(outcome: Outcome) -> None:
         "jmsx_settled_messages_total", outcome=outcome.value, ack_mode="client"
     )
     assert settled == (outcome in SETTLED)
-    unknown = outcome in {Outcome.EXPIRED, Outcome.RELEASED, Outcome.ABANDONED}
+    unknown = outcome in {
+        Outcome.EXPIRED,
+        Outcome.RELEASED,
+        Outcome.ABANDONED,
+        Outcome.DUPLICATE,
+    }
     assert observer.value("jmsx_process_duration_seconds_count") == (not unknown)
 
 

@@ -1,0 +1,57 @@
+"""SQLite files of jmsx's own: opened for many threads and processes, and refused with advice."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+from jmsx.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Seconds that a write waits at most for other processes that write.
+PATIENCE: Final = 0.5
+
+#: What to do about what SQLite says.
+_ADVICE: Final = (
+    ("unable to open", "name a file in a folder that exists and may be written"),
+    ("readonly", "name a file that may be written"),
+    ("log does not work", "name a file on a local disk"),
+    ("locked", "another program holds it: end that, or name another file"),
+    ("malformed", "remove it, and begin anew"),
+)
+
+
+def open_file(path: Path, *statements: str) -> sqlite3.Connection:
+    """
+    A connection in autocommit mode to the file `path`, with a write-ahead log; `statements` make its tables.
+
+    `synchronous=NORMAL` survives the death of a process without a sync to disk for each transaction; a power cut may
+    take the last ones. Raises StoreError.
+    """
+    try:
+        connection = sqlite3.connect(
+            path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+        )
+    except sqlite3.Error as error:
+        raise _unusable(path, str(error)) from error
+    try:
+        connection.execute("PRAGMA page_size=1024")  # each commit writes the pages it touched
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint=8000")
+        for statement in statements:
+            connection.execute(statement)
+    except sqlite3.Error as error:
+        connection.close()
+        raise _unusable(path, str(error)) from error
+    if mode != "wal":
+        connection.close()
+        raise _unusable(path, "write-ahead log does not work there")
+    return connection
+
+
+def _unusable(path: Path, cause: str) -> StoreError:
+    advice = next((advice for words, advice in _ADVICE if words in cause), "name another file")
+    return StoreError(f"{path}: {cause}; {advice}")

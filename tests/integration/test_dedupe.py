@@ -1,0 +1,251 @@
+"""Idempotency stores on a real broker: what was done is acknowledged, and not done again, whatever happened between."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
+from jmsx.app import App
+from jmsx.core.events import DeliveryEnded, Outcome
+from jmsx.core.ledger import Identity
+from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
+from jmsx.errors import ConfigurationError, StoreError
+from jmsx_prometheus import PrometheusObserver
+from tests.integration.broker_support import python, read_line
+from tests.integration.support import (
+    AUTO,
+    CLIENT,
+    INDIVIDUAL,
+    TRANSACTED,
+    Diary,
+    bodies,
+    dead_copies,
+    fresh_queue,
+    nothing_left,
+    put,
+    settles,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+SOON = RedeliveryPolicy(
+    maximum_redeliveries=2, initial_redelivery_delay=0.01, redelivery_delay=0.01
+)
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])
+def test_a_message_that_was_done_is_acknowledged(
+    classic_broker: Broker, mode: AcknowledgeMode
+) -> None:
+    """Its handler is not called, and it is counted; one that failed is none; in every mode."""
+    queue, diary, metrics = fresh_queue(), Diary(), PrometheusObserver()
+    app = App(classic_broker.url, observers=[diary, metrics], redelivery_policy=SOON)
+    seen: list[str] = []
+
+    @app.consumer(queue, mode=mode, dedupe=MemoryStore(), name="desk")
+    def desk(message: Message) -> None:
+        seen.append(message.text)
+        if message.text == "fails once" and message.delivery_count == 1:
+            raise ValueError
+
+    put(classic_broker, queue, "a", jmsx_key="1")
+    put(classic_broker, queue, "fails once", jmsx_key="2")
+    put(classic_broker, queue, "a again", "and again", jmsx_key="1")
+    put(classic_broker, queue, "b", jmsx_key="3")
+    with nothing_left(), app:
+        assert settles(classic_broker, queue, size=0)
+    assert seen == ["a", "fails once", "fails once", "b"]
+    assert diary.outcomes()[Outcome.DUPLICATE] == 2
+    assert bodies(classic_broker, queue) == []
+    assert metrics.value("jmsx_settled_messages_total", outcome="duplicate") == 2
+    assert metrics.value("jmsx_settled_messages_total") == 5
+    assert {
+        event.error_type
+        for event in diary.events
+        if isinstance(event, DeliveryEnded) and event.outcome is Outcome.DUPLICATE
+    } == {None}
+
+
+def test_equal_by_what_the_application_says(classic_broker: Broker) -> None:
+    """A sender that repeats itself gives each message another id; a number of its own tells."""
+    queue, diary = fresh_queue(), Diary()
+    app = App(classic_broker.url, observers=[diary])
+
+    def number(message: Message) -> str:
+        return str(message.properties["order"])
+
+    @app.consumer(queue, dedupe=MemoryStore(), dedupe_by=number)
+    def desk(_message: Message) -> None:
+        pass
+
+    for order in ("17", "18", "17"):
+        put(classic_broker, queue, "x", order=order)
+    with app:
+        assert settles(classic_broker, queue, size=0)
+    assert diary.outcomes() == {Outcome.ACKNOWLEDGED: 2, Outcome.DUPLICATE: 1}
+
+
+class Slow:
+    """A handler that ends when it is told to, well or not."""
+
+    def __init__(self, *, well: bool) -> None:
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self._well = well
+
+    def __call__(self, _connection: object) -> None:
+        """Work, and perhaps fail."""
+        self.inside.set()
+        assert self.go_on.wait(5)
+        if not self._well:
+            raise ValueError
+
+
+@pytest.mark.parametrize("well", [True, False])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "database"])
+def test_the_second_of_two_at_a_time_waits_for_the_first(
+    tmp_path: Path, kind: str, *, well: bool
+) -> None:
+    """If the first one ends well it is a duplicate, else the second does it: by the primary key between processes."""
+    shop = DatabaseStore(lambda: sqlite3.connect(tmp_path / "shop.db"))
+    shop.create_table()
+    made = {"memory": MemoryStore(), "sqlite": SqliteStore(tmp_path / "x.db"), "database": shop}
+    store: IdempotencyStore = made[kind]
+    store.open()
+    slow, key = Slow(well=well), Identity("queue://q", "a")
+    first = Call(store, key, slow)
+    assert slow.inside.wait(5)
+    second = Call(store, key, lambda _connection: None)
+    slow.go_on.set()
+    assert first.join() is (True if well else None)
+    assert second.join() is not well
+    store.close()
+
+
+class Call:
+    """`store.once` in a thread of its own; None if it raised."""
+
+    def __init__(self, store: IdempotencyStore, key: Identity, work: Any) -> None:
+        self._result: bool | None = None
+        self._thread = threading.Thread(target=self._run, args=(store, key, work), daemon=True)
+        self._thread.start()
+
+    def join(self) -> bool | None:
+        """What it returned."""
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        return self._result
+
+    def _run(self, store: IdempotencyStore, key: Identity, work: Any) -> None:
+        try:
+            self._result = store.once(key, work)
+        except ValueError:
+            self._result = None
+
+
+#: Books orders in its own database; dies before or after the commit, when it is told to, but never twice.
+PROGRAM = """
+import os, signal, sqlite3, sys
+from jmsx.app import App
+from jmsx.dedupe import DatabaseStore
+
+url, queue, path, death = sys.argv[1:]
+
+def release(connection):
+    connection.close()
+    if death == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+store = DatabaseStore(lambda: sqlite3.connect(path), release=release)
+app = App(url)
+
+@app.consumer(queue, dedupe=store)
+def book(order, *, db):
+    db.execute("INSERT INTO orders VALUES (?)", (order.text,))
+    print("booked", order.text, flush=True)
+    if death == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+store.open = lambda: None  # it would be released, too
+app.run()
+"""
+
+
+def test_a_crash_before_and_after_the_commit(classic_broker: Broker, tmp_path: Path) -> None:
+    """Each order is booked once: before, nothing of it is there; after, the message is known when it comes again."""
+    queue, path = fresh_queue(), tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE orders (article TEXT)")
+    DatabaseStore(lambda: sqlite3.connect(path)).create_table()
+    put(classic_broker, queue, "hammer", "nails")
+
+    def booked() -> list[str]:
+        with closing(sqlite3.connect(path)) as database:
+            return [article for (article,) in database.execute("SELECT article FROM orders")]
+
+    command = ("-c", PROGRAM, classic_broker.url, queue.uri, str(path))
+    for death, expected in (("before", []), ("after", ["hammer"])):
+        with python(*command, death) as process:
+            _, errors = process.communicate(timeout=20)
+            assert process.returncode == -signal.SIGKILL, errors
+        assert booked() == expected
+    with python(*command, "never") as process:
+        assert read_line(process) == "booked nails"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0, process.communicate()
+    assert booked() == ["hammer", "nails"]
+    assert settles(classic_broker, queue, size=0)
+
+
+def test_a_store_that_cannot_tell(classic_broker: Broker, tmp_path: Path) -> None:
+    """Nothing is done twice by guessing: the message is delivered again, and kept as a dead letter in the end."""
+    queue, path = fresh_queue(), tmp_path / "done.db"
+    app = App(classic_broker.url, redelivery_policy=SOON)
+    calls: list[str] = []
+    store = SqliteStore(path)
+    app.consumer(queue, dedupe=store)(lambda message: calls.append(message.text))
+    with nothing_left(), app:
+        with closing(sqlite3.connect(path)) as vandal:
+            vandal.execute("DROP TABLE jmsx_done")
+        put(classic_broker, queue, "x", case=queue.name)
+        assert settles(classic_broker, queue, size=0)
+    assert calls == []
+    assert len(dead_copies(classic_broker, queue.name)) == 1
+
+
+def test_errors_at_the_door(classic_broker: Broker, tmp_path: Path) -> None:
+    """Before a message is taken."""
+
+    def plain(message: Message) -> None:
+        raise AssertionError(message)
+
+    app = App(classic_broker.url)
+    store = SqliteStore(tmp_path / "no" / "x.db")
+    app.consumer(fresh_queue(), dedupe=store, name="a")(plain)
+    with nothing_left(), pytest.raises(StoreError, match="unable to open"):
+        app.start()
+
+    def wants_session(message: Message, session: Any) -> None:
+        raise AssertionError(message, session)
+
+    def wants_connection(message: Message, *, db: Any) -> None:
+        raise AssertionError(message, db)
+
+    for handler, settings, complaint in (
+        (wants_session, {"mode": TRANSACTED, "dedupe": MemoryStore()}, "would never be sent"),
+        (wants_connection, {"dedupe": MemoryStore()}, "db= with dedupe=DatabaseStore"),
+        (wants_connection, {}, "a connection for db="),
+        (plain, {"dedupe_by": str}, "needs a dedupe= store"),
+    ):
+        with pytest.raises(ConfigurationError, match=complaint):
+            app.consumer(fresh_queue(), name=complaint, **settings)(handler)
