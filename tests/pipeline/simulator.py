@@ -143,7 +143,7 @@ class Shop:
         """
         Send `messages` and consume them, spread over five minutes.
 
-        `injected` names how many meet another fate: lost, duplicated, dead, discarded, expired, retried.
+        `injected` names how many meet another fate: lost, duplicated, suppressed, dead, discarded, expired, retried.
         """
         fates = [fate for fate, count in injected.items() for _ in range(count)]
         fates += ["done"] * (messages - len(fates))
@@ -217,6 +217,10 @@ class Shop:
     def _discarded(self, key: str, queue: str) -> None:
         self.truth.discarded.add(key)
         self._deliver(key, queue, Outcome.DISCARDED)
+
+    def _suppressed(self, key: str, queue: str) -> None:
+        self._deliver(key, queue, Outcome.ACKNOWLEDGED)
+        self._deliver(key, queue, Outcome.DUPLICATE, after=20)
 
     def _expired(self, key: str, queue: str) -> None:
         self.truth.expired.add(key)
