@@ -94,8 +94,7 @@ class DeliveryLedger:
         self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
         self._begun = 0
         self._resume_at = 0.0
-        self._connection = open_file(self.path, _TABLE)
-        self._prune(self._connection)
+        self._connection = open_file(self.path, _TABLE, self._prune)
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; None if that failed, which is logged."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 #: Seconds that a write waits at most for other processes that write.
@@ -23,9 +24,13 @@ _ADVICE: Final = (
 )
 
 
-def open_file(path: Path, *statements: str) -> sqlite3.Connection:
+def open_file(
+    path: Path, table: str, prepare: Callable[[sqlite3.Connection], object]
+) -> sqlite3.Connection:
     """
-    A connection in autocommit mode to the file `path`, with a write-ahead log; `statements` make its tables.
+    A connection in autocommit mode to the file `path`, with a write-ahead log.
+
+    `table` is the statement that makes its table, unless it is there; `prepare` does what is to be done at first.
 
     `synchronous=NORMAL` survives the death of a process without a sync to disk for each transaction; a power cut may
     take the last ones. Raises StoreError.
@@ -41,8 +46,8 @@ def open_file(path: Path, *statements: str) -> sqlite3.Connection:
         (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint=8000")
-        for statement in statements:
-            connection.execute(statement)
+        connection.execute(table)
+        prepare(connection)
     except sqlite3.Error as error:
         connection.close()
         raise _unusable(path, str(error)) from error

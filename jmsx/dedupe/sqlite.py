@@ -67,8 +67,7 @@ class SqliteStore:
         """Open the file; raises StoreError."""
         with self._lock:
             if self._connection is None:
-                self._connection = open_file(self.path, _TABLE)
-                self._prune(self._connection)
+                self._connection = open_file(self.path, _TABLE, self._prune)
             self._users += 1
 
     def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
