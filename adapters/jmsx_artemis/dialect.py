@@ -69,6 +69,12 @@ _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
 )
 
 
+#: Properties that only Classic's scheduler obeys.
+_CLASSIC_SCHEDULES: Final = frozenset(
+    {"AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON"}
+)
+
+
 class ArtemisDialect:
     """ActiveMQ Artemis over STOMP 1.2."""
 
@@ -96,6 +102,17 @@ class ArtemisDialect:
         """Address and routing type; without the type a message to a new queue is lost (probes A8)."""
         routing, address = parted(destination)
         return {"destination": address, "destination-type": routing}
+
+    def check_properties(self, properties: Mapping[str, str]) -> None:
+        """No repeated schedules (artemis.md 1.3), and over STOMP no end of a group by its sequence."""
+        for name in _CLASSIC_SCHEDULES & properties.keys():
+            raise UnsupportedError(
+                f"Artemis does not know {name}; it has AMQ_SCHEDULED_DELAY and AMQ_SCHEDULED_TIME"
+            )
+        if properties.get("JMSXGroupSeq", "").startswith("-"):
+            raise UnsupportedError(
+                "over STOMP Artemis does not close a message group by a negative JMSXGroupSeq"
+            )
 
     def reply_to(self, destination: str) -> str:
         """The URI, as Artemis' own JMS client writes it."""

@@ -22,6 +22,7 @@ from jmsx.errors import (
     MessageFormatError,
     ResourceAllocationError,
     SecurityError,
+    UnsupportedError,
 )
 from jmsx.map_xml import BEGINNING, TRANSFORMATION, decode_map, encode_map
 from jmsx_classic.copies import dead_letter_headers
@@ -94,6 +95,13 @@ class ClassicDialect:
     def send_headers(self, destination: str) -> dict[str, str]:
         """The destination."""
         return {"destination": wire_destination(destination)}
+
+    def check_properties(self, properties: Mapping[str, str]) -> None:
+        """A point in time is Artemis' alone."""
+        if "AMQ_SCHEDULED_TIME" in properties:
+            raise UnsupportedError(
+                "ActiveMQ Classic does not know AMQ_SCHEDULED_TIME; it has AMQ_SCHEDULED_DELAY"
+            )
 
     def reply_to(self, destination: str) -> str:
         """As the destination of a SEND."""

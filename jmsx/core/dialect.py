@@ -66,6 +66,9 @@ class Dialect(Protocol):
     def send_headers(self, destination: str) -> dict[str, str]:
         """Headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
 
+    def check_properties(self, properties: Mapping[str, str]) -> None:
+        """Raise UnsupportedError for a property that another ActiveMQ obeys, and that this broker would ignore."""
+
     def reply_to(self, destination: str) -> str:
         """The `reply-to` header for a URI."""
 

@@ -42,6 +42,7 @@ _SET_BY_SEND: Final = frozenset(
 _NUMBERS: Final = {
     "JMSXGroupSeq": (-(2**31), 2**31 - 1),
     "AMQ_SCHEDULED_DELAY": (0, 2**63 - 1),
+    "AMQ_SCHEDULED_TIME": (0, 2**63 - 1),
     "AMQ_SCHEDULED_PERIOD": (0, 2**63 - 1),
     "AMQ_SCHEDULED_REPEAT": (0, 2**31 - 1),
 }

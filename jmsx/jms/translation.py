@@ -28,7 +28,8 @@ def send_frame(
     """
     The SEND frame of `message`, without expiry, priority and reply-to, which are the session's affair.
 
-    Raises MessageFormatError for a body or property that STOMP cannot carry.
+    Raises MessageFormatError for a body or property that STOMP cannot carry, and UnsupportedError for one that this
+    broker would ignore.
     """
     headers = {
         **dialect.send_headers(destination.uri),
@@ -39,7 +40,9 @@ def send_frame(
         headers["correlation-id"] = _text("correlation_id", message.correlation_id)
     if message.type is not None:
         headers["type"] = _text("type", message.type)
-    headers.update(property_headers(message, dialect.reserved))
+    properties = property_headers(message, dialect.reserved)
+    dialect.check_properties(properties)
+    headers.update(properties)
     for name, text in headers.items():
         _check_header(name, text, dialect.header_limit)
     more, body = _encoded(message.body, dialect)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx.core.delivery import KEY_HEADER
-from jmsx.errors import MessageFormatError
+from jmsx.errors import MessageFormatError, UnsupportedError
+from jmsx.jms.destination import Queue
 from jmsx.jms.message import Message
 from jmsx.jms.properties import property_headers, property_text
+from jmsx.jms.translation import send_frame
+from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
+
+if TYPE_CHECKING:
+    from jmsx.core.dialect import Dialect
 
 
 def headers(**fields: Any) -> dict[str, str]:
@@ -114,7 +120,13 @@ def test_two_values_for_one_field_are_refused(name: str, field: str, value: Any)
         headers(properties={name: 8}, **{field: value})
 
 
-NUMBERS = ["JMSXGroupSeq", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT"]
+NUMBERS = [
+    "JMSXGroupSeq",
+    "AMQ_SCHEDULED_DELAY",
+    "AMQ_SCHEDULED_TIME",
+    "AMQ_SCHEDULED_PERIOD",
+    "AMQ_SCHEDULED_REPEAT",
+]
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -160,3 +172,34 @@ def test_other_crons_are_refused(cron: str) -> None:
     """The broker would close the connection."""
     with pytest.raises(MessageFormatError, match="five fields"):
         headers(properties={"AMQ_SCHEDULED_CRON": cron})
+
+
+# -- what a broker would ignore ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dialect", "properties", "words"),
+    [
+        (ARTEMIS, {"AMQ_SCHEDULED_PERIOD": 1000}, "does not know AMQ_SCHEDULED_PERIOD"),
+        (ARTEMIS, {"AMQ_SCHEDULED_REPEAT": 3}, "does not know AMQ_SCHEDULED_REPEAT"),
+        (ARTEMIS, {"AMQ_SCHEDULED_CRON": "0 * * * *"}, "does not know AMQ_SCHEDULED_CRON"),
+        (ARTEMIS, {"JMSXGroupSeq": -1}, "does not close a message group"),
+        (DIALECT, {"AMQ_SCHEDULED_TIME": 1}, "does not know AMQ_SCHEDULED_TIME"),
+    ],
+)
+def test_what_a_broker_would_ignore_is_refused(
+    dialect: Dialect, properties: dict[str, Any], words: str
+) -> None:
+    """It never silently differs: a message that was to come later, or again, would come now, and once."""
+    message = Message("x", properties=properties)
+    with pytest.raises(UnsupportedError, match=words):
+        send_frame(message, Queue("q"), dialect, "key", persistent=True)
+
+
+def test_what_both_know_is_carried() -> None:
+    """A delay, and the sequence of a group that goes on."""
+    message = Message("x", properties={"AMQ_SCHEDULED_DELAY": 5}, group_id="g", group_sequence=2)
+    for dialect in (DIALECT, ARTEMIS):
+        frame = send_frame(message, Queue("q"), dialect, "key", persistent=True)
+        assert frame.headers["AMQ_SCHEDULED_DELAY"] == "5"
+        assert frame.headers["JMSXGroupSeq"] == "2"
