@@ -140,12 +140,12 @@ def _parse(url: str) -> tuple[tuple[str, int], dict[str, str]]:
     """The address and the CONNECT headers of a stomp:// URL; raises ConfigurationError, without it, on any other."""
     try:
         parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ConfigurationError("the broker's URL is not like stomp://host:61613") from None
-    if parts.scheme not in {"stomp", "tcp"} or not parts.hostname:
+        host, port = parts.hostname, parts.port
+    except ValueError:  # its text may hold a password, so nothing is raised here
+        host = port = None
+    if not host or parts.scheme not in {"stomp", "tcp"}:
         raise ConfigurationError("the broker's URL is not like stomp://host:61613")
-    headers = {"accept-version": "1.2", "host": parts.hostname}
+    headers = {"accept-version": "1.2", "host": host}
     if parts.username is not None:
         headers |= {"login": unquote(parts.username), "passcode": unquote(parts.password or "")}
-    return (parts.hostname, _STOMP_PORT if port is None else port), headers
+    return (host, _STOMP_PORT if port is None else port), headers

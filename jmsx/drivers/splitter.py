@@ -23,17 +23,26 @@ if TYPE_CHECKING:
 #: Bytes of one header block at most, and of the body of any other frame: an ERROR's is a stack trace.
 HEAD_LIMIT: Final = 1024 * 1024
 
-_SHOWN: Final = 20  #: bytes shown of what is not STOMP: a word that tells what it is, and no secret
 
 _COMMANDS: Final = ("MESSAGE", "RECEIPT", "ERROR", "CONNECTED")
 _FIRST_LINE: Final = re.compile(rf"({'|'.join(_COMMANDS)})\r?\n".encode())
 _FIRST_LINES: Final = tuple(f"{command}\r\n".encode() for command in _COMMANDS)
 _LONGEST_FIRST_LINE: Final = max(len(line) for line in _FIRST_LINES)
+_TELLING: Final = 16  #: bytes that tell who answers instead of a broker
 _MESSAGE: Final = b"MESSAGE"
 _EMPTY_LINE: Final = re.compile(rb"\n(?:\n|\r\n)")
 _LENGTH: Final = b"\ncontent-length:"
 _DIGITS: Final = 19  #: of a number that 64 bits hold
-_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  #: how an alert and a handshake begin
+
+#: How others begin. What they said is not shown: a broker that lies could say our password.
+_OTHERS: Final = (
+    (b"\x15\x03", "TLS; write stomp+ssl://"),
+    (b"\x16\x03", "TLS; write stomp+ssl://"),
+    (b"HTTP/", "a web server"),
+    (b"SSH-", "SSH"),
+    (b"AMQP", "AMQP"),
+    (b"ActiveMQ", "OpenWire, the port for Java clients"),
+)
 _LF: Final = 10
 _CR: Final = 13
 
@@ -99,7 +108,7 @@ class Splitter:
                 continue
             first = _FIRST_LINE.match(data, position)
             if first is None:
-                _check_beginning(data[position : position + _SHOWN])
+                _check_beginning(data[position : position + _TELLING])
                 break
             self._limit = self._body_limit if first[1] == _MESSAGE else HEAD_LIMIT
             span = self._span(data, first.end())
@@ -147,9 +156,8 @@ def _control(command: bytes, block: bytes, body: bytes) -> Frame:
 def _check_beginning(text: bytes) -> None:
     """Whether `text` may become the first line of a frame when more of it has come."""
     if not any(line.startswith(text) for line in _FIRST_LINES):
-        word = re.split(rb"[\s:]", text, maxsplit=1)[0]
-        hint = " (that is TLS: write stomp+ssl://)" if text.startswith(_TLS_RECORDS) else ""
-        raise MessageFormatError(f"what answers does not speak STOMP: it said {word!r}{hint}")
+        looks = next((f": it looks like {word}" for mark, word in _OTHERS if mark in text), "")
+        raise MessageFormatError(f"what answers does not speak STOMP{looks}")
 
 
 def _check_head(size: int) -> None:
@@ -169,6 +177,6 @@ def _length(data: bytes, start: int, end: int, limit: int) -> int:
     """The number of a content-length header, whose value starts at `start`."""
     digits = data[start:end].partition(b"\n")[0].strip()
     if not digits.isdigit() or len(digits) > _DIGITS:
-        raise MessageFormatError(f"the broker sent a content-length of {digits[:_SHOWN]!r}")
+        raise MessageFormatError("the broker sent a content-length that is no number")
     _check_body(int(digits), limit)
     return int(digits)

@@ -78,7 +78,11 @@ class Connection:
                 self.ledger = share(self.options.ledger)
             link, self._spare = self._spare or self.open_link(self._free_client_id()), None
             session_id = f"{self.connection_id}-{next(self._count)}"
-            session = Session(AcknowledgeMode(mode), self, link, session_id)
+            try:
+                session = Session(AcknowledgeMode(mode), self, link, session_id)
+            except BaseException:
+                link.pump.end("no session")
+                raise
             self._sessions.append(session)
             return session
 

@@ -128,7 +128,7 @@ class Impostor:
         ),
         pytest.param(
             b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n<p>", False, ConnectionFailedError,
-            "does not speak STOMP: it said b'HTTP/1.1'", id="http-that-stays",
+            "does not speak STOMP: it looks like a web server", id="http-that-stays",
         ),
         pytest.param(
             b"\x15\x03\x03\0\x02\x02P", True, ConnectionFailedError, "write stomp+ssl://", id="tls"

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from jmsx import Connection, Queue
+from jmsx import AcknowledgeMode, Connection, Message, Queue
 from jmsx.core.events import LinkClosed
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
@@ -31,8 +33,11 @@ LIES = {
     "a frame of clients": (b"SEND\ndestination:/queue/q\n\n\0", "does not speak STOMP"),
     "NULs": (b"\0\0\0", "does not speak STOMP"),
     "a gigabyte": (b"MESSAGE\ncontent-length:1000000000\n\n", "1000000000 bytes or more"),
-    "a negative length": (b"MESSAGE\ncontent-length:-5\n\n", "content-length of b'-5'"),
-    "a length with 5000 digits": (b"MESSAGE\ncontent-length:" + b"1" * 5000 + b"\n\n", "b'111"),
+    "a negative length": (b"MESSAGE\ncontent-length:-5\n\n", "content-length that is no number"),
+    "a length with 5000 digits": (
+        b"MESSAGE\ncontent-length:" + b"1" * 5000 + b"\n\n",
+        "that is no number",
+    ),
     "a length too short": (b"MESSAGE\ncontent-length:1\n\nabc\0", "longer than its content-length"),
     "a head without end": (b"MESSAGE\n" + b"header:value\n" * 100_000, "header block of more"),
     "a line without end": (b"MESSAGE\nx:" + b"y" * 2_000_000, "header block of more"),
@@ -192,3 +197,67 @@ def test_a_flood_of_our_own_messages() -> None:
         assert eventually(lambda: session.pump.error is not None, 10)
         assert "more than 1000 messages ahead, and the prefetch is 10" in str(session.pump.error)
         within(5, connection.close)
+
+
+#: Pieces of which Hypothesis makes a broker's speech; `%s` is the client's subscription or its open receipt.
+PIECES = st.one_of(
+    st.sampled_from(
+        [
+            "RECEIPT\nreceipt-id:%r\n\n\0",
+            "RECEIPT\nreceipt-id:x\n\n\0",
+            "ERROR\nmessage:no\nreceipt-id:%r\n\nwhy\0",
+            "ERROR\nmessage:InvalidDestinationException\n\n\0",
+            "ERROR\n\n\0",
+            "MESSAGE\nsubscription:%s\nack:1\nmessage-id:1\ndestination:/queue/q\n\nbody\0",
+            "MESSAGE\nsubscription:%s\n\n\0",
+            "MESSAGE\nsubscription:%s\nack:2\ncontent-length:4\n\nab\0\0\0",
+            "MESSAGE\nsubscription:%s\nack:3\nexpires:99999999999999999999\nredelivered:maybe\n\nx\0",
+            "MESSAGE\nsubscription:%s\nack:4\nmessage-id:4\nbrowser:end\npriority:x\ntimestamp:-\n\n\0",
+            "MESSAGE\nsubscription:other\nack:5\n\nx\0",
+            "CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:0,0\n\n\0",
+            "CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:x,-1\n\n\0",
+            "CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:99999999999999999,1\n\n\0",
+            "\n",
+            "\0",
+            "content-length:9\n\n",
+        ]
+    ),
+    st.text(st.characters(codec="latin-1"), max_size=6),
+)
+
+
+@given(
+    greeting=st.booleans(),
+    speech=st.lists(st.lists(PIECES, max_size=4), max_size=5),
+    mode=st.sampled_from(AcknowledgeMode),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_speech_ends_in_time(
+    speech: list[list[str]], mode: AcknowledgeMode, *, greeting: bool
+) -> None:
+    """Whatever a broker answers to whatever we say: each call ends soon, with a result or a typed error."""
+
+    def talk(client: Client) -> None:
+        if greeting and client.obey(until="CONNECT") is not None:
+            client.say(CONNECTED)
+        for pieces, frame in zip(speech, client.frames(), strict=False):
+            wanted = {"%r": frame.headers.get("receipt", ""), "%s": subscription(client)}
+            text = "".join(pieces).replace("%r", wanted["%r"]).replace("%s", wanted["%s"])
+            client.say(text.encode("latin-1"))
+
+    def use() -> None:
+        connection.start()
+        session = connection.create_session(mode)
+        received = session.create_consumer(QUEUE).receive(0.05)
+        if received is not None:
+            received.acknowledge()
+        if session.transacted:
+            session.commit()
+        session.create_producer(QUEUE).send(Message("x"))
+
+    with nothing_left(), Liar(talk) as liar:
+        connection = Connection(liar.url, connect_timeout=0.3, request_timeout=0.3)
+        error = within(10, use).error
+        assert error is None or isinstance(error, JmsxError), error
+        error = within(10, connection.close).error
+        assert error is None or isinstance(error, JmsxError), error

@@ -139,10 +139,13 @@ def test_frames_come_as_soon_as_they_are_whole() -> None:
 
 
 NO_STOMP = {
-    "no number": (b"MESSAGE\ncontent-length:x\n\n\0", "content-length of b'x'"),
-    "negative": (b"MESSAGE\ncontent-length:-1\n\n\0", "content-length of b'-1'"),
-    "empty length": (b"MESSAGE\ncontent-length:\n\n\0", "content-length of b''"),
-    "a number without end": (b"MESSAGE\ncontent-length:" + b"9" * 5000 + b"\n\n", "b'9999999"),
+    "no number": (b"MESSAGE\ncontent-length:x\n\n\0", "content-length that is no number"),
+    "negative": (b"MESSAGE\ncontent-length:-1\n\n\0", "content-length that is no"),
+    "empty length": (b"MESSAGE\ncontent-length:\n\n\0", "content-length that is no"),
+    "a number without end": (
+        b"MESSAGE\ncontent-length:" + b"9" * 5000 + b"\n\n",
+        "content-length that is no",
+    ),
     "a gigabyte": (b"MESSAGE\ncontent-length:1000000000\n\n", "body of 1000000000 bytes"),
     "just beyond the limit": (
         b"MESSAGE\ncontent-length:%d\n\n" % (BODY_LIMIT + 1),
@@ -158,12 +161,12 @@ NO_STOMP = {
         b"MESSAGE\n" + b"a:\n" * HEAD_LIMIT + b"\n\0",
         "header block of more than",
     ),
-    "a web server": (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak STOMP: it said b'HT"),
+    "a web server": (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak STOMP"),
     "one wrong letter": (b"MESSAGX", "does not speak STOMP"),
     "a command of clients": (b"SEND\n\n\0", "does not speak STOMP"),
     "lower case": (b"message\n\n\0", "does not speak STOMP"),
     "NUL between frames": (b"\0", "does not speak STOMP"),
-    "a TLS alert": (b"\x15\x03\x03\x00\x02\x02\x50", "that is TLS"),
+    "a TLS alert": (b"\x15\x03\x03\x00\x02\x02\x50", "looks like TLS; write stomp+ssl://"),
     "header without colon": (b"RECEIPT\nreceipt-id\n\n\0", "header line without a colon"),
     "undefined escape": (b"ERROR\nmessage:\\t\n\n\0", "undefined escape"),
     "half an escape": (b"ERROR\nmessage:x\\\n\n\0", "undefined escape"),
@@ -180,6 +183,26 @@ def test_what_is_no_stomp_ends_it(stream: bytes, complaint: str, size: int) -> N
     assert fed(splitter, cut(RECEIPT + stream, size)) == [RECEIPT_SEEN]
     assert complaint in str(splitter.fault)
     assert splitter.feed(RECEIPT) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "guess"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "a web server"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
+        (b"AMQP\0\1\0\0", "AMQP"),
+        (b"\0\0\1\x79\1ActiveMQ", "OpenWire"),
+        (b"\x15\x03\x03\0\2\2P", "stomp+ssl://"),
+        (b"geheim", None),
+    ],
+)
+def test_who_answers_instead(text: bytes, guess: str | None) -> None:
+    """Well-known ones are told by name; what was said is not shown, for it may be a secret."""
+    splitter = Splitter()
+    splitter.feed(text)
+    assert (guess or "") in str(splitter.fault)
+    assert ("looks like" in str(splitter.fault)) == (guess is not None)
+    assert "geheim" not in str(splitter.fault)
 
 
 def test_claimed_length_at_the_limit_is_awaited_and_costs_nothing() -> None:
