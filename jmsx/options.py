@@ -62,15 +62,24 @@ class PrefetchPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
-    """Which broker of several to try, and when to try again; as Java's failover transport names it."""
+    """
+    Which broker of several to try, and when to try again; times in seconds, names and defaults of Java's `failover:`.
 
-    randomize: bool = True
-    initial_delay: float = 0.01
+    An attempt is a round over all brokers. Raises ConfigurationError for what makes no sense.
+    Source: `FailoverTransport.java:98-116`.
+    """
+
+    randomize: bool = True  #: the order of the brokers
+    initial_delay: float = 0.01  #: after the first failed attempt; there is none before it
     maximum_delay: float = 30.0
     use_exponential_back_off: bool = True
     back_off_multiplier: float = 2.0
-    maximum_attempts: int = -1  #: -1: for ever
-    timeout: float = -1.0  #: a send waits this long for a connection; -1: for ever
+    maximum_attempts: int = -1  #: -1: for ever; 0: a lost connection stays lost
+    startup_maximum_attempts: int = -1  #: of the first connection; -1: as maximum_attempts
+    timeout: float = -1.0  #: how long a call waits for a connection; -1: `request_timeout`
+    startup_timeout: float | None = (
+        None  #: how long the first one may take; None: as any call; -1: for ever
+    )
 
     def __post_init__(self) -> None:
         _check_flag("randomize", self.randomize)
@@ -79,8 +88,21 @@ class ReconnectPolicy:
         _check_flag("use_exponential_back_off", self.use_exponential_back_off)
         _check_number("back_off_multiplier", self.back_off_multiplier, 1.0)
         _check_whole("maximum_attempts", self.maximum_attempts, -1)
+        _check_whole("startup_maximum_attempts", self.startup_maximum_attempts, -1)
         if self.timeout != FOR_EVER:
-            _check_seconds("timeout", self.timeout, "; -1 waits for ever")
+            _check_seconds("timeout", self.timeout, "; -1 is the request_timeout")
+        if self.startup_timeout not in (None, FOR_EVER):
+            _check_seconds("startup_timeout", self.startup_timeout, "; -1 waits for ever")
+
+    def delay(self, failed: int) -> float:
+        """Seconds between the attempt number `failed`, counted from 1, and the next."""
+        if not self.use_exponential_back_off:
+            return self.initial_delay
+        try:
+            delay = self.initial_delay * float(self.back_off_multiplier) ** (failed - 1)
+        except OverflowError:
+            return self.maximum_delay
+        return min(delay, self.maximum_delay)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

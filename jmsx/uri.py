@@ -336,6 +336,7 @@ _OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
     "useExponentialBackOff": ("reconnect", "use_exponential_back_off", _boolean),
     "backOffMultiplier": ("reconnect", "back_off_multiplier", _number),
     "maxReconnectAttempts": ("reconnect", "maximum_attempts", _whole),
+    "startupMaxReconnectAttempts": ("reconnect", "startup_maximum_attempts", _whole),
     "timeout": ("reconnect", "timeout", _seconds_or_never),
 }
 

@@ -28,6 +28,7 @@ _KIND_OF_CLASS: Final[dict[type, str | None]] = {
     core.SubscriptionClosed: "sub.close",
     core.LinkOpened: "conn.up",
     core.LinkClosed: None,
+    core.LinkRestored: "conn.restored",
     core.ErrorReceived: "broker.error",
     core.AckDropped: "ack.dropped",
 }

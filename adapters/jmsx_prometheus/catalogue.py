@@ -326,6 +326,13 @@ _LINK: Final = (
         "How long it took until the broker said CONNECTED.",
         "LinkOpened",
     ),
+    _histogram(
+        "jmsx_reconnect_duration_seconds",
+        BACK_OFF_SECONDS,
+        ("broker",),
+        "From the loss of a socket until there was one again, with every subscription on it.",
+        "LinkRestored",
+    ),
     _counter(
         "jmsx_disconnects_total",
         ("broker", "reason"),
@@ -357,6 +364,7 @@ METRICS: Final[tuple[Metric, ...]] = (
 #: Metrics that no panel and no alert shows, and why.
 RAW_ONLY: Final[dict[str, str]] = {
     "jmsx_transaction_messages": "how an application cuts its work; nobody needs it at night",
+    "jmsx_reconnect_duration_seconds": "read after an outage, to tell how long it was",
     "jmsx_connect_duration_seconds": "read once, when somebody asks why a start is slow",
 }
 

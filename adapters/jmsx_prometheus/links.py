@@ -67,6 +67,8 @@ class Links:
             before.drop()
         broker = self._make_series(source)
         self._links[source.session_id] = _Link(broker, source.epoch)
+        if before is not None and before.broker != broker:  # it has gone to another broker
+            self._show_up(before.broker)
         self._table.distribution("jmsx_connect_duration_seconds", broker=broker).observe(seconds)
         self._show_up(broker)
 
@@ -81,6 +83,11 @@ class Links:
             if event.reason == "closed":
                 del self._links[source.session_id]
             self._show_up(broker)
+
+    def note_restored(self, source: Source, seconds: float) -> None:
+        """Note that an outage of `seconds` is over."""
+        broker = self._make_series(source)
+        self._table.distribution("jmsx_reconnect_duration_seconds", broker=broker).observe(seconds)
 
     def note_error(self, source: Source) -> None:
         """Note that the broker sent ERROR."""

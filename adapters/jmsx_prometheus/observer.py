@@ -18,6 +18,7 @@ from jmsx.core.events import (
     ErrorReceived,
     LinkClosed,
     LinkOpened,
+    LinkRestored,
     MessageDeadLettered,
     MessagesAcknowledged,
     MessageSent,
@@ -156,6 +157,8 @@ class PrometheusObserver:
                 self._links.note_opened(source, event.seconds)
             case LinkClosed():
                 self._links.note_closed(source, event)
+            case LinkRestored():
+                self._links.note_restored(source, event.seconds)
             case ErrorReceived():
                 self._links.note_error(source)
             case _:

@@ -19,7 +19,7 @@ from jmsx.jms.destination import Destination, destination
 from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
-from jmsx.options import PrefetchPolicy
+from jmsx.options import FOR_EVER, PrefetchPolicy, ReconnectPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,17 +45,27 @@ class App:
 
     Every consumer's worker has a session, a socket and a thread of its own. `options` are those of `Connection`; the
     decorator's win for its consumer. The app owns its observers: they are closed when it stops.
+
+    With `reconnect` (True, or a ReconnectPolicy) it waits for its broker, at the start and whenever it is gone; with
+    False the loss of a connection ends the app, unless its URL is a `failover:` one.
     """
 
     def __init__(
-        self, url: str | None = None, *, observers: Iterable[Observer] = (), **options: Any
+        self,
+        url: str | None = None,
+        *,
+        observers: Iterable[Observer] = (),
+        reconnect: bool | ReconnectPolicy = True,
+        **options: Any,
     ) -> None:
         self.url = url
+        self.reconnect = reconnect
         self._observers: list[Observer] = list(observers)
         self._options = options
         self._consumers: dict[str, Consumer] = {}
         self._workers: list[Worker] = []
         self._stores: list[IdempotencyStore] = []  #: open
+        self._opening: Connection | None = None  #: of the worker that comes next
         self._sender = Sender(lambda: self.connect(client_id=None))
         self._stopping = threading.Event()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
@@ -143,7 +153,10 @@ class App:
         """A connection with the app's URL, observers and options; those given win."""
         if self.url is None:
             raise ConfigurationError("the app has no broker URL; set app.url or pass one to App()")
-        return Connection(self.url, observers=self._observers, **{**self._options, **options})
+        given = {**self._options, **options}
+        if self.reconnect:
+            given.setdefault("reconnect", self._reconnect_policy())
+        return Connection(self.url, observers=self._observers, **given)
 
     def send(
         self,
@@ -284,14 +297,26 @@ class App:
         while self._stores:
             self._stores.pop().close()
 
+    def _reconnect_policy(self) -> ReconnectPolicy:
+        given = self.reconnect
+        return given if isinstance(given, ReconnectPolicy) else ReconnectPolicy()
+
     def _open_worker(self, consumer: Consumer) -> None:
-        connection = self.connect(**_connection_options(consumer, self._options))
+        options = _connection_options(consumer, self._options)
+        if self.reconnect:  # as long as it takes, unless the policy says otherwise
+            policy = self._reconnect_policy()
+            patience = FOR_EVER if policy.startup_timeout is None else policy.startup_timeout
+            options["reconnect"] = replace(policy, startup_timeout=patience)
+        connection = self.connect(**options)
         connection.set_exception_listener(self._fail)
+        self._opening = connection
         try:
             self._workers.append(Worker(consumer, connection))
         except BaseException:
             connection.abort()
             raise
+        finally:
+            self._opening = None
 
     def _begin(self) -> None:
         """Let messages flow."""
@@ -330,6 +355,9 @@ class App:
         """Drop all sockets; the app may be started again."""
         for worker in self._workers:
             worker.abort()
+        opening = self._opening
+        if opening is not None:
+            opening.abort()
         self._sender.abort()
         self._workers.clear()
         self._close_stores()

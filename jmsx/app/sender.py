@@ -28,12 +28,9 @@ class Sender:
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         """Send one message and wait for the broker's receipt; returns its key."""
         with self._lock:
-            if self._producer is None:
-                connection = self._connect()
-                self._producer = connection.create_session().create_producer()
-                self._connection = connection
             try:
-                return self._producer.send(message, destination=to, **options)
+                producer = self._producer or self._open()
+                return producer.send(message, destination=to, **options)
             except ConnectionFailedError:
                 self.abort()  # the next send opens a new one
                 raise
@@ -49,6 +46,15 @@ class Sender:
         connection = self._take()
         if connection is not None:
             connection.abort()
+
+    def _open(self) -> MessageProducer:
+        connection = self._connection = self._connect()  # known at once, so that it can be aborted
+        try:
+            self._producer = connection.create_session().create_producer()
+        except BaseException:
+            self.abort()
+            raise
+        return self._producer
 
     def _take(self) -> Connection | None:
         connection, self._connection, self._producer = self._connection, None, None

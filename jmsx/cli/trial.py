@@ -94,6 +94,7 @@ class Trial:
         Raises what the application raises, such as ConnectionFailedError when the broker dies.
         """
         self._app.url = broker.url
+        self._app.reconnect = False  # a broker of our own that is gone does not come back
         self._app.start()
         try:
             self._send(progress)

@@ -6,6 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
+from jmsx.core.requests import answered
+from jmsx.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,15 +58,22 @@ class Browsings:
                 browsing.waiting.append(delivery)
 
     def look(self, subscription_id: str) -> tuple[Delivery | None, bool]:
-        """The next message, if it is here; and, if not, whether there will be no more."""
-        browsing = self._open[subscription_id]
+        """
+        The next message, if it is here; and, if not, whether there will be no more.
+
+        Raises ConnectionFailedError if the link was lost since it was opened.
+        """
+        browsing = self._open.get(subscription_id)
+        if browsing is None:
+            raise ConnectionFailedError("the connection was lost while the queue was browsed")
         if browsing.waiting:
             return browsing.waiting.popleft(), False
         return None, browsing.ended
 
     def close(self, subscription_id: str, destination: str) -> Request:
         """Look no more."""
-        self._open.pop(subscription_id, None)
+        if self._open.pop(subscription_id, None) is None:  # the link was lost, and with it this
+            return answered("UNSUBSCRIBE", destination)
         request = self._requests.open("UNSUBSCRIBE", destination)
         headers = {"id": subscription_id, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("UNSUBSCRIBE", headers))

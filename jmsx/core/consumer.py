@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.dialect import Dialect
     from jmsx.core.values import ConsumerSettings, Failure
+    from jmsx.core.window import Window
 
 #: So many times the prefetch may wait to be handed out; more would fill the memory.
 FLOOD: Final = 100
@@ -39,15 +40,16 @@ class ConsumerCore:
         self.settings = settings
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
         self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
-        self.window = dialect.window(settings)
-        self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
+        self.window: Window
+        self.batch: Batch
         self.schedule = RedeliverySchedule()
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
-        self.parked = False  #: a dead letter's copy is not confirmed yet: nothing is handed out
-        self.wanted_since: float | None = None  #: the application waits for a message
-        self._dry_since: float | None = now
+        self.parked: bool  #: a dead letter's copy is not confirmed yet: nothing is handed out
+        self.wanted_since: float | None  #: the application waits for a message
+        self._dry_since: float | None
         self._dialect = dialect
         self._outbox = outbox
+        self._begin(now)
 
     @property
     def unsettled(self) -> list[Delivery]:
@@ -128,6 +130,32 @@ class ConsumerCore:
             buried.append(self.waiting.popleft())
         if buried and not self.delivered:
             self.write_acks(buried)
+
+    def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:
+        """
+        The link is gone, and the broker has everything again: what the application had had, and what it had not.
+
+        A pause before a redelivery goes on: the broker sends the same messages first.
+        """
+        owed = self.batch.take(now)
+        if owed:
+            self.note_dropped(len(owed), now)
+        handed_out = owed + self.delivered
+        self.end(handed_out, Outcome.ABANDONED, now)
+        waiting = [one for one in (*self.waiting, *self.schedule.clear()) if not one.acknowledged]
+        self._begin(now)
+        return handed_out, waiting
+
+    def _begin(self, now: float) -> None:
+        """What a new link begins with."""
+        settings = self.settings
+        self.waiting.clear()
+        self.delivered = []
+        self.window = self._dialect.window(settings)
+        self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
+        self.parked = False
+        self.wanted_since = None
+        self._dry_since = now
 
     def want(self, now: float) -> None:
         """The application waits for a message of this consumer."""

@@ -107,9 +107,13 @@ class Delivery:
             expires_at=expires_at,
         )
 
+    def go_on(self, redelivery_count: int) -> None:
+        """Go on counting from before the link was lost, which is why the broker flags it."""
+        self.redelivery_count = self.broker_count = redelivery_count
+
     def carry(self, redelivery_count: int) -> None:
-        """Go on counting from before the link was dropped."""
-        self.redelivery_count = self.broker_count = max(self.broker_count, redelivery_count)
+        """Go on counting from before a commit that the broker refused, which is a failure."""
+        self.go_on(max(self.broker_count, redelivery_count))
         self.carried = True
 
     def count(self, entry: Entry) -> None:

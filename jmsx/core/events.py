@@ -224,6 +224,15 @@ class LinkClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRestored:
+    """After a loss there is a link again, with every subscription on it."""
+
+    at: float
+    seconds: float  #: how long there was none
+    attempts: int  #: rounds over all brokers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorReceived:
     """The broker sent ERROR."""
 
@@ -256,6 +265,7 @@ Event = (
     | SubscriptionClosed
     | LinkOpened
     | LinkClosed
+    | LinkRestored
     | ErrorReceived
     | AckDropped
 )

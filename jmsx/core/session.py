@@ -10,29 +10,32 @@ Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
 from jmsx.core.browsing import Browsings
 from jmsx.core.burial import DeadLetters
-from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.ledger import identity
 from jmsx.core.requests import Request, Requests, answered
+from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
-from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, IllegalStateError, JmsxError
+from jmsx.errors import ConnectionFailedError, IllegalStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from jmsx.core.consumer import ConsumerCore
     from jmsx.core.dialect import Dialect
     from jmsx.core.ledger import Entry, Identity
     from jmsx.core.values import ConsumerSettings, SessionSettings
+    from jmsx.errors import JmsxError
 
 #: Verdicts that acknowledge a message, and how it then ends.
 _FORGET: Final = {Verdict.DISCARD: Outcome.DISCARDED, Verdict.DUPLICATE: Outcome.DUPLICATE}
@@ -50,12 +53,10 @@ class SessionCore:
         self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
-        self._consumers: dict[str, ConsumerCore] = {}
         self.browsings = Browsings(self._requests, self._outbox)
         self._arrivals = 0
-        self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
-        self._closing: list[str] = []  #: consumers closed inside a transaction
         self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
+        self._consumers = Subscriptions(dialect, self._requests, self._outbox, self._dead_letters)
         self._work = UnitOfWork(settings, dialect, self._requests, self._outbox)
 
     @property
@@ -70,10 +71,25 @@ class SessionCore:
 
     # The link --------------------------------------------------------------------------------------------------------
 
-    def link_opened(self, server: str, seconds: float, now: float) -> None:
-        """A new link is up; nothing of an older one is valid any more."""
+    @property
+    def linked(self) -> bool:
+        """Whether there is a link; without one only what needs none may be called."""
+        return self._consumers.linked
+
+    def link_opened(
+        self, server: str, seconds: float, now: float, *, broker: str | None = None
+    ) -> list[Request]:
+        """
+        A new link is up, and nothing of an older one is valid any more.
+
+        Every consumer is subscribed again; the session is restored when the requests are answered well. It took
+        `seconds` to connect to `server`, whose address is `broker` if that has changed.
+        """
         self.epoch += 1
+        if broker is not None:
+            self.settings = self._work.settings = replace(self.settings, broker=broker)
         self._outbox.report(events.LinkOpened(at=now, server=server, seconds=seconds))
+        return self._consumers.reopen()
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""
@@ -84,13 +100,10 @@ class SessionCore:
                 f" before it answered {request.command} {request.subject}"
             ),
         )
-        for consumer in self._consumers.values():
-            self._abandon(consumer, now)
+        self._consumers.lose(now)
         for consumer, delivery in self._dead_letters.clear():
             consumer.end([delivery], Outcome.ABANDONED, now)
         self._work.lost(now)
-        self._consumers.clear()
-        self._closing.clear()
         self.browsings.clear()
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
 
@@ -120,10 +133,8 @@ class SessionCore:
             elif frame.command == "ERROR":
                 self._receive_error(frame, now)
         for subscription_id, deliveries in chunk.items():
-            consumer = self._consumers.get(subscription_id)
-            if consumer is not None:
-                consumer.accept(deliveries, now)
-            else:  # a browser's, or it was closed meanwhile and the broker takes them back
+            if not self._consumers.accept(subscription_id, deliveries, now):
+                # A browser's, or its consumer was closed meanwhile and the broker takes them back.
                 self.browsings.accept(subscription_id, deliveries)
 
     def take_actions(self) -> list[Action]:
@@ -132,41 +143,21 @@ class SessionCore:
 
     def next_timer(self) -> float | None:
         """When `handle_timer` is next due (seconds, monotonic), or None."""
-        due = [consumer.next_timer() for consumer in self._consumers.values()]
+        due = [consumer.next_timer() for consumer in self._consumers]
         due.append(self._dead_letters.next_timer())
         return min((at for at in due if at is not None), default=None)
 
     def handle_timer(self, now: float) -> None:
         """Do what is due."""
         self._dead_letters.handle_timer(now)
-        for consumer in self._consumers.values():
+        for consumer in self._consumers:
             consumer.handle_timer(now)
 
     # Consumers -------------------------------------------------------------------------------------------------------
 
     def subscribe(self, settings: ConsumerSettings, now: float) -> Request:
         """Open a consumer; its messages come as soon as the broker has confirmed it."""
-        consumer = ConsumerCore(settings, self._dialect, self._outbox, now)
-        self._consumers[settings.subscription_id] = consumer
-
-        def then(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is None:
-                consumer.note_opened(now)
-                return None
-            self._consumers.pop(settings.subscription_id, None)
-            if isinstance(error, BrokerTimeoutError):  # it may be answered yet, and must not linger
-                self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": settings.subscription_id}))
-            return error
-
-        request = self._requests.open("SUBSCRIBE", settings.destination, then)
-        headers = {
-            "id": settings.subscription_id,
-            **settings.headers,
-            **consumer.window.subscribe_headers(),
-            "receipt": request.receipt_id,
-        }
-        self._outbox.transmit(Frame("SUBSCRIBE", headers))
-        return request
+        return self._consumers.open(settings, now)
 
     def deliver(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
         """
@@ -181,7 +172,7 @@ class SessionCore:
 
     def offer(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
         """The next message of these consumers; `admit` decides whether the application may have it."""
-        consumers = [self._consumer(name) for name in subscription_ids]
+        consumers = [self._consumers.find(name) for name in subscription_ids]
         if len(consumers) > 1:
             consumers.sort(key=lambda consumer: consumer.next_arrival)
         for consumer in consumers:
@@ -200,7 +191,7 @@ class SessionCore:
         """
         if delivery.entry is not None and delivery.entry.partial:
             return None
-        consumer = self._consumer(delivery.subscription_id)
+        consumer = self._consumers.find(delivery.subscription_id)
         return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
 
     def admit(self, delivery: Delivery, now: float, entry: Entry | None = None) -> bool:
@@ -210,7 +201,7 @@ class SessionCore:
         A message that is over its limit is buried unseen (pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`):
         in a transacted session by the broker's count, and in every mode by a ledger's.
         """
-        consumer = self._consumer(delivery.subscription_id)
+        consumer = self._consumers.find(delivery.subscription_id)
         if entry is not None:
             delivery.count(entry)
         if not self._over_limit(consumer, delivery):
@@ -233,7 +224,7 @@ class SessionCore:
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
         """The application waits for a message of these consumers."""
         for subscription_id in subscription_ids:
-            self._consumer(subscription_id).want(now)
+            self._consumers.find(subscription_id).want(now)
 
     def consumed(self, delivery: Delivery, now: float, *, hurry: bool = False) -> None:
         """`receive()` returns the message (`hurry`), or its listener has returned."""
@@ -264,19 +255,8 @@ class SessionCore:
                 self._give_back(consumer, failure, now, only=only)
 
     def close_consumer(self, subscription_id: str, now: float) -> Request:
-        """
-        Close a consumer; with messages in an open transaction, when that ends.
-
-        What it was handing out is acknowledged in AUTO mode, and is the broker's again in the others.
-        Source: `ActiveMQMessageConsumer.java:733-759,843-900`.
-        """
-        consumer = self._consumers.get(subscription_id)
-        if consumer is None:
-            return answered("UNSUBSCRIBE", subscription_id)
-        if self.transacted and consumer.delivered:
-            self._closing.append(subscription_id)
-            return answered("UNSUBSCRIBE", consumer.settings.destination)
-        return self._unsubscribe(consumer, now)
+        """Close a consumer; with messages in an open transaction, when that ends."""
+        return self._consumers.close(subscription_id, now, transacted=self.transacted)
 
     def unsubscribe_durable(self, name: str) -> Request:
         """Remove a durable subscription that no consumer uses."""
@@ -328,13 +308,13 @@ class SessionCore:
             AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
         ):
             return
-        consumer = self._consumer(delivery.subscription_id)
-        if delivery.epoch != self.epoch:
+        consumer = self._consumers.find(delivery.subscription_id)
+        if delivery.epoch != self.epoch or not self.linked:
             consumer.note_dropped(1, now)
         elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
             self._acknowledge_one(consumer, delivery, now)
         else:
-            for each in self._consumers.values():
+            for each in self._consumers:
                 if each.delivered:
                     batch, each.delivered = each.delivered, []
                     each.acknowledge(batch, AckTrigger.EXPLICIT, now)
@@ -357,7 +337,7 @@ class SessionCore:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
-        for consumer in self._consumers.values():
+        for consumer in self._consumers:
             self._give_back(consumer, failure, now)
 
     def commit(self, now: float) -> Request:
@@ -368,24 +348,22 @@ class SessionCore:
         if refusal is not None:
             self.rollback(now)
             return answered("COMMIT", "", refusal)
-        return self._work.commit(self._consumers.values(), now, self._close_deferred)
+        return self._work.commit(self._consumers, now, self._consumers.close_deferred)
 
     def rollback(self, now: float, failure: Failure = NO_FAILURE) -> None:
         """Undo the sends, deliver the received again; raises IllegalStateError if not transacted."""
         if not self.transacted:
             raise IllegalStateError("rollback() in a session that is not transacted")
         self._work.rollback(now)
-        for consumer in self._consumers.values():
+        for consumer in self._consumers:
             self._give_back(consumer, failure, now)
-        self._close_deferred(now)
+        self._consumers.close_deferred(now)
 
     def close(self, now: float) -> list[Request]:
         """Close every consumer, after rolling back; the requests are answered when the broker has it all."""
         if self.transacted:
             self.rollback(now)
-        for consumer in list(self._consumers.values()):
-            self._unsubscribe(consumer, now)
-        return [request for request in self._farewells if not request.done]
+        return self._consumers.close_all(now)
 
     def disconnect(self) -> Request:
         """Say farewell; the link may be closed when it is answered."""
@@ -401,11 +379,6 @@ class SessionCore:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------
-
-    def _consumer(self, subscription_id: str) -> ConsumerCore:
-        if not self.is_open(subscription_id):
-            raise IllegalStateError("The Consumer is closed")
-        return self._consumers[subscription_id]
 
     def _over_limit(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
         policy = consumer.settings.policy
@@ -451,36 +424,3 @@ class SessionCore:
             self._dead_letters.bury(consumer, batch, "rejected", failure, now)
         elif not consumer.roll_back(batch, failure, now, self._draw):
             self._dead_letters.bury(consumer, batch, "max_redeliveries", failure, now)
-
-    def _unsubscribe(self, consumer: ConsumerCore, now: float) -> Request:
-        settings = consumer.settings
-        consumer.flush(AckTrigger.CLOSE, now)
-        if settings.acknowledges_itself and consumer.delivered:
-            batch, consumer.delivered = consumer.delivered, []
-            consumer.acknowledge(batch, AckTrigger.CLOSE, now)
-        consumer.settle_waiting_buried()
-        self._outbox.transmit(*consumer.window.release())
-        consumer.end(consumer.delivered, Outcome.RELEASED, now)
-        del self._consumers[settings.subscription_id]
-        consumer.note_closed(now)
-        request = self._requests.open("UNSUBSCRIBE", settings.destination)
-        self._farewells = [*(one for one in self._farewells if not one.done), request]
-        receipt = {"receipt": request.receipt_id}
-        ids = reversed(consumer.window.subscription_ids)
-        *further, first = [Frame("UNSUBSCRIBE", {"id": one}) for one in ids]
-        frames = [*further, Frame("UNSUBSCRIBE", {**first.headers, **receipt})]
-        # An ACK after UNSUBSCRIBE is ignored or refused, so copies that are on their way come first.
-        self._dead_letters.after(consumer, lambda: self._outbox.transmit(*frames))
-        return request
-
-    def _close_deferred(self, now: float) -> None:
-        closing, self._closing = self._closing, []
-        for subscription_id in closing:
-            if subscription_id in self._consumers:
-                self._unsubscribe(self._consumers[subscription_id], now)
-
-    def _abandon(self, consumer: ConsumerCore, now: float) -> None:
-        owed = consumer.batch.take(now)
-        if owed:
-            consumer.note_dropped(len(owed), now)
-        consumer.end(owed + consumer.delivered, Outcome.ABANDONED, now)

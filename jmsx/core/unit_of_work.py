@@ -56,7 +56,7 @@ class UnitOfWork:
     def __init__(
         self, settings: SessionSettings, dialect: Dialect, requests: Requests, outbox: Outbox
     ) -> None:
-        self._settings = settings
+        self.settings = settings  #: of the link that is up
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
@@ -169,7 +169,7 @@ class UnitOfWork:
     def condemn(self, cause: str) -> None:
         """The broker complained about an unknown frame: what is open can only be rolled back."""
         if self._transaction.begun:
-            self._transaction.rollback_only = cause
+            self._transaction.rollback_only = f"the broker refused a part of it: {cause}"
 
     def refusal(self) -> TransactionRolledBackError | None:
         """The error for committing a condemned transaction, or None if it is not."""
@@ -177,17 +177,24 @@ class UnitOfWork:
         if cause is None:
             return None
         return TransactionRolledBackError(
-            f"transaction {self._transaction.transaction_id} on {self._settings.broker}"
-            f" was rolled back, because the broker refused a part of it: {cause}"
+            f"transaction {self._transaction.transaction_id} on {self.settings.broker}"
+            f" was rolled back: {cause}"
         )
 
     def lost(self, now: float) -> None:
-        """The link is gone, and an open transaction with it: the broker rolls it back."""
+        """
+        The link is gone, and an open transaction with it: the broker rolls it back, and so must the application.
+
+        Source: `ActiveMQMessageConsumer.java:761-771`.
+        """
         transaction = self._transaction
+        cause, transaction_id = transaction.rollback_only, transaction.transaction_id
         self._report_sends("rolled_back", now)
         if transaction.started_at is not None:
             self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
+            cause = cause or f"the connection was lost with {transaction_id} in it"
         transaction.step(TxInput.LOST)
+        transaction.rollback_only = cause
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
@@ -266,7 +273,7 @@ class UnitOfWork:
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
         if not transaction.sent:
             self._report_sends("unconfirmed" if in_doubt else "rolled_back", now)
-        name, broker = transaction.transaction_id, self._settings.broker
+        name, broker = transaction.transaction_id, self.settings.broker
         outcome = TransactionOutcome.IN_DOUBT if in_doubt else TransactionOutcome.ROLLED_BACK
         self._report_end(outcome, 0, now)
         if in_doubt:

@@ -97,8 +97,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._transport.send(data)
 
     def drop(self) -> None:
-        """Close the socket without farewell."""
+        """Close the socket without farewell; ends a waiting `open` too."""
         self._transport.drop()
+        self._answered.set()
 
     def _say_connect(self, client_id: str | None) -> None:
         connection = DriverConnection(self._transport)

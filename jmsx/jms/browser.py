@@ -36,13 +36,18 @@ class QueueBrowser:
             prefetch=session.options.prefetch_policy.queue_browser,
             selector=self._selector,
         )
-        pump.ask(lambda core, _now: core.browsings.open(name, self.queue.uri, headers))
+        uri = self.queue.uri
+        pump.ask(
+            f"SUBSCRIBE {uri}",
+            lambda core, _now: core.browsings.open(name, uri, headers),
+            repeat=True,
+        )
         try:
             while (delivery := pump.look(name)) is not None:
                 yield received(delivery, session.dialect)
         finally:
             if pump.error is None and not session.closed:
-                pump.ask(lambda core, _now: core.browsings.close(name, self.queue.uri))
+                pump.finish(lambda core, _now: core.browsings.close(name, uri))
 
     def close(self) -> None:
         """Nothing is held between iterations."""

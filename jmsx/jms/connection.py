@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from jmsx.clock import SystemClock
 from jmsx.core.values import AcknowledgeMode
 from jmsx.drivers.connect import check_tls
-from jmsx.drivers.open import OpenLink, connect
+from jmsx.drivers.open import OpenLink
+from jmsx.drivers.reconnect import Connector
 from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
 from jmsx.jms.session import Session
 from jmsx.ledger import release, share
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jmsx.core.ledger import Ledger
-    from jmsx.drivers.pump import Pump
 
 _log = logger("jmsx.connection")
 
@@ -46,7 +47,9 @@ class Connection:
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._observers = Observers(observers)
         self._clock = SystemClock()
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  #: guards what follows; never held while a link is opened
+        self._opening = threading.RLock()  #: one link is opened after the other
+        self._connectors: set[Connector] = set()  #: that are at it
         self._sessions: list[Session] = []
         self._count = itertools.count(1)
         self._spare: OpenLink | None = None
@@ -65,33 +68,41 @@ class Connection:
         """
         A session, on a socket of its own.
 
-        Raises ConfigurationError for what is no mode, ConnectionFailedError, BrokerTimeoutError, SecurityError,
-        InvalidClientIdError or StoreError.
+        With a reconnect policy it waits for the broker, as long as that says. Raises ConfigurationError for what is
+        no mode, ConnectionFailedError, BrokerTimeoutError, SecurityError, InvalidClientIdError or StoreError.
         """
         if isinstance(mode, bool) or mode not in tuple(AcknowledgeMode):
             raise ConfigurationError(
                 f"a session takes one AcknowledgeMode, such as SESSION_TRANSACTED, not {mode!r}"
             )
-        with self._lock:
-            self._check()
-            if self.ledger is None and self.options.ledger is not None:
-                self.ledger = share(self.options.ledger)
-            link, self._spare = self._spare or self.open_link(self._free_client_id()), None
-            session_id = f"{self.connection_id}-{next(self._count)}"
+        with self._opening:
+            with self._lock:
+                self._check()
+                if self.ledger is None and self.options.ledger is not None:
+                    self.ledger = share(self.options.ledger)
+                link, self._spare = self._spare, None
+            if link is not None and link.pump.error is not None:
+                link = None
+            link = link or self.open_link(self._free_client_id())
             try:
-                session = Session(AcknowledgeMode(mode), self, link, session_id)
+                with self._lock:
+                    self._check()
+                    session_id = f"{self.connection_id}-{next(self._count)}"
+                    session = Session(AcknowledgeMode(mode), self, link, session_id)
+                    self._sessions.append(session)
+                    return session
             except BaseException:
-                link.pump.end("no session")
+                link.pump.end("not needed")
                 raise
-            self._sessions.append(session)
-            return session
 
     def start(self) -> None:
         """Begin to hand out messages."""
         with self._lock:
             self._check()
-            if self.options.client_id is not None and not self._sessions and self._spare is None:
-                self._spare = self.open_link(self._free_client_id())
+        if self.options.client_id is not None:
+            self._show_client_id()
+        with self._lock:
+            self._check()
             self.started = True
             for session in self._sessions:
                 session.resume()
@@ -121,7 +132,7 @@ class Connection:
             if self._closed:
                 return
             self._closed = True
-            sessions, spare = list(self._sessions), self._spare
+            sessions, spare = self._let_go()
         errors: list[JmsxError] = []
         for session in sessions:
             try:
@@ -138,7 +149,7 @@ class Connection:
         """Drop every socket at once, without farewell: the broker takes back all that is not settled."""
         with self._lock:
             self._aborted = True
-            sessions, spare = list(self._sessions), self._spare
+            sessions, spare = self._let_go()
         for session in sessions:
             session.abort()
         if spare is not None:
@@ -165,6 +176,12 @@ class Connection:
         if ledger is not None:
             release(ledger)
 
+    def _let_go(self) -> tuple[list[Session], OpenLink | None]:
+        """No new link is opened any more; what there is has to be ended."""
+        for connector in self._connectors:
+            connector.cancel()
+        return list(self._sessions), self._spare
+
     def _check(self) -> None:
         if self._closed:
             raise IllegalStateError("The Connection is closed")
@@ -173,14 +190,17 @@ class Connection:
 
     # For sessions ----------------------------------------------------------------------------------------------------
 
-    def open_link(self, client_id: str | None) -> OpenLink:
-        """A new link that carries `client_id`."""
-        return OpenLink(self._uri, client_id, self._clock, self._observers)
-
-    def restore(self, pump: Pump, client_id: str | None) -> None:
-        """Give `pump` a new link in the place of the one that it dropped."""
-        fresh = connect(self._uri, client_id, pump.inbox, self._clock)
-        pump.restore(fresh.link, fresh.frame, self.options.heartbeat, fresh.seconds)
+    def open_link(self, client_id: str | None, *, patient: bool = True) -> OpenLink:
+        """A new link that carries `client_id`; raises what `Connector.first` does."""
+        connector = Connector(self._uri, client_id, queue.SimpleQueue(), self._clock)
+        with self._lock:
+            self._check()
+            self._connectors.add(connector)
+        try:
+            return OpenLink(connector, self._clock, self._observers, patient=patient)
+        finally:
+            with self._lock:
+                self._connectors.discard(connector)
 
     def claim_client_id(self, session: Session, subscription: str | None) -> None:
         """
@@ -188,18 +208,21 @@ class Connection:
 
         Raises JmsxError if the subscription is in use, UnsupportedError if another session needs that socket.
         """
-        with self._lock:
-            for other in [each for each in self._sessions if each is not session]:
-                if subscription is not None and self._durables.get(subscription) is other:
-                    raise JmsxError(
-                        f"Durable consumer is in use for client: {self.options.client_id}"
-                        f" and subscriptionName: {subscription}"
-                    )
+        with self._opening:
+            with self._lock:
+                others = [each for each in self._sessions if each is not session]
+            if subscription is not None and self._durables.get(subscription) in others:
+                raise JmsxError(
+                    f"Durable consumer is in use for client: {self.options.client_id}"
+                    f" and subscriptionName: {subscription}"
+                )
+            for other in others:
                 if other.client_id == self.options.client_id is not None:
                     other.relink(self._further_client_id())
-            if self._spare is not None:
-                self._spare.pump.leave("not needed")
-                self._spare = None
+            with self._lock:
+                spare, self._spare = self._spare, None
+            if spare is not None:
+                spare.pump.leave("not needed")
             if session.client_id != self.options.client_id:
                 session.relink(self.options.client_id)
             if subscription is not None:
@@ -209,8 +232,8 @@ class Connection:
         """The consumer of a durable subscription is closed."""
         self._durables.pop(subscription, None)
 
-    def forget(self, session: Session) -> None:
-        """A session is closed."""
+    def forget(self, session: Session, *, reachable: bool) -> None:
+        """A session is closed; the broker was `reachable` then."""
         with self._lock:
             if session in self._sessions:
                 self._sessions.remove(session)
@@ -218,15 +241,32 @@ class Connection:
                 name: user for name, user in self._durables.items() if user is not session
             }
             held = session.client_id is not None and session.client_id == self.options.client_id
-            if held and not (self._closed or self._aborted):
-                self._keep_client_id()
+            if not held or self._closed or self._aborted or not reachable:
+                return
+        self._keep_client_id()
+
+    def _show_client_id(self) -> None:
+        """Connect at once, to see whether the client id is free."""
+        with self._opening:
+            with self._lock:
+                if self._sessions or self._spare is not None:
+                    return
+            self._keep(self.open_link(self.options.client_id))
 
     def _keep_client_id(self) -> None:
         """The client id is the connection's as long as it lives, also while no session carries it."""
         try:
-            self._spare = self.open_link(self.options.client_id)
+            self._keep(self.open_link(self.options.client_id, patient=False))
         except JmsxError as error:
             _log.warning("client id not kept", client_id=self.options.client_id, error=str(error))
+
+    def _keep(self, link: OpenLink) -> None:
+        with self._lock:
+            wanted = self._spare is None and not (self._closed or self._aborted)
+            if wanted:
+                self._spare = link
+        if not wanted:
+            link.pump.end("not needed")
 
     def _free_client_id(self) -> str | None:
         """The connection's client id, or one of its own if a session has that already."""

@@ -83,8 +83,10 @@ class MessageConsumer:
         self._closed = True
         self.session.pump.wake()
         if not self.session.closed and self.session.pump.error is None:
-            self.session.pump.ask(lambda core, now: core.close_consumer(self._subscription_id, now))
-            self.session.released(self._subscription_id, self._durable_name)
+            self.session.pump.finish(
+                lambda core, now: core.close_consumer(self._subscription_id, now)
+            )
+            self.session.released(self._durable_name)
 
     def _check(self) -> None:
         self.session.check_receive()

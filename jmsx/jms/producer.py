@@ -65,11 +65,11 @@ class MessageProducer:
         self._closed = True
 
     def _send(self, frame: Frame, key: str, to: Destination) -> None:
-        pump = self._session.pump
+        pump, what = self._session.pump, f"SEND {to}"
         if self._session.options.use_async_send:
-            pump.call(lambda core, now: core.send(frame, key, to.uri, now))
+            pump.submit(what, lambda core, now: core.send(frame, key, to.uri, now))
         else:
-            pump.ask(lambda core, now: core.send(frame, key, to.uri, now))
+            pump.ask(what, lambda core, now: core.send(frame, key, to.uri, now))
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:

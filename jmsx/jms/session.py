@@ -20,8 +20,6 @@ from jmsx.errors import (
     IllegalStateError,
     InvalidDestinationError,
     JmsxError,
-    TransactionInDoubtError,
-    TransactionRolledBackError,
     UnsupportedError,
 )
 from jmsx.jms.browser import QueueBrowser
@@ -66,7 +64,6 @@ class Session:
         self._connection = connection
         self._ids = itertools.count(1)
         self._closed = False
-        self._subscriptions: dict[str, ConsumerSettings] = {}  #: of the consumers that are open
         self._attach(link)
 
     @property
@@ -178,7 +175,9 @@ class Session:
         """
         self.check_open()
         self._connection.claim_client_id(self, None)
-        self.pump.ask(lambda core, _now: core.unsubscribe_durable(subscription))
+        self.pump.ask(
+            f"UNSUBSCRIBE {subscription}", lambda core, _now: core.unsubscribe_durable(subscription)
+        )
 
     def commit(self) -> None:
         """
@@ -189,12 +188,7 @@ class Session:
         had received comes again.
         """
         self.check_open()
-        try:
-            self.pump.ask(lambda core, now: core.commit(now))
-        except (TransactionRolledBackError, TransactionInDoubtError):
-            if self.pump.dropped:
-                self._restore()
-            raise
+        self.pump.finish(lambda core, now: core.commit(now))
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """
@@ -228,7 +222,8 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        self.pump.wake()
+        reachable = self.pump.reachable
+        self.pump.hurry()
         self._dispatcher.stop()
         try:
             if self.pump.error is None:
@@ -236,7 +231,7 @@ class Session:
                     self.pump.wait(request)
         finally:
             self.pump.leave("session closed")
-            self._connection.forget(self)
+            self._connection.forget(self, reachable=reachable)
 
     def relink(self, client_id: str | None) -> None:
         """
@@ -251,19 +246,6 @@ class Session:
             )
         self.pump.leave("session moved")
         self._attach(self._connection.open_link(client_id))
-
-    def _open(self, settings: ConsumerSettings) -> None:
-        self.pump.ask(lambda core, now: core.subscribe(settings, now))
-
-    def _restore(self) -> None:
-        """Open a new link and all consumers on it, because the old one had to be dropped."""
-        try:
-            self._connection.restore(self.pump, self.client_id)
-            for settings in list(self._subscriptions.values()):
-                self._open(settings)
-        except JmsxError as error:
-            self.pump.give_up()
-            self._connection.lost(error)
 
     def _attach(self, link: OpenLink) -> None:
         settings = SessionSettings(
@@ -302,9 +284,8 @@ class Session:
         self.pump.running = True
         self.pump.wake()
 
-    def released(self, subscription_id: str, durable_name: str | None) -> None:
+    def released(self, durable_name: str | None) -> None:
         """A consumer is closed."""
-        self._subscriptions.pop(subscription_id, None)
         if durable_name is not None:
             self._connection.release_durable(durable_name)
 
@@ -393,8 +374,11 @@ class Session:
             optimize=self.options.optimize() if auto and prefetch > 0 else None,
             non_blocking_redelivery=non_blocking,
         )
-        self._open(settings)
-        self._subscriptions[settings.subscription_id] = settings
+        self.pump.ask(
+            f"SUBSCRIBE {destination}",
+            lambda core, now: core.subscribe(settings, now),
+            repeat=True,
+        )
         return MessageConsumer(
             self,
             destination,

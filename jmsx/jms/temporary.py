@@ -37,14 +37,18 @@ def _ask(queue: TemporaryQueue, session: Session) -> Destination:
     dialect, name = session.dialect, session.next_subscription_id()
     meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
     headers = {**dialect.send_headers(meeting), "ack": "auto"}
-    session.pump.ask(lambda core, _now: core.browsings.open(name, meeting, headers))
+    session.pump.ask(
+        f"SUBSCRIBE {meeting}",
+        lambda core, _now: core.browsings.open(name, meeting, headers),
+        repeat=True,
+    )
     try:
         asked = {**headers, "reply-to": owner.dialect.reply_to(queue.uri)}
         del asked["ack"]
-        owner.pump.ask(lambda core, _now: core.send_aside(Frame("SEND", asked)))
+        owner.pump.ask(f"SEND {meeting}", lambda core, _now: core.send_aside(Frame("SEND", asked)))
         delivery = session.pump.look(name)
     finally:
-        session.pump.ask(lambda core, _now: core.browsings.close(name, meeting))
+        session.pump.finish(lambda core, _now: core.browsings.close(name, meeting))
     told = None if delivery is None else dialect.addresses(delivery.headers).reply_to
     if told is None:
         raise InvalidDestinationError(f"the broker does not tell the name of {queue}")

@@ -13,6 +13,7 @@ from jmsx.core.events import (
     ErrorReceived,
     LinkClosed,
     LinkOpened,
+    LinkRestored,
     MessageDeadLettered,
     MessagesAcknowledged,
     MessageSent,
@@ -42,6 +43,7 @@ SOURCE: Final = Source(
 )
 LINK_OPENED: Final = LinkOpened(at=AT, server="ActiveMQ/6.1.8", seconds=0.02)
 LINK_CLOSED: Final = LinkClosed(at=AT, reason="closed")
+LINK_RESTORED: Final = LinkRestored(at=AT, seconds=2.5, attempts=3)
 SUBSCRIBED: Final = SubscriptionOpened(
     at=AT,
     consumer=CONSUMER,
@@ -160,5 +162,5 @@ def lifetime() -> Iterator[tuple[Event, Source]]:
         yield event, SOURCE
     again = replace(SOURCE, epoch=2)
     closing = (UNSUBSCRIBED, RECEIVED, LINK_CLOSED)
-    for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), *closing):
+    for event in (LINK_OPENED, SUBSCRIBED, LINK_RESTORED, *working_hours(), *closing):
         yield event, again

@@ -242,7 +242,7 @@ def test_nobody_to_connect_to() -> None:
     """start() without a broker is an error, at once, with nothing left."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    app = App(f"stomp://127.0.0.1:{port}")
+    app = App(f"stomp://127.0.0.1:{port}", reconnect=False)
     app.consumer("queue://x")(lambda _message: None)
     with nothing_left():
         assert isinstance(within(5, app.start).error, ConnectionFailedError)
@@ -251,7 +251,7 @@ def test_nobody_to_connect_to() -> None:
 def test_the_broker_dies(mortal: ClassicBroker, queue: Queue) -> None:
     """wait() raises, whether a handler runs or not; stop() and abort() still end, and leave nothing."""
     with nothing_left():
-        app = App(mortal.url)
+        app = App(mortal.url, reconnect=False)
         began = threading.Event()
 
         @app.consumer(queue)
@@ -274,7 +274,7 @@ def test_the_broker_dies(mortal: ClassicBroker, queue: Queue) -> None:
 def test_the_broker_dies_under_a_transacted_handler(mortal: ClassicBroker, queue: Queue) -> None:
     """A commit that nobody answers ends the app with an error, and the message comes again."""
     with nothing_left():
-        app = App(mortal.url, request_timeout=1.0, connect_timeout=1.0)
+        app = App(mortal.url, reconnect=False, request_timeout=1.0, connect_timeout=1.0)
         paused = threading.Event()
 
         @app.consumer(queue, mode=TRANSACTED)
@@ -300,7 +300,7 @@ import sys, time
 import jmsx
 from jmsx.app import App
 
-app = App(redelivery_policy=jmsx.RedeliveryPolicy(maximum_redeliveries=0))
+app = App(redelivery_policy=jmsx.RedeliveryPolicy(maximum_redeliveries=0), reconnect=False)
 
 @app.consumer({queue!r})
 def handle(message):
@@ -319,7 +319,7 @@ def shop(folder: Path, queue: Queue, seconds: float) -> None:
 def test_the_broker_dies_under_a_process(
     mortal: ClassicBroker, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`jmsx run` ends with a clear error and exit code 1, soon."""
+    """Without reconnect, `jmsx run` ends with a clear error and exit code 1, soon."""
     shop(tmp_path, queue, 0.1)
     monkeypatch.chdir(tmp_path)
     put(mortal, queue, "a")

@@ -52,7 +52,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 def test_the_apps_sender_recovers(mortal: ClassicBroker, queue: Queue) -> None:
     """From a first use without a broker, and from a broker that was restarted."""
-    app = App(mortal.url, connect_timeout=2)
+    app = App(mortal.url, connect_timeout=2, reconnect=False)
     with nothing_left():
         mortal.kill()
         for _ in range(2):
@@ -72,7 +72,7 @@ def test_the_apps_sender_recovers(mortal: ClassicBroker, queue: Queue) -> None:
 
 def test_a_block_that_loses_its_broker(mortal: ClassicBroker, queue: Queue) -> None:
     """`with app:` does not end as if all were well."""
-    app = App(mortal.url)
+    app = App(mortal.url, reconnect=False)
     app.consumer(queue)(lambda _message: None)
 
     def block() -> None:

@@ -249,7 +249,7 @@ def test_a_handler_that_stops_the_app(classic_broker: Broker, queue: Queue) -> N
 
 def test_one_lost_link_cuts_nobody_else_off(classic_broker: Broker, queue: Queue) -> None:
     """The app ends with the error of the consumer that lost its link; the other's handler finishes before."""
-    app = App(classic_broker.url)
+    app = App(classic_broker.url, reconnect=False)
     began, done = threading.Event(), threading.Event()
 
     @app.consumer(queue, name="slow")
@@ -263,7 +263,7 @@ def test_one_lost_link_cuts_nobody_else_off(classic_broker: Broker, queue: Queue
     with nothing_left():
         app.start()
         assert began.wait(5)
-        app._workers[1]._session.pump._link.drop()
+        app._workers[1]._session.pump._life.drop()
         with pytest.raises(ConnectionFailedError):
             app.wait(5)
         assert isinstance(within(5, app.stop).error, ConnectionFailedError)

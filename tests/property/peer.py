@@ -94,9 +94,12 @@ class Peer:
         (connected,) = self.link.take_frames()
         self.known, self.settled = set(), set()
         self.dead = self.gave_up = False
-        self.core.link_opened(connected.headers["server"], 0.0, self.now())
+        requests = self.core.link_opened(connected.headers["server"], 0.0, self.now())
+        for request in requests:
+            self.ask(request)
         for name in self.queues:
-            self.subscribe(name)
+            if not self.core.is_open(name):
+                self.subscribe(name)
 
     def subscribe(self, name: str) -> None:
         """Open the consumer of that name."""
@@ -190,7 +193,7 @@ class Peer:
 
     def delivered(self, name: str) -> list[Delivery]:
         """What the application holds of a consumer."""
-        return [] if self.dead else list(self.core._consumers[name].delivered)
+        return [] if self.dead else list(self.core._consumers.find(name).delivered)
 
     def _feed(self, frames: list[Frame | MessageFrame]) -> None:
         if frames and not self.dead:

@@ -346,7 +346,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def alive(self, which: int) -> set[str]:
         """Bodies that the session will deliver again."""
-        consumers = self.peers[which].core._consumers.values()
+        consumers = self.peers[which].core._consumers
         return {
             body(one)
             for c in consumers

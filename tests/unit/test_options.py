@@ -117,7 +117,11 @@ def test_nonsense_is_refused_at_the_door(options: dict[str, Any], complaint: str
         (PrefetchPolicy, {"queue": True}, "prefetch of queue must be a whole number"),
         (ReconnectPolicy, {"initial_delay": -1}, "initial_delay must be 0 or more"),
         (ReconnectPolicy, {"maximum_delay": math.inf}, "maximum_delay must be 0 or more"),
-        (ReconnectPolicy, {"timeout": -0.5}, "timeout must be 0 or more, .* -1 waits for ever"),
+        (
+            ReconnectPolicy,
+            {"timeout": -0.5},
+            "timeout must be 0 or more, .* -1 is the request_timeout",
+        ),
         (ReconnectPolicy, {"randomize": 1}, "randomize must be True or False"),
         (TlsOptions, {"ca_file": b"x"}, "ca_file must be a str"),
         (TlsOptions, {"key_file": "x"}, "need a certificate_file"),

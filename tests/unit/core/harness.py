@@ -180,8 +180,11 @@ class Talk:
         self.core.link_closed("io", "reset by peer", self.now)
 
     def reopen(self) -> None:
-        """A new link is up."""
-        self.core.link_opened("ActiveMQ/6.1.8", 0.01, self.now)
+        """A new link is up, and the broker confirms every consumer that is still open."""
+        requests = self.core.link_opened("ActiveMQ/6.1.8", 0.01, self.now)
+        self._unread = [frame for frame in self.wrote() if not frame.startswith("SUBSCRIBE")]
+        for _ in requests:
+            self.answer()
 
     # The application -------------------------------------------------------------------------------------------------
 

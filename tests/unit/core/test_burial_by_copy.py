@@ -188,7 +188,6 @@ def test_lost_link_forgets_the_burial() -> None:
     assert talk.ended() == ["a#1 abandoned"]
     assert talk.core.next_timer() is None
     talk.reopen()
-    talk.subscribe()
     talk.comes("a", persistent="", redelivered="true")
     assert talk.receive() == "a#2"
 
@@ -283,6 +282,5 @@ def test_link_that_is_lost_while_a_closing_consumer_waits() -> None:
     assert buried(talk) == []
     talk.wrote()  # what is asked of a dead link is never written
     talk.reopen()
-    talk.subscribe()
     talk.wait_until(60.0)
     assert talk.wrote() == []

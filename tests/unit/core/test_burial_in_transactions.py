@@ -86,15 +86,14 @@ def test_messages_behind_a_buried_one_go_on() -> None:
 def test_rollback_brings_the_older_one_again_and_not_the_buried_one(next_one: str) -> None:
     """The ACK of the buried one is sent as soon as the older one is settled, and its copy only once."""
     talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk.subscribe(policy=at_most(1))
     for _ in range(2):  # two refused commits: the third delivery of it is one too many
-        talk.subscribe(policy=at_most(1))
         talk.comes("poison")
         talk.drain()
         talk.commit()
         talk.refuse()
         talk.cut()
         talk.reopen()
-    talk.subscribe(policy=at_most(1))
     talk.comes("old", "poison")
     talk.wrote()
     assert talk.drain() == ["old#1"]

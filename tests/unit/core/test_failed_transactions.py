@@ -149,7 +149,7 @@ def test_late_receipt_changes_nothing() -> None:
 
 
 def test_lost_link_rolls_an_open_transaction_back() -> None:
-    """COMMIT was not written: the broker undoes it, and there is no doubt."""
+    """COMMIT was not written: the broker undoes it, and there is no doubt; the application has to say so too."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a")
@@ -161,5 +161,37 @@ def test_lost_link_rolls_an_open_transaction_back() -> None:
     assert talk.ended() == ["a#1 abandoned"]
     talk.reopen()
     talk.wrote()
+    with pytest.raises(IllegalStateError, match="rolled back: the connection was lost"):
+        talk.send()
+    request = talk.commit()
+    assert outcome(request) == "TransactionRolledBackError"
+    assert "the connection was lost" in str(request.error)
+    assert talk.wrote() == []
     talk.send()
     assert talk.wrote() == [BEGIN, OUT]
+
+
+def test_lost_link_leaves_an_idle_transaction_alone() -> None:
+    """Nothing was in it, so there is nothing to roll back."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.cut()
+    talk.reopen()
+    talk.send()
+    assert talk.wrote() == [BEGIN, OUT]
+
+
+def test_rollback_ends_what_a_lost_link_left() -> None:
+    """The next transaction is a clean one."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    talk.cut()
+    talk.rollback()
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() == "a#2"
+    request = talk.commit()
+    talk.answer()
+    assert outcome(request) == "done"

@@ -222,7 +222,6 @@ def test_the_link_is_lost_in_the_handler() -> None:
     talk.held()
     talk.cut()
     talk.reopen()
-    talk.subscribe(policy=at_most(2))
     talk.comes("a", redelivered="true")
     assert called(talk.held()) == "a#2"
 

@@ -326,7 +326,7 @@ def test_lost_link_answers_every_question() -> None:
 
 @pytest.mark.parametrize("mode", AcknowledgeMode)
 def test_lost_link_leaves_nothing_to_do(mode: AcknowledgeMode) -> None:
-    """No timer, no frame, no consumer: what was unsettled is the broker's again."""
+    """No timer, no frame: what was unsettled is the broker's again; the consumer waits for the next link."""
     talk = Talk(mode)
     talk.subscribe(policy=at_most(5, initial_redelivery_delay=1.0), optimize=OptimizeAcknowledge())
     talk.comes("a", "b", "c")
@@ -337,7 +337,8 @@ def test_lost_link_leaves_nothing_to_do(mode: AcknowledgeMode) -> None:
     assert talk.core.next_timer() is None
     talk.core.handle_timer(99.0)
     assert talk.wrote() == []
-    assert not talk.core.is_open("1")
+    assert talk.core.is_open("1")
+    assert talk.take() is None
     assert set(talk.ended()) <= {"a#1 acknowledged", "a#1 abandoned", "b#1 abandoned"}
     assert "b#1 abandoned" in talk.ended()
 
@@ -364,7 +365,6 @@ def test_acknowledgement_of_an_older_link_is_dropped_and_counted(mode: Acknowled
     old = talk.held()
     talk.cut()
     talk.reopen()
-    talk.subscribe()
     talk.comes("a", redelivered="true")
     new = talk.held()
     talk.wrote()
@@ -384,7 +384,6 @@ def test_result_of_an_older_link_does_nothing() -> None:
     old = talk.held()
     talk.cut()
     talk.reopen()
-    talk.subscribe()
     talk.wrote()
     talk.core.consumed(old, talk.now)
     talk.core.failed(old, BROKEN, talk.now)
@@ -414,6 +413,8 @@ def test_consumer_that_was_closing_can_be_opened_on_the_next_link() -> None:
     talk.core.close_consumer("1", talk.now)
     talk.cut()
     talk.reopen()
+    assert not talk.core.is_open("1")
+    talk.rollback()
     talk.subscribe()
     talk.comes("a", redelivered="true")
     assert talk.receive() == "a#2"

@@ -1,0 +1,72 @@
+"""
+What a session still knows of messages that it lost with its link, so that it goes on counting when they come again.
+
+STOMP tells a flag and no count; after a crash of the broker, and for durable subscriptions, not even the flag. And the
+flag is set for every message that was on its way, also for those that the application never saw: they begin at 1.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.values import DestinationKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx.core.consumer import ConsumerCore
+    from jmsx.core.delivery import Delivery
+
+#: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
+LIMIT: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    redelivery_count: int  #: of the next delivery
+    buried: bool  #: its copy is a dead letter; only the ACK is owed
+    first_failed_at: float | None
+    last_failed_at: float | None
+
+
+class Carrying:
+    """The past of messages that the broker has again, by where they come from and their identity."""
+
+    def __init__(self) -> None:
+        self._past: OrderedDict[tuple[str, str], _Past] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._past)
+
+    def note(self, consumer: ConsumerCore, lost: Iterable[Delivery], *, handed_out: bool) -> None:
+        """
+        Remember messages whose link is lost.
+
+        A delivery that the application had in its hands is one that counts, however it would have ended. A topic's
+        message without a durable subscription does not come again.
+        """
+        if consumer.settings.kind is DestinationKind.TOPIC:
+            return
+        for delivery in lost:
+            name = (consumer.settings.origin, delivery.message_id)
+            self._past[name] = _Past(
+                delivery.redelivery_count + handed_out,
+                delivery.buried,
+                delivery.first_failed_at,
+                delivery.last_failed_at,
+            )
+            self._past.move_to_end(name)
+        while len(self._past) > LIMIT:
+            self._past.popitem(last=False)
+
+    def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+        """A message has come: let it go on where the lost link left it."""
+        past = self._past.pop((consumer.settings.origin, delivery.message_id), None)
+        if past is None:
+            return
+        delivery.buried = past.buried
+        delivery.first_failed_at = past.first_failed_at
+        delivery.last_failed_at = past.last_failed_at
+        delivery.go_on(past.redelivery_count)

@@ -1,0 +1,183 @@
+"""The consumers of a session: opened, opened again on each new link, and closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core.carrying import Carrying
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.frames import Frame
+from jmsx.core.requests import answered
+from jmsx.errors import BrokerTimeoutError, IllegalStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx.core.actions import Outbox
+    from jmsx.core.burial import DeadLetters
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.requests import Request, Requests
+    from jmsx.core.values import ConsumerSettings
+    from jmsx.errors import JmsxError
+
+
+class Subscriptions:
+    """By subscription id; a consumer outlives its links until it is closed."""
+
+    def __init__(
+        self, dialect: Dialect, requests: Requests, outbox: Outbox, dead_letters: DeadLetters
+    ) -> None:
+        self._dialect = dialect
+        self._requests = requests
+        self._outbox = outbox
+        self._dead_letters = dead_letters
+        self._consumers: dict[str, ConsumerCore] = {}
+        self._carrying = Carrying()
+        self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
+        self._closing: list[str] = []  #: consumers closed inside a transaction
+        self.linked = False  #: there is a link to write to
+
+    def __iter__(self) -> Iterator[ConsumerCore]:
+        return iter(list(self._consumers.values()))
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def __contains__(self, subscription_id: str) -> bool:
+        return subscription_id in self._consumers
+
+    def get(self, subscription_id: str) -> ConsumerCore | None:
+        """The consumer, or None if it is closed."""
+        return self._consumers.get(subscription_id)
+
+    def find(self, subscription_id: str) -> ConsumerCore:
+        """The consumer; raises IllegalStateError if it is closed."""
+        if subscription_id not in self._consumers:
+            raise IllegalStateError("The Consumer is closed")
+        return self._consumers[subscription_id]
+
+    def accept(self, subscription_id: str, deliveries: list[Delivery], now: float) -> bool:
+        """Give messages that came to their consumer; False if there is none."""
+        consumer = self._consumers.get(subscription_id)
+        if consumer is None:
+            return False
+        if len(self._carrying):
+            for delivery in deliveries:
+                self._carrying.recall(consumer, delivery)
+        consumer.accept(deliveries, now)
+        return True
+
+    # The link --------------------------------------------------------------------------------------------------------
+
+    def reopen(self) -> list[Request]:
+        """A new link is up: subscribe all consumers; a refusal leaves them as they are, for the next link."""
+        self.linked = True
+        requests = []
+        for consumer in self:
+
+            def then(
+                now: float, error: JmsxError | None, consumer: ConsumerCore = consumer
+            ) -> JmsxError | None:
+                if error is None:
+                    consumer.note_opened(now)
+                return error
+
+            request = self._requests.open("SUBSCRIBE", consumer.settings.destination, then)
+            self._subscribe(consumer, request)
+            requests.append(request)
+        return requests
+
+    def lose(self, now: float) -> None:
+        """The link is gone: what was not settled is the broker's again, and its count is remembered."""
+        self.linked = False
+        for consumer in self:
+            handed_out, waiting = consumer.cut(now)
+            self._carrying.note(consumer, handed_out, handed_out=True)
+            self._carrying.note(consumer, waiting, handed_out=False)
+        for subscription_id in self._closing:
+            self._consumers.pop(subscription_id, None)
+        self._closing.clear()
+        self._farewells.clear()
+
+    # Opening and closing ---------------------------------------------------------------------------------------------
+
+    def open(self, settings: ConsumerSettings, now: float) -> Request:
+        """Open a consumer; its messages come as soon as the broker has confirmed it."""
+        consumer = ConsumerCore(settings, self._dialect, self._outbox, now)
+        self._consumers[settings.subscription_id] = consumer
+
+        def then(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                consumer.note_opened(now)
+                return None
+            self._consumers.pop(settings.subscription_id, None)
+            if isinstance(error, BrokerTimeoutError):  # it may be answered yet, and must not linger
+                self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": settings.subscription_id}))
+            return error
+
+        request = self._requests.open("SUBSCRIBE", settings.destination, then)
+        self._subscribe(consumer, request)
+        return request
+
+    def close(self, subscription_id: str, now: float, *, transacted: bool) -> Request:
+        """
+        Close a consumer; with messages in an open transaction, when that ends.
+
+        What it was handing out is acknowledged in AUTO mode, and is the broker's again in the others.
+        Source: `ActiveMQMessageConsumer.java:733-759,843-900`.
+        """
+        consumer = self._consumers.get(subscription_id)
+        if consumer is None:
+            return answered("UNSUBSCRIBE", subscription_id)
+        if transacted and consumer.delivered:
+            self._closing.append(subscription_id)
+            return answered("UNSUBSCRIBE", consumer.settings.destination)
+        return self._unsubscribe(consumer, now)
+
+    def close_deferred(self, now: float) -> None:
+        """The transaction has ended: close the consumers that were waiting for that."""
+        closing, self._closing = self._closing, []
+        for subscription_id in closing:
+            if subscription_id in self._consumers:
+                self._unsubscribe(self._consumers[subscription_id], now)
+
+    def close_all(self, now: float) -> list[Request]:
+        """Close every consumer; what the broker has still to answer."""
+        for consumer in self:
+            self._unsubscribe(consumer, now)
+        return [request for request in self._farewells if not request.done]
+
+    def _subscribe(self, consumer: ConsumerCore, request: Request) -> None:
+        headers = {
+            "id": consumer.settings.subscription_id,
+            **consumer.settings.headers,
+            **consumer.window.subscribe_headers(),
+            "receipt": request.receipt_id,
+        }
+        self._outbox.transmit(Frame("SUBSCRIBE", headers))
+
+    def _unsubscribe(self, consumer: ConsumerCore, now: float) -> Request:
+        settings = consumer.settings
+        if not self.linked:  # the broker has forgotten it
+            del self._consumers[settings.subscription_id]
+            return answered("UNSUBSCRIBE", settings.destination)
+        consumer.flush(AckTrigger.CLOSE, now)
+        if settings.acknowledges_itself and consumer.delivered:
+            batch, consumer.delivered = consumer.delivered, []
+            consumer.acknowledge(batch, AckTrigger.CLOSE, now)
+        consumer.settle_waiting_buried()
+        self._outbox.transmit(*consumer.window.release())
+        consumer.end(consumer.delivered, Outcome.RELEASED, now)
+        del self._consumers[settings.subscription_id]
+        consumer.note_closed(now)
+        request = self._requests.open("UNSUBSCRIBE", settings.destination)
+        self._farewells = [*(one for one in self._farewells if not one.done), request]
+        receipt = {"receipt": request.receipt_id}
+        ids = reversed(consumer.window.subscription_ids)
+        *further, first = [Frame("UNSUBSCRIBE", {"id": one}) for one in ids]
+        frames = [*further, Frame("UNSUBSCRIBE", {**first.headers, **receipt})]
+        # An ACK after UNSUBSCRIBE is ignored or refused, so copies that are on their way come first.
+        self._dead_letters.after(consumer, lambda: self._outbox.transmit(*frames))
+        return request

@@ -1,0 +1,354 @@
+"""
+The engine: one session's core on its link, driven by one thread.
+
+One lock guards the core. stomp.py's thread puts what arrives into a queue, the engine's thread feeds it to the core,
+runs the timers and wakes those who wait. What the core asks for is written and reported before the lock is let go, so
+wire and evidence show one order.
+
+A lost link is restored by the engine's thread, if the connection has a reconnect policy; and once, without one, if it
+was the session itself that dropped the link. It is restored when all consumers are subscribed again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from jmsx.core.actions import Disconnect, Record, Report, Transmit
+from jmsx.core.events import LinkRestored
+from jmsx.drivers.counting import Counting
+from jmsx.drivers.lifeline import Lifeline
+from jmsx.drivers.link import Arrival, LinkLost, StompLink
+from jmsx.errors import ConnectionFailedError, JmsxError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.clock import Clock
+    from jmsx.core.events import Event, Source
+    from jmsx.core.requests import Request
+    from jmsx.core.session import SessionCore
+    from jmsx.drivers.reconnect import Connected, Connector
+    from jmsx.observe import Observers
+
+T = TypeVar("T")
+
+#: Seconds that a thread waits at most before it looks again; a lock cannot wait for just any number.
+LONGEST: Final = 3600.0
+
+#: Seconds that `end` waits for the engine's thread, which may be inside an exception listener.
+FAREWELL: Final = 2.0
+
+#: A link that lived shorter than this, in seconds, was none: the next one is not opened at once.
+STEADY: Final = 5.0
+
+_log = logger("jmsx.session")
+
+
+class Engine:
+    """Drives one SessionCore over one StompLink after the other."""
+
+    def __init__(
+        self,
+        core: SessionCore,
+        connected: Connected,
+        connector: Connector,
+        *,
+        clock: Clock,
+        observers: Observers,
+        source: Source,
+    ) -> None:
+        options = connector.uri.options
+        self.core = core
+        self.changed = threading.Condition()  #: the lock; notified whenever something may have come
+        self.error: JmsxError | None = None  #: why there will be no link any more
+        self.outage: JmsxError | None = None  #: why there is none now; it is being restored
+        self.on_lost: Callable[[JmsxError], None] = lambda _error: None
+        self.farewell = False  #: we have said DISCONNECT: that the broker closes is no loss
+        self.counting = Counting(None)  #: how deliveries are counted beyond this process
+        self.request_timeout = options.request_timeout
+        self.source = source
+        self._connector = connector
+        self._inbox = connector.inbox
+        self._clock = clock
+        self._observers = observers
+        self._offered = options.heartbeat
+        self._opened_at = self._lost_at = clock.monotonic()
+        self._life = Lifeline(connected, self._offered, self._opened_at)
+        self._up = True  #: there is a socket, as far as we know
+        self._lost_for = ""  #: what ended the last link
+        self._flaps = 0  #: links in a row that did not last
+        self._armed = self._life.next_timer()  #: what the thread waits for (seconds, monotonic)
+        self._ended = False
+        self._told = False  #: `on_lost` was called, or is not to be
+        self._thread = threading.Thread(
+            target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:
+        """Serve `core` from now on; it took `seconds` to connect to `server`."""
+        with self.changed:
+            self.core, self.source = core, source
+            if self._up:
+                self.call(lambda core, now: core.link_opened(server, seconds, now))
+
+    def call(self, operation: Callable[[SessionCore, float], T]) -> T:
+        """
+        Run `operation(core, now)` and do what the core then asks for; raises if the link is gone for good.
+
+        It may be run during an outage, so it must be one that needs no link.
+        """
+        with self.changed:
+            self.check()
+            now = self._clock.monotonic()
+            try:
+                return operation(self.core, now)
+            finally:
+                self._perform(now)
+                self._rearm()
+
+    def check(self) -> None:
+        """Raise if the link is gone for good."""
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def reachable(self) -> bool:
+        """Whether there is a link, as far as we know, with all consumers on it."""
+        return self.error is None and self.outage is None
+
+    def now(self) -> float:
+        """Seconds, monotonic."""
+        return self._clock.monotonic()
+
+    def wake(self) -> None:
+        """Make waiting threads look again."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def fault(self, error: Exception) -> None:
+        """End the link for good, because of a fault of ours or a frame that makes no sense: never go on as if idle."""
+        _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
+        with self.changed:
+            self._lose("protocol", f"{type(error).__name__}: {error}", for_good=True)
+
+    def end(self, reason: str) -> None:
+        """Close the socket and stop the thread; idempotent."""
+        self._told = True
+        self._connector.cancel()
+        self._life.drop()  # first, and without the lock: it also ends a write that blocks under it
+        with self.changed:
+            if self._ended:
+                return
+            self._ended = True
+            self._lose("closed", reason, for_good=True)
+            self.error = self.error or self._gone(reason)
+            self.changed.notify_all()
+        self._inbox.put(None)
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join(FAREWELL)
+
+    # The thread ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._listen()
+            if self.outage is not None and not self._ended:
+                self._restore()
+            if self.error is not None and not self._told:
+                self._told = True
+                if not self.farewell:
+                    self.on_lost(self.error)
+
+    def _listen(self, deadline: float | None = None) -> None:
+        """Wait for what comes, for a timer, or for `deadline` (seconds, monotonic); then do what is to be done."""
+        try:
+            arrival = self._inbox.get(timeout=self._patience(deadline))
+        except queue.Empty:
+            arrival = None
+        with self.changed:
+            if self._up:
+                self._turn_or_fault(arrival)
+            self.changed.notify_all()
+
+    def _turn_or_fault(self, arrival: tuple[StompLink, Arrival] | None) -> None:
+        """A frame that the core cannot take ends the link, with its cause, and not this thread."""
+        try:
+            self._turn(arrival)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the session must not hang
+            self.fault(error)
+
+    def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> None:
+        now = self._clock.monotonic()
+        while True:
+            if arrival is not None and arrival[0] is self._life.link:  # not an older one
+                self._feed(arrival[1], now)
+            try:
+                arrival = self._inbox.get_nowait()
+            except queue.Empty:
+                break
+        timer = self.core.next_timer()
+        if timer is not None and timer <= now and self._up:
+            self.core.handle_timer(now)
+        if self._up and (dead := self._life.beat(now)) is not None:
+            self._lose(*dead)
+        self._perform(now)
+        self._arm()
+
+    def _feed(self, arrival: Arrival, now: float) -> None:
+        if isinstance(arrival, LinkLost):
+            self._lose(arrival.reason, arrival.detail)
+        elif self._up:
+            self.core.receive(arrival, now, self._clock.wall())
+
+    def _patience(self, deadline: float | None) -> float | None:
+        due = [at for at in (self._armed if self._up else None, deadline) if at is not None]
+        return min(max(0.0, min(due) - self._clock.monotonic()), LONGEST) if due else None
+
+    # Restoring, on the thread ----------------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        """Until there is a link with all consumers on it again, or no hope of one."""
+        _log.warning("connection lost", broker=self.source.broker, error=str(self.outage))
+        lasted = self._lost_at - self._opened_at >= STEADY
+        self._flaps = 0 if lasted else self._flaps + 1
+        try:
+            attempts = self._connector.restore(
+                self._reopen, self._life.link.address, flaps=self._flaps
+            )
+        except JmsxError as error:
+            with self.changed:
+                if self.error is None:
+                    self.error = ConnectionFailedError(
+                        f"{self.outage}; it could not be restored: {error}"
+                    )
+                self.outage = None
+                self.changed.notify_all()
+        else:
+            self._restored(attempts)
+
+    def _reopen(self) -> None:
+        """One attempt: a new link, a new epoch, and every consumer subscribed on it."""
+        requests = self._join(self._connector.connect())
+        deadline = self.now() + (self.request_timeout or LONGEST)
+        while self._up and not all(request.done for request in requests):
+            if self.now() >= deadline:
+                break
+            self._listen(deadline)
+        with self.changed:
+            failures = [request.error for request in requests if request.error is not None]
+            if self._up and (failures or not all(request.done for request in requests)):
+                text = str(failures[0]) if failures else "SUBSCRIBE was not answered in time"
+                self._lose("error_frame", text)
+            if not self._up:
+                raise ConnectionFailedError(self._lost_for)
+
+    def _join(self, connected: Connected) -> list[Request]:
+        with self.changed:
+            if self._ended:
+                connected.link.drop()
+                raise self._gone("ended")
+            self._opened_at = self._clock.monotonic()
+            self._life = Lifeline(connected, self._offered, self._opened_at)
+            self._up = True
+            broker = str(connected.link.address)
+            self.source = replace(self.source, broker=broker, epoch=self.core.epoch + 1)
+            return self.call(
+                lambda core, now: core.link_opened(
+                    connected.server, connected.seconds, now, broker=broker
+                )
+            )
+
+    def _restored(self, attempts: int) -> None:
+        with self.changed:
+            if not self._up:
+                return  # lost again; the thread sees that the outage goes on
+            now = self._clock.monotonic()
+            self.outage = None
+            self._report(LinkRestored(at=now, seconds=now - self._lost_at, attempts=attempts))
+            self.changed.notify_all()
+        _log.warning(
+            "connection restored",
+            broker=self.source.broker,
+            seconds=round(now - self._lost_at, 3),
+            attempts=attempts,
+        )
+
+    # Under the lock --------------------------------------------------------------------------------------------------
+
+    def _perform(self, now: float) -> None:
+        """Write all frames that the core asks for in one go, then report."""
+        actions = self.core.take_actions()
+        frames = [
+            frame.encode()
+            for action in actions
+            if isinstance(action, Transmit)
+            for frame in action.frames
+        ]
+        failure = self._write(b"".join(frames), now) if frames and self._up else None
+        for action in actions:
+            if isinstance(action, Report):
+                self._report(action.event)
+            elif isinstance(action, Record) and failure is None:
+                self.counting.record(action)
+            elif isinstance(action, Disconnect):
+                self._lose("error_frame", action.reason, dropped=True)
+        if failure is not None:
+            self._lose("io", failure)
+
+    def _write(self, data: bytes, now: float) -> str | None:
+        """Write to the socket; what is wrong if it is gone."""
+        try:
+            return self._life.write(data, now)
+        except BaseException:  # half a frame may be on the wire: nothing may ever follow it
+            self._lose("io", "a write was interrupted")
+            raise
+
+    def _lose(
+        self, reason: str, detail: str, *, dropped: bool = False, for_good: bool = False
+    ) -> None:
+        """The link is gone, or we drop it: because it is of no more use (`dropped`), or `for_good`."""
+        if not self._up:
+            return
+        self._up = False
+        self._life.drop()
+        now = self._clock.monotonic()
+        lost = self._gone(detail or reason)
+        self._lost_for = str(lost)
+        policy = self._connector.policy
+        wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
+        if for_good or self.farewell or self._ended or not (wanted or self.outage is not None):
+            self.error = lost
+            self.outage = None
+        elif self.outage is None:
+            self.outage, self._lost_at = lost, now
+        self.core.link_closed("closed" if self.farewell else reason, detail, now)
+        for action in self.core.take_actions():
+            if isinstance(action, Report):
+                self._report(action.event)
+        self.changed.notify_all()
+        self._inbox.put(None)  # the thread does the rest
+
+    def _gone(self, detail: str) -> ConnectionFailedError:
+        return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")
+
+    def _report(self, event: Event) -> None:
+        self._observers.observe(event, self.source)
+
+    def _arm(self) -> None:
+        timers = (self.core.next_timer(), self._life.next_timer())
+        self._armed = min((at for at in timers if at is not None), default=None)
+
+    def _rearm(self) -> None:
+        """Wake the thread if a timer is due before the one that it waits for."""
+        timer = self.core.next_timer()
+        if timer is not None and (self._armed is None or timer < self._armed):
+            self._armed = timer
+            self._inbox.put(None)

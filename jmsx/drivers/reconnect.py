@@ -1,0 +1,224 @@
+"""
+Reach a broker: one round tries all that the URI names; rounds go on, with growing pauses, until one lets us in.
+
+Source: Java's failover transport, its names and defaults (classic.md 1.12); as there, the broker that failed last is
+tried last, and pauses have no jitter.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import tenacity
+from tenacity import Retrying, retry_if_exception
+
+from jmsx import plugins
+from jmsx.drivers.link import Inbox, StompLink
+from jmsx.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    InvalidClientIdError,
+    JmsxError,
+    SecurityError,
+    TlsError,
+)
+from jmsx.log import logger
+from jmsx.options import FOR_EVER, ReconnectPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tenacity import RetryCallState
+
+    from jmsx.clock import Clock
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.frames import Frame
+    from jmsx.uri import BrokerAddress, BrokerUri
+
+#: Failed rounds after which a person is told again.
+TELL_EVERY: Final = 10
+
+#: What no second try cures when a session is opened for the first time.
+_HOPELESS: Final = (SecurityError, InvalidClientIdError, ConfigurationError, TlsError)
+
+#: One round, and no second.
+ONCE: Final = ReconnectPolicy(maximum_attempts=0)
+
+_log = logger("jmsx.connection")
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A link that has just said CONNECTED."""
+
+    link: StompLink
+    frame: Frame
+    dialect: Dialect
+    seconds: float  #: how long that took
+
+    @property
+    def server(self) -> str:
+        """The broker's own words for itself."""
+        return self.frame.headers.get("server", "")
+
+
+class Connector:
+    """
+    Opens the links of one session, one after the other.
+
+    `cancel()` ends it from any thread, for good, also in the middle of an attempt.
+    """
+
+    def __init__(self, uri: BrokerUri, client_id: str | None, inbox: Inbox, clock: Clock) -> None:
+        self.uri = uri
+        self.client_id = client_id
+        self.inbox = inbox
+        self._clock = clock
+        self._cancelled = threading.Event()
+        self._trying: StompLink | None = None
+        self._failed: BrokerAddress | None = None  #: whose link was lost
+        self._dialect: Dialect | None = None  #: of the first link; the others must have it too
+
+    @property
+    def policy(self) -> ReconnectPolicy | None:
+        """How a lost link is restored; None: it is not."""
+        return self.uri.options.reconnect
+
+    def cancel(self) -> None:
+        """Try no more."""
+        self._cancelled.set()
+        trying = self._trying
+        if trying is not None:
+            trying.drop()
+
+    def first(self, *, patient: bool) -> Connected:
+        """
+        The session's first link; without a reconnect policy, or if not `patient`, there is one round only.
+
+        Raises SecurityError, InvalidClientIdError, TlsError or ConfigurationError at once, and ConnectionFailedError or
+        BrokerTimeoutError when the attempts or the time that the policy gives are used up.
+        """
+        policy = (self.policy if patient else None) or ONCE
+        attempts = policy.maximum_attempts
+        if policy.startup_maximum_attempts >= 0:
+            attempts = policy.startup_maximum_attempts
+        seconds = policy.startup_timeout
+        if seconds is None:
+            seconds = policy.timeout if policy.timeout > 0 else self.uri.options.request_timeout
+        if seconds is None or seconds == FOR_EVER:
+            seconds = math.inf
+        return self._retrying(policy, attempts, seconds, _HOPELESS)(self.connect)
+
+    def restore(self, attempt: Callable[[], None], lost: BrokerAddress, *, flaps: int) -> int:
+        """
+        Make `attempt()`, which calls `connect`, until it succeeds, for as long as the policy says.
+
+        `lost` is the broker whose link was lost; `flaps` links in a row did not last, which is as if attempts had
+        failed. Returns the number of attempts; raises the last JmsxError.
+        """
+        policy = self.policy or ONCE
+        self._failed = lost
+        if flaps:
+            self._cancelled.wait(policy.delay(flaps))
+        retrying = self._retrying(policy, policy.maximum_attempts, math.inf, ())
+        retrying(attempt)
+        return int(retrying.statistics["attempt_number"])
+
+    def connect(self) -> Connected:
+        """One round; the error tells of every broker that did not let us in."""
+        failures: list[JmsxError] = []
+        for address in self._addresses():
+            try:
+                return self._open(address)
+            except JmsxError as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        raise ConnectionFailedError("; ".join(str(failure) for failure in failures))
+
+    def _addresses(self) -> list[BrokerAddress]:
+        addresses = list(self.uri.addresses)
+        if self.policy is not None and self.policy.randomize:
+            random.shuffle(addresses)
+        return sorted(addresses, key=lambda address: address == self._failed)
+
+    def _open(self, address: BrokerAddress) -> Connected:
+        began = self._clock.monotonic()
+        link = self._trying = StompLink(address, self.uri.options, self.inbox)
+        try:
+            frame, self._dialect = self._greet(link)
+        except BaseException:
+            link.drop()
+            raise
+        finally:
+            self._trying = None
+        return Connected(link, frame, self._dialect, self._clock.monotonic() - began)
+
+    def _greet(self, link: StompLink) -> tuple[Frame, Dialect]:
+        if self._cancelled.is_set():
+            raise ConnectionFailedError(f"connecting to {link.address} was given up")
+        frame, before = link.open(self.client_id), self._dialect
+        dialect = find_dialect(frame, self.uri.options.dialect, str(link.address))
+        if before is not None and dialect.name != before.name:
+            raise ConfigurationError(
+                f"{link.address} is of another kind ({dialect.name}) than the broker that the session"
+                f" began on ({before.name})"
+            )
+        return frame, dialect
+
+    def _retrying(
+        self,
+        policy: ReconnectPolicy,
+        attempts: int,
+        seconds: float,
+        hopeless: tuple[type[JmsxError], ...],
+    ) -> Retrying:
+        rounds = tenacity.stop_never if attempts < 0 else tenacity.stop_after_attempt(attempts)
+        return Retrying(
+            retry=retry_if_exception(
+                lambda error: isinstance(error, JmsxError) and not isinstance(error, hopeless)
+            ),
+            wait=lambda state: min(
+                policy.delay(state.attempt_number), max(seconds - _spent(state), 0.0)
+            ),
+            stop=tenacity.stop_any(
+                tenacity.stop_when_event_set(self._cancelled),
+                rounds,
+                tenacity.stop_after_delay(seconds),
+            ),
+            sleep=tenacity.sleep_using_event(self._cancelled),
+            before_sleep=self._tell,
+            reraise=True,
+        )
+
+    def _tell(self, state: RetryCallState) -> None:
+        """Say that we wait, once and then from time to time."""
+        if state.attempt_number % TELL_EVERY == 1 and state.outcome is not None:
+            _log.warning(
+                "waiting for broker",
+                broker=str(self.uri),
+                attempt=state.attempt_number,
+                error=str(state.outcome.exception()),
+            )
+
+
+def _spent(state: RetryCallState) -> float:
+    return state.seconds_since_start or 0.0
+
+
+def find_dialect(connected: Frame, name: str | None, broker: str) -> Dialect:
+    """The dialect called `name`, or the one that knows CONNECTED's server; raises ConfigurationError."""
+    server = connected.headers.get("server", "")
+    known = plugins.names("jmsx.dialects")
+    for candidate in [name] if name is not None else known:
+        dialect: Dialect = plugins.load("jmsx.dialects", candidate)
+        if name is not None or dialect.speaks(server):
+            return dialect
+    raise ConfigurationError(
+        f"{broker} calls itself {server!r}, which no dialect knows ({', '.join(known)});"
+        " name one with the option dialect= if you are sure"
+    )
