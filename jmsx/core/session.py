@@ -89,6 +89,7 @@ class SessionCore:
         if broker is not None:
             self.settings = self._work.settings = replace(self.settings, broker=broker)
         self._outbox.report(events.LinkOpened(at=now, server=server, seconds=seconds))
+        self._work.resume()
         return self._consumers.reopen()
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
@@ -280,10 +281,10 @@ class SessionCore:
         The request is answered when the broker has it; None: nothing to wait for, in a transaction or when the message
         is not persistent. Raises IllegalStateError if the transaction can only be rolled back.
         """
-        sent = TxSend(destination, key, len(frame.body), now)
+        sent = TxSend(destination, key, frame, now)
         if not self.transacted:
-            return self._work.send(frame, sent)
-        self._work.send_transacted(frame, sent)
+            return self._work.send(sent)
+        self._work.send_transacted(sent)
         return None
 
     def send_aside(self, frame: Frame) -> Request:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from jmsx.core.frames import Frame
 
 
 class TxState(Enum):
@@ -60,8 +63,13 @@ class TxSend:
 
     destination: str
     message_key: str
-    size: int
+    frame: Frame  #: without transaction and receipt
     at: float
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.frame.body)
 
 
 class Transaction:

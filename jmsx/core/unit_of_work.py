@@ -14,12 +14,14 @@ messages back.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jmsx.core import events
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.requests import Request, answered
+from jmsx.core.salvage import Salvage, repeatable
 from jmsx.core.transaction import Transaction, TxInput, TxSend
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -62,6 +64,7 @@ class UnitOfWork:
         self._outbox = outbox
         self._transaction = Transaction(settings.session_id)
         self._refused: dict[tuple[str, str], Delivery] = {}  #: of a commit that was refused
+        self._salvage: Salvage | None = None
 
     @property
     def begun(self) -> bool:
@@ -85,10 +88,10 @@ class UnitOfWork:
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
-    def send(self, frame: Frame, sent: TxSend) -> Request | None:
+    def send(self, sent: TxSend) -> Request | None:
         """Send outside a transaction; a persistent message is confirmed by the broker, others are not."""
-        if frame.headers.get("persistent") != "true":
-            self._outbox.transmit(frame)
+        if sent.frame.headers.get("persistent") != "true":
+            self._outbox.transmit(sent.frame)
             self._report_send(sent, sent.at, "unconfirmed", None)
             return None
 
@@ -99,11 +102,11 @@ class UnitOfWork:
             return error
 
         request = self._requests.open("SEND", sent.destination, then)
-        headers = {**frame.headers, "receipt": request.receipt_id}
-        self._outbox.transmit(Frame("SEND", headers, frame.body))
+        headers = {**sent.frame.headers, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
         return request
 
-    def send_transacted(self, frame: Frame, sent: TxSend) -> None:
+    def send_transacted(self, sent: TxSend) -> None:
         """
         Send in the transaction. Nothing is awaited: a failure shows at commit.
 
@@ -118,11 +121,12 @@ class UnitOfWork:
             transaction.step(TxInput.BEGIN)
             self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
         transaction.touch(sent.at)
-        headers = {**frame.headers, "transaction": transaction.WIRE_NAME}
         output = transaction.next_output()
         if output is not None:
-            headers = {**self._dialect.output_headers(output), **headers}
-        self._outbox.transmit(Frame("SEND", headers, frame.body))
+            headers = {**self._dialect.output_headers(output), **sent.frame.headers}
+            sent = replace(sent, frame=replace(sent.frame, headers=headers))
+        headers = {**sent.frame.headers, "transaction": transaction.WIRE_NAME}
+        self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
         transaction.sends.append(sent)
 
     # The end of a transaction ----------------------------------------------------------------------------------------
@@ -187,6 +191,8 @@ class UnitOfWork:
 
         Source: `ActiveMQMessageConsumer.java:761-771`.
         """
+        if self._salvage is not None:
+            return
         transaction = self._transaction
         cause, transaction_id = transaction.rollback_only, transaction.transaction_id
         self._report_sends("rolled_back", now)
@@ -237,6 +243,11 @@ class UnitOfWork:
             return error
 
         def settle(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None and not _unanswered(error):
+                sends = list(transaction.sends)
+                if repeatable(sends, self._dialect):
+                    self._begin_salvage(batches, whole)
+                    return error
             if error is not None or whole.done:
                 return end(now, error)
             self._report_sends("confirmed", now)
@@ -248,6 +259,31 @@ class UnitOfWork:
         request = self._requests.open("COMMIT", transaction.transaction_id, settle)
         self._outbox.transmit(*self._commit_frames([], [], request.receipt_id))
         return whole
+
+    def _begin_salvage(self, batches: Batches, whole: Request) -> None:
+        """Try once more on the next link."""
+        received = [one for _, batch in batches for one in batch]
+        self._refused = {(one.subscription_id, one.message_id): one for one in received}
+        self._salvage = Salvage(list(self._transaction.sends), received, whole)
+        self._outbox.disconnect(f"{self.settings.broker} refused to commit {whole.subject}")
+
+    def resume(self) -> None:
+        """A new link is up: go on with a commit that was refused on the last one, before anything is subscribed."""
+        salvage = self._salvage
+        if salvage is None:
+            return
+
+        def sent(now: float, error: JmsxError | None) -> JmsxError | None:
+            if self._salvage is not salvage or (error is not None and _unanswered(error)):
+                return error  # the next link, if there is one, tries again
+            self._salvage = None
+            salvage.whole.end(now, error)
+            if error is None:
+                salvage.settle()
+            return error
+
+        request = self._requests.open("SEND", salvage.whole.subject, sent)
+        self._outbox.transmit(*salvage.frames(request.receipt_id))
 
     def _committed(self, batches: Batches, now: float) -> None:
         transaction = self._transaction
@@ -267,8 +303,8 @@ class UnitOfWork:
     ) -> JmsxError:
         """Refused: rolled back, on a link of no further use. Unanswered: in doubt, and we say so."""
         transaction = self._transaction
-        unanswered = isinstance(error, ConnectionFailedError | BrokerTimeoutError)
-        in_doubt = unanswered or transaction.sent
+        in_doubt = _unanswered(error) or transaction.sent
+        self._salvage = None
         for consumer, batch in batches:
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
         if not transaction.sent:
@@ -317,6 +353,11 @@ class UnitOfWork:
                 acknowledgements=acknowledgements,
             )
         )
+
+
+def _unanswered(error: JmsxError) -> bool:
+    """Whether nobody knows what the broker did."""
+    return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
 
 
 def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
     from jmsx.core.events import Event
     from jmsx.core.policy import RedeliveryPolicy
     from jmsx.core.requests import Request
@@ -73,6 +74,7 @@ class Peer:
     link: FakeLink = field(init=False)
     core: SessionCore = field(init=False)
     events: list[Event] = field(default_factory=list)
+    dialect: Dialect = DIALECT
     dead: bool = True
     gave_up: bool = False  #: the session itself dropped the link
     known: set[str] = field(default_factory=set)  #: ack ids of this link
@@ -88,7 +90,7 @@ class Peer:
                 session_id=self.name,
                 dead_letter=self.habit.dead_letter,
             )
-            self.core = SessionCore(settings, DIALECT, no_jitter)
+            self.core = SessionCore(settings, self.dialect, no_jitter)
         self.link = self.broker.open_link(self.now())
         self.link.feed(Frame("CONNECT", {"accept-version": "1.2", "host": "x"}), self.now())
         (connected,) = self.link.take_frames()
@@ -104,7 +106,7 @@ class Peer:
     def subscribe(self, name: str) -> None:
         """Open the consumer of that name."""
         habit, uri = self.habit, f"queue://{self.queues[name]}"
-        headers = DIALECT.subscribe_headers(
+        headers = self.dialect.subscribe_headers(
             destination=uri,
             ack=habit.ack,
             selector=None,
@@ -122,7 +124,7 @@ class Peer:
             stomp_ack=habit.ack,
             headers=headers,
             origin=uri,
-            grave="queue://ActiveMQ.DLQ",
+            grave=self.dialect.dead_letter_destination(DestinationKind.QUEUE),
             prefetch=habit.prefetch,
             policy=habit.policy,
             optimize=habit.optimize,
@@ -150,13 +152,17 @@ class Peer:
         for action in self.core.take_actions():
             if isinstance(action, Transmit):
                 for frame in action.frames:
-                    self._check(frame)
-                    self.link.feed(frame, self.now())
+                    self.transmit(frame)
             elif isinstance(action, Disconnect):
                 self.gave_up = True
                 self.lose()
             else:
                 self._note(action.event)
+
+    def transmit(self, frame: Frame) -> None:
+        """Write one frame, which must make sense."""
+        self._check(frame)
+        self.link.feed(frame, self.now())
 
     def read(self) -> None:
         """Give the core all that the broker wrote, in chunks as a driver does; notice a dead link."""

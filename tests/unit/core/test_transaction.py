@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from jmsx.core.frames import Frame
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState, next_state
 from jmsx.errors import IllegalStateError
 
@@ -45,7 +46,7 @@ def test_next_transaction_starts_clean_with_a_new_name() -> None:
     assert (transaction.transaction_id, transaction.begun) == ("s:1", False)
     transaction.step(TxInput.BEGIN)
     transaction.touch(1.0)
-    transaction.sends.append(TxSend("queue://x", "k", 3, 1.0))
+    transaction.sends.append(TxSend("queue://x", "k", Frame("SEND"), 1.0))
     transaction.rollback_only = "refused"
     assert transaction.begun
     transaction.step(TxInput.COMMIT)

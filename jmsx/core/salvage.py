@@ -1,0 +1,49 @@
+"""
+A commit that the broker refuses because it has a part of it already.
+
+Where ACKs take no part in transactions, a message can come again although what was sent for it is committed: the crash
+was between COMMIT and ACK. What is sent for it now carries the identities of the first time, so Artemis refuses the
+whole COMMIT, does not say why, and closes the connection (probes A6b). Then everything is sent once more on the next
+link, one by one: the broker drops what it has and takes what it has not. What was received is acknowledged, unseen,
+when it comes on that link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jmsx.core.frames import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.requests import Request
+    from jmsx.core.transaction import TxSend
+
+
+@dataclass(frozen=True, slots=True)
+class Salvage:
+    """What a refused commit held, and the request that waits for its end."""
+
+    sends: Sequence[TxSend]
+    received: Sequence[Delivery]
+    whole: Request
+
+    def frames(self, receipt_id: str) -> list[Frame]:
+        """The SENDs outside any transaction, in their order; the receipt of the last speaks for all."""
+        *others, last = [sent.frame for sent in self.sends]
+        return [*others, Frame("SEND", {**last.headers, "receipt": receipt_id}, last.body)]
+
+    def settle(self) -> None:
+        """All is sent: only ACKs are owed for what was received."""
+        for delivery in self.received:
+            delivery.buried = True
+
+
+def repeatable(sends: Sequence[TxSend], dialect: Dialect) -> bool:
+    """Whether the broker would know each of `sends` again."""
+    names = dialect.output_headers("").keys()
+    return bool(names) and all(names <= sent.frame.headers.keys() for sent in sends)
