@@ -83,6 +83,7 @@ class ArtemisDialect:
     transactional_ack: Final = False
     nack_buries: Final = False
     global_temporaries: Final = True
+    errors_close: Final = True
     flags_redelivery: Final = (
         False  # not after UNSUBSCRIBE, and else of the oldest only (probes A3)
     )

@@ -78,6 +78,7 @@ class ClassicDialect:
 
     transactional_ack: Final = True
     nack_buries: Final = True
+    errors_close: Final = False
     flags_redelivery: Final = True
     global_temporaries: Final = False  # `/temp-queue/x` means something on one connection only
     reserved: Final = frozenset(

@@ -50,6 +50,10 @@ class Dialect(Protocol):
         """Whether a temporary queue has one name, on every connection."""
 
     @property
+    def errors_close(self) -> bool:
+        """Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE."""
+
+    @property
     def flags_redelivery(self) -> bool:
         """Whether a message that a consumer was handed and did not settle is flagged when it comes again."""
 

@@ -84,6 +84,11 @@ class Requests:
         """The open request with that receipt id."""
         return self._open.get(receipt_id) if receipt_id is not None else None
 
+    def oldest(self, command: str) -> Request | None:
+        """The request that is open for the longest time, if it is a `command`."""
+        request = next(iter(self._open.values()), None)
+        return request if request is not None and request.command == command else None
+
     def abandon(self, request: Request) -> None:
         """Forget a request whose caller waits no longer; a late answer is then unknown."""
         self._open.pop(request.receipt_id, None)

@@ -395,6 +395,8 @@ class SessionCore:
         receipt_id = frame.headers.get("receipt-id")
         self._outbox.report(events.ErrorReceived(at=now, message=text, receipt_id=receipt_id))
         request = self._requests.peek(receipt_id)
+        if request is None and self._dialect.errors_close:
+            request = self._requests.oldest("SUBSCRIBE")  # whose refusal names no receipt
         if request is not None:
             error = self._dialect.error(
                 request.command, request.subject, frame, self.settings.broker
@@ -402,6 +404,10 @@ class SessionCore:
             self._requests.answer(request.receipt_id, now, error)
         else:
             self._work.condemn(text)
+        if self._dialect.errors_close:
+            self._outbox.disconnect(
+                f"{self.settings.broker} ends a connection with an error: {text}"
+            )
 
     def _give_back(
         self, consumer: ConsumerCore, failure: Failure, now: float, only: Delivery | None = None

@@ -1,0 +1,51 @@
+"""On a real Artemis: an input comes again although its outputs are committed, and they are not sent twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import jmsx
+from jmsx.core.frames import Frame
+from jmsx_broker.wire import Wire
+from tests.integration.broker_support import eventually
+from tests.integration.support import fresh_queue
+
+if TYPE_CHECKING:
+    from jmsx_broker import Broker
+
+
+@pytest.mark.broker
+def test_commit_that_artemis_refuses_as_a_duplicate(artemis_broker: Broker) -> None:
+    """The first output is there from an earlier try, the second is not; both are there once, the input is gone."""
+    source, target = fresh_queue(), fresh_queue()
+    with jmsx.Connection(artemis_broker.url) as connection:
+        connection.start()
+        plain = connection.create_session()
+        producer = plain.create_producer(source)
+        producer.send(jmsx.Message("a"))
+        session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+        consumer, sender = session.create_consumer(source), session.create_producer(target)
+        message = consumer.receive(5)
+        assert message is not None
+        early = {
+            "destination": target.name,
+            "destination-type": "ANYCAST",
+            "persistent": "true",
+            "_AMQ_DUPL_ID": f"jmsx:{source.uri}:{message.key}:1",
+        }
+        with Wire(artemis_broker.url) as wire:
+            wire.request(Frame("SEND", early, b"a1"))
+        for part in "12":
+            sender.send(jmsx.Message(f"a{part}"))
+        session.commit()
+
+        assert consumer.receive(0.5) is None
+        reader = plain.create_consumer(target)
+        got = [one.text for one in iter(lambda: reader.receive(1), None)]
+        assert sorted(got) == ["a1", "a2"]
+        assert eventually(lambda: artemis_broker.statistics(source.name).size == 0, 5)
+        producer.send(jmsx.Message("b"))  # the session goes on
+        assert consumer.receive(5) is not None
+        session.commit()
