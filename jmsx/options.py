@@ -7,11 +7,18 @@ What is no number, out of range or of the wrong type raises ConfigurationError w
 from __future__ import annotations
 
 import difflib
-import math
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.core.checks import (
+    check_flag,
+    check_number,
+    check_seconds,
+    check_text,
+    check_whole,
+    misfit,
+)
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
@@ -46,7 +53,7 @@ class PrefetchPolicy:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            _check_whole(f"prefetch of {name}", getattr(self, name))
+            check_whole(f"prefetch of {name}", getattr(self, name))
 
     @classmethod
     def all(cls, prefetch: int) -> PrefetchPolicy:
@@ -82,17 +89,17 @@ class ReconnectPolicy:
     )
 
     def __post_init__(self) -> None:
-        _check_flag("randomize", self.randomize)
-        _check_seconds("initial_delay", self.initial_delay)
-        _check_seconds("maximum_delay", self.maximum_delay)
-        _check_flag("use_exponential_back_off", self.use_exponential_back_off)
-        _check_number("back_off_multiplier", self.back_off_multiplier, 1.0)
-        _check_whole("maximum_attempts", self.maximum_attempts, -1)
-        _check_whole("startup_maximum_attempts", self.startup_maximum_attempts, -1)
+        check_flag("randomize", self.randomize)
+        check_seconds("initial_delay", self.initial_delay)
+        check_seconds("maximum_delay", self.maximum_delay)
+        check_flag("use_exponential_back_off", self.use_exponential_back_off)
+        check_number("back_off_multiplier", self.back_off_multiplier, 1.0)
+        check_whole("maximum_attempts", self.maximum_attempts, -1)
+        check_whole("startup_maximum_attempts", self.startup_maximum_attempts, -1)
         if self.timeout != FOR_EVER:
-            _check_seconds("timeout", self.timeout, "; -1 is the request_timeout")
+            check_seconds("timeout", self.timeout, "; -1 is the request_timeout")
         if self.startup_timeout not in (None, FOR_EVER):
-            _check_seconds("startup_timeout", self.startup_timeout, "; -1 waits for ever")
+            check_seconds("startup_timeout", self.startup_timeout, "; -1 waits for ever")
 
     def delay(self, failed: int) -> float:
         """Seconds between the attempt number `failed`, counted from 1, and the next."""
@@ -123,12 +130,12 @@ class TlsOptions:
     def __post_init__(self) -> None:
         for name in ("ca_file", "certificate_file", "key_file"):
             file = getattr(self, name)
-            _check_text(name, fspath(file) if isinstance(file, PathLike) else file)
-        _check_text("key_password", self.key_password)
-        _check_text("server_name", self.server_name)
+            check_text(name, fspath(file) if isinstance(file, PathLike) else file)
+        check_text("key_password", self.key_password)
+        check_text("server_name", self.server_name)
         if self.server_name == "":
             raise ConfigurationError("server_name must not be empty")
-        _check_flag("verify_hostname", self.verify_hostname)
+        check_flag("verify_hostname", self.verify_hostname)
         if self.certificate_file is None and (self.key_file or self.key_password) is not None:
             raise ConfigurationError("key_file and key_password need a certificate_file")
 
@@ -163,22 +170,22 @@ class ConnectionOptions:
         for name in ("client_id", "username", "password"):
             _check_header(name, getattr(self, name))
         for name in _FLAGS:
-            _check_flag(name, getattr(self, name))
+            check_flag(name, getattr(self, name))
         for name, kind in _PARTS.items():
             if not isinstance(getattr(self, name), kind):
-                raise _misfit(name, f"a {kind.__name__}", getattr(self, name))
+                raise misfit(name, f"a {kind.__name__}", getattr(self, name))
         if not isinstance(self.reconnect, ReconnectPolicy | None):
-            raise _misfit("reconnect", "a ReconnectPolicy or None", self.reconnect)
-        _check_text("dialect", self.dialect)
-        _check_text("dead_letter", self.dead_letter)
-        _check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
-        _check_seconds(
+            raise misfit("reconnect", "a ReconnectPolicy or None", self.reconnect)
+        check_text("dialect", self.dialect)
+        check_text("dead_letter", self.dead_letter)
+        check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
+        check_seconds(
             "optimized_ack_scheduled_ack_interval", self.optimized_ack_scheduled_ack_interval
         )
         _check_heartbeat(self.heartbeat)
         _check_limit("connect_timeout", self.connect_timeout)
         _check_limit("request_timeout", self.request_timeout)
-        _check_whole("max_body_size", self.max_body_size, 1)
+        check_whole("max_body_size", self.max_body_size, 1)
 
     @classmethod
     def of(cls, **options: Any) -> ConnectionOptions:
@@ -222,56 +229,28 @@ def nearest(name: str, known: list[str]) -> str:
     return lowered[near]
 
 
-def _misfit(name: str, wanted: str, value: object) -> ConfigurationError:
-    """An error that tells the type only: the value may be a password in the wrong place."""
-    return ConfigurationError(f"{name} must be {wanted}, not a {type(value).__name__}")
-
-
-def _check_text(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise _misfit(name, "a str", value)
-
-
 def _check_header(name: str, value: object) -> None:
     """A header of CONNECT, where nothing is escaped."""
-    _check_text(name, value)
+    check_text(name, value)
     if isinstance(value, str) and any(character in value for character in "\r\n\0"):
         raise ConfigurationError(f"{name} holds a line end or NUL, which STOMP cannot carry there")
-
-
-def _check_flag(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise _misfit(name, "True or False", value)
-
-
-def _check_whole(name: str, value: object, least: int = 0) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _misfit(name, "a whole number", value)
-    if value < least:
-        raise ConfigurationError(f"{name} must be {least} or more, not {value}")
-
-
-def _check_number(name: str, value: object, least: float, remark: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _misfit(name, "a number", value)
-    if not math.isfinite(value) or value < least:
-        raise ConfigurationError(f"{name} must be {least:g} or more, not {value}{remark}")
-
-
-def _check_seconds(name: str, value: object, remark: str = "") -> None:
-    _check_number(name, value, 0.0, remark)
 
 
 def _check_limit(name: str, value: object) -> None:
     """A time that ends something; 0 would end it at once, and is no limit in Java."""
     if value is not None:
-        _check_number(name, value, 0.001, " seconds; None is no limit")
-        if float(value) > _AGES:  # type: ignore[arg-type]  # a number, as was just checked
-            raise ConfigurationError(f"{name} of {value} seconds is too long; None is no limit")
+        check_number(name, value, 0.001, " seconds; None is no limit")
+        _check_age(name, value, "None is no limit")
+
+
+def _check_age(name: str, seconds: Any, remark: str) -> None:
+    if seconds > _AGES:
+        raise ConfigurationError(f"{name} of {seconds} seconds is too long; {remark}")
 
 
 def _check_heartbeat(value: object) -> None:
     if not isinstance(value, tuple) or len(value) != len(("send", "expect")):
-        raise _misfit("heartbeat", "a tuple (send every, expect every)", value)
+        raise misfit("heartbeat", "a tuple (send every, expect every)", value)
     for name, seconds in zip(("send", "expect"), value, strict=True):
-        _check_seconds(f"heartbeat to {name}", seconds, "; 0 is never")
+        check_seconds(f"heartbeat to {name}", seconds, "; 0 is never")
+        _check_age(f"heartbeat to {name}", seconds, "0 is never")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.values import DeadLetterStrategy
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import (
     FOR_EVER,
@@ -138,11 +139,23 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
         options = _apply(own_query, options, failover=False)
     options = _apply(query, options, failover=failover)
     addresses = tuple(address for address, _ in brokers)
+    _check_dead_letter(options.dead_letter)
     if options.tls != TlsOptions() and not any(address.tls for address in addresses):
         raise ConfigurationError(
             "TLS options are of no use without TLS; write stomp+ssl://HOST:PORT"
         )
     return BrokerUri(addresses, options)
+
+
+def _check_dead_letter(given: str) -> None:
+    """A strategy, or a destination in full; found at the door, and not when the first message has died."""
+    if "://" in given:
+        parse_destination(given)
+    elif given not in tuple(DeadLetterStrategy):
+        strategies = ", ".join(DeadLetterStrategy)
+        raise ConfigurationError(
+            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
+        )
 
 
 def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jmsx_prometheus.series import SeriesTable
 
 #: What `LinkClosed` says today.
-DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io")
+DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io", "protocol")
 
 
 class _Link:

@@ -322,6 +322,7 @@ _LINK: Final = (
             "`heartbeat`: pauses, of the process or the network, longer than the heart-beat",
             "`error_frame`: the broker refuses something and closes",
             "`io`: something between them cuts connections",
+            "`protocol`: what came is no STOMP, or more than the limits allow: see the log for which",
         ),
         steps=("See the reasons, and the ERROR frames next to them.",),
     ),

@@ -163,8 +163,8 @@ CONNECTION: Final = Row(
         ),
         rates(
             "Disconnects by reason",
-            "Sockets that ended. `closed` is our own wish; `heartbeat`, `error_frame` and `io`"
-            " are losses, and good is 0.",
+            "Sockets that ended. `closed` is our own wish; `heartbeat`, `error_frame`,"
+            " `io` and `protocol` are losses, and good is 0.",
             "cps",
             f"jmsx_disconnects_total{{{B}}}",
             "reason",

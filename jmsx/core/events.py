@@ -216,7 +216,7 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkClosed:
-    """A socket to the broker is gone: `closed` by us, or lost (`heartbeat`, `error_frame`, `io`)."""
+    """A socket to the broker is gone: `closed` by us, or lost (`heartbeat`, `error_frame`, `io`, `protocol`)."""
 
     at: float
     reason: str

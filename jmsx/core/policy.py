@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -71,15 +72,14 @@ class RedeliveryPolicy:
     pre_dispatch_check: bool = True
 
     def __post_init__(self) -> None:
-        if self.maximum_redeliveries < UNLIMITED:
-            raise ConfigurationError(
-                f"maximum_redeliveries must be -1 (for ever) or more, not {self.maximum_redeliveries}"
-            )
-        _check_delay("initial_redelivery_delay", self.initial_redelivery_delay)
-        if not math.isfinite(self.redelivery_delay):
-            raise ConfigurationError(f"redelivery_delay must be finite: {self.redelivery_delay}")
+        check_whole("maximum_redeliveries", self.maximum_redeliveries, UNLIMITED)
+        check_seconds("initial_redelivery_delay", self.initial_redelivery_delay)
+        check_number("redelivery_delay", self.redelivery_delay, -math.inf)
+        check_number("back_off_multiplier", self.back_off_multiplier, 0.0)
+        for name in ("use_exponential_back_off", "use_collision_avoidance", "pre_dispatch_check"):
+            check_flag(name, getattr(self, name))
         if self.maximum_redelivery_delay not in (None, UNLIMITED):
-            _check_delay("maximum_redelivery_delay", self.maximum_redelivery_delay)
+            check_seconds("maximum_redelivery_delay", self.maximum_redelivery_delay)
         _check_factor(self.collision_avoidance_factor)
 
     @property
@@ -139,13 +139,15 @@ class ArtemisRedeliveryPolicy:
     max_delivery_attempts: int = 10  #: deliveries in all; -1: for ever
 
     def __post_init__(self) -> None:
+        check_whole("max_delivery_attempts", self.max_delivery_attempts, UNLIMITED)
+        check_number("multiplier", self.multiplier, 0.0)
         if self.max_delivery_attempts < 1 and self.max_delivery_attempts != UNLIMITED:
             raise ConfigurationError(
                 f"max_delivery_attempts must be -1 (for ever) or 1 or more, not {self.max_delivery_attempts}"
             )
-        _check_delay("redelivery_delay", self.redelivery_delay)
+        check_seconds("redelivery_delay", self.redelivery_delay)
         if self.max_redelivery_delay is not None:
-            _check_delay("max_redelivery_delay", self.max_redelivery_delay)
+            check_seconds("max_redelivery_delay", self.max_redelivery_delay)
         if not 0 < self.multiplier < math.inf:
             raise ConfigurationError(f"multiplier must be more than 0: {self.multiplier}")
         _check_factor(self.collision_avoidance_factor)
@@ -188,12 +190,8 @@ class ArtemisRedeliveryPolicy:
         return min(delay_ms, base_ms * 10 if cap is None else _ms(cap)) / 1000
 
 
-def _check_delay(name: str, seconds: float) -> None:
-    if not 0 <= seconds < math.inf:
-        raise ConfigurationError(f"{name} must not be negative, and finite: {seconds}")
-
-
 def _check_factor(factor: float) -> None:
+    check_number("collision_avoidance_factor", factor, -math.inf)
     if not 0 <= factor <= 1:
         raise ConfigurationError(f"collision_avoidance_factor must be in 0..1: {factor}")
 

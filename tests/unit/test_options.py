@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
+from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
@@ -68,16 +68,19 @@ def test_password_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"request_timeout": math.inf}, "request_timeout must be 0.001 or more, not inf"),
-        ({"request_timeout": math.nan}, "request_timeout must be 0.001 or more"),
+        ({"request_timeout": math.inf}, "request_timeout must be a number that is finite"),
+        ({"request_timeout": math.nan}, "finite and not huge seconds; None is no limit"),
+        ({"max_body_size": 10**400}, "max_body_size must be 1 or more, and not so large"),
         ({"request_timeout": 0}, "not 0 seconds; None is no limit"),
         ({"request_timeout": -1}, "None is no limit"),
         ({"request_timeout": "30"}, "request_timeout must be a number, not a str"),
         ({"request_timeout": True}, "request_timeout must be a number, not a bool"),
-        ({"connect_timeout": 1e300}, "too long; None is no limit"),
+        ({"connect_timeout": 1e300}, "connect_timeout must be a number that is finite"),
+        ({"connect_timeout": 1e9}, "too long; None is no limit"),
         ({"connect_timeout": 0}, "connect_timeout must be"),
         ({"heartbeat": (-1, 1)}, "heartbeat to send must be 0 or more"),
-        ({"heartbeat": (1, math.inf)}, "heartbeat to expect must be 0 or more"),
+        ({"heartbeat": (1, math.inf)}, "heartbeat to expect must be a number"),
+        ({"heartbeat": (1, 1e9)}, "heartbeat to expect of 1000000000.0 seconds is too long"),
         ({"heartbeat": 10}, "heartbeat must be a tuple"),
         ({"heartbeat": (1, 2, 3)}, "heartbeat must be a tuple"),
         ({"optimize_acknowledge": "false"}, "optimize_acknowledge must be True or False"),
@@ -116,7 +119,11 @@ def test_nonsense_is_refused_at_the_door(options: dict[str, Any], complaint: str
         (PrefetchPolicy, {"queue": 1.5}, "prefetch of queue must be a whole number"),
         (PrefetchPolicy, {"queue": True}, "prefetch of queue must be a whole number"),
         (ReconnectPolicy, {"initial_delay": -1}, "initial_delay must be 0 or more"),
-        (ReconnectPolicy, {"maximum_delay": math.inf}, "maximum_delay must be 0 or more"),
+        (
+            ReconnectPolicy,
+            {"maximum_delay": math.inf},
+            "maximum_delay must be a number that is finite",
+        ),
         (
             ReconnectPolicy,
             {"timeout": -0.5},
@@ -137,6 +144,27 @@ def test_nonsense_in_a_part_is_refused(
     with pytest.raises(ConfigurationError, match=complaint) as caught:
         kind(**options)
     assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        (RedeliveryPolicy, {"maximum_redeliveries": "6"}),
+        (RedeliveryPolicy, {"maximum_redeliveries": 1.5}),
+        (RedeliveryPolicy, {"back_off_multiplier": math.nan}),
+        (RedeliveryPolicy, {"back_off_multiplier": -1}),
+        (RedeliveryPolicy, {"redelivery_delay": None}),
+        (RedeliveryPolicy, {"use_exponential_back_off": "true"}),
+        (ArtemisRedeliveryPolicy, {"max_delivery_attempts": "10"}),
+        (ArtemisRedeliveryPolicy, {"multiplier": "2"}),
+    ],
+    ids=str,
+)
+def test_nonsense_in_a_policy_is_refused(policy: type[Any], options: dict[str, Any]) -> None:
+    """By name, and not by a TypeError when the first message fails."""
+    (name,) = options
+    with pytest.raises(ConfigurationError, match=f"^{name} must be"):
+        policy(**options)
 
 
 def test_no_limit_and_paths() -> None:

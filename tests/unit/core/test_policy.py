@@ -235,14 +235,14 @@ def test_exhausted_after_the_last_redelivery(most: int, last_kept: int) -> None:
     ("fields", "complaint"),
     [
         ({"most": -2}, "maximum_redeliveries must be -1 .* not -2"),
-        ({"initial": -0.001}, "initial_redelivery_delay must not be negative"),
+        ({"initial": -0.001}, "initial_redelivery_delay must be 0 or more"),
         ({"factor": -0.1}, r"collision_avoidance_factor must be in 0\.\.1"),
         ({"factor": 1.1}, r"collision_avoidance_factor must be in 0\.\.1"),
-        ({"factor": math.nan}, r"collision_avoidance_factor must be in 0\.\.1"),
-        ({"initial": math.nan}, "initial_redelivery_delay must not be negative"),
-        ({"initial": math.inf}, "initial_redelivery_delay must not be negative, and finite"),
-        ({"delay": math.inf}, "redelivery_delay must be finite"),
-        ({"cap": -2}, "maximum_redelivery_delay must not be negative"),
+        ({"factor": math.nan}, "collision_avoidance_factor must be a number that is finite"),
+        ({"initial": math.nan}, "initial_redelivery_delay must be a number that is finite"),
+        ({"initial": math.inf}, "initial_redelivery_delay must be a number that is finite"),
+        ({"delay": math.inf}, "redelivery_delay must be a number that is finite"),
+        ({"cap": -2}, "maximum_redelivery_delay must be 0 or more"),
     ],
 )
 def test_nonsense_is_refused(fields: dict[str, Any], complaint: str) -> None:
@@ -371,11 +371,11 @@ def test_artemis_without_a_limit() -> None:
     [
         ({"max_delivery_attempts": 0}, "max_delivery_attempts must be -1 .* not 0"),
         ({"max_delivery_attempts": -2}, "max_delivery_attempts must be -1 .* not -2"),
-        ({"redelivery_delay": -1}, "redelivery_delay must not be negative"),
-        ({"redelivery_delay": math.inf}, "redelivery_delay must not be negative, and finite"),
-        ({"max_redelivery_delay": -1}, "max_redelivery_delay must not be negative"),
+        ({"redelivery_delay": -1}, "redelivery_delay must be 0 or more"),
+        ({"redelivery_delay": math.inf}, "redelivery_delay must be a number that is finite"),
+        ({"max_redelivery_delay": -1}, "max_redelivery_delay must be 0 or more"),
         ({"multiplier": 0}, "multiplier must be more than 0"),
-        ({"multiplier": math.nan}, "multiplier must be more than 0"),
+        ({"multiplier": math.nan}, "multiplier must be a number that is finite"),
         ({"collision_avoidance_factor": 1.1}, r"collision_avoidance_factor must be in 0\.\.1"),
     ],
 )
