@@ -335,6 +335,7 @@ def test_individual_acknowledges_what_waits_for_its_redelivery() -> None:
     talk.core.acknowledge(again, talk.now)
     assert talk.wrote() == []
     assert talk.drain() == []
+    assert len(talk.reported(MessagesAcknowledged)) == 1
 
 
 @pytest.mark.parametrize("verdict", [REJECTED, DISCARDED])
