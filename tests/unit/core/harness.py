@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request
 
 AUTO = AcknowledgeMode.AUTO_ACKNOWLEDGE
@@ -81,6 +82,7 @@ class Talk:
         now: float = 0.0,
         draw: Callable[[], float] = no_jitter,
         single: bool = False,
+        dialect: Dialect = DIALECT,
         **settings: Any,
     ) -> None:
         self.mode = mode
@@ -95,7 +97,7 @@ class Talk:
         self._ids = count(1)
         self.core = SessionCore(
             SessionSettings(mode=mode, broker="broker:61613", session_id="s", **settings),
-            DIALECT,
+            dialect,
             draw,
         )
         self.core.link_opened("ActiveMQ/6.1.8", 0.01, now)

@@ -1,0 +1,151 @@
+"""Commits where ACKs take no part in transactions: first what was sent, then what was received (DESIGN.md 5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.actions import Transmit
+from jmsx.core.events import MessageSent, TransactionEnded
+from jmsx.core.frames import Frame
+from jmsx.errors import BrokerTimeoutError, TransactionInDoubtError
+from jmsx_artemis import DIALECT
+from tests.unit.core.harness import TRANSACTED, Talk, outcome, sent, transactions
+
+BEGIN, COMMIT, ABORT = "BEGIN in jmsx", "COMMIT in jmsx ?", "ABORT in jmsx"
+OUT = "SEND queue:x 'out' in jmsx"
+
+
+def talk_with(*messages: str) -> Talk:
+    """A transacted session that has received these."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes(*messages)
+    talk.drain()
+    return talk
+
+
+def test_nothing_is_acknowledged_before_what_was_sent_is_committed() -> None:
+    """A crash between the two delivers again; the other way round it would lose."""
+    talk = talk_with("a", "b")
+    talk.send()
+    request = talk.commit()
+    assert talk.wrote() == [BEGIN, OUT, COMMIT]
+    assert outcome(request) == "open"
+    talk.answer()
+    assert talk.wrote() == ["ACK b ?"]
+    assert (outcome(request), sent(talk)) == ("open", ["confirmed"])
+    talk.answer()
+    assert outcome(request) == "done"
+    assert talk.ended() == ["a#1 committed", "b#1 committed"]
+    assert transactions(talk) == [("committed", 1, 2)]
+
+
+def test_every_consumer_is_acknowledged_and_the_last_one_confirmed() -> None:
+    """One cumulative ACK each."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    for name in "12":
+        talk.subscribe(name)
+        talk.comes(f"a{name}", f"b{name}", to=name)
+    talk.drain("1", "2")
+    talk.send()
+    request = talk.commit()
+    talk.answer()
+    assert talk.wrote() == [BEGIN, OUT, COMMIT, "ACK b1", "ACK b2 ?"]
+    talk.answer()
+    assert outcome(request) == "done"
+
+
+def test_receives_alone_need_no_transaction() -> None:
+    """BEGIN and COMMIT around an ACK would do nothing."""
+    talk = talk_with("a", "b")
+    request = talk.commit()
+    assert talk.wrote() == ["ACK b ?"]
+    talk.answer()
+    assert (outcome(request), transactions(talk)) == ("done", [("committed", 0, 2)])
+
+
+def test_sends_alone_are_one_step() -> None:
+    """As on Classic."""
+    talk = talk_with()
+    talk.send()
+    request = talk.commit()
+    talk.answer()
+    assert talk.wrote() == [BEGIN, OUT, COMMIT]
+    assert (outcome(request), transactions(talk)) == ("done", [("committed", 1, 0)])
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("how", ["cut", "late"])
+def test_a_lost_answer_is_in_doubt_in_either_step(step: int, how: str) -> None:
+    """Of the second step it is known that what was sent is committed, and said."""
+    talk = talk_with("a")
+    talk.send()
+    request = talk.commit()
+    if step == 2:
+        talk.answer()
+    if how == "cut":
+        talk.cut()
+    else:
+        talk.core.abandon(request, BrokerTimeoutError("COMMIT was not answered"), talk.now)
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert ("what was sent is committed" in str(request.error)) == (step == 2)
+    (ended,) = talk.reported(TransactionEnded)
+    assert ended.outcome.value == "in_doubt"
+    (told,) = talk.reported(MessageSent)
+    assert told.outcome == ("confirmed" if step == 2 else "unconfirmed")
+    assert talk.ended() == ["a#1 abandoned"]
+
+
+def test_rollback_acknowledges_nothing() -> None:
+    """What was received comes again from our own memory."""
+    talk = talk_with("a", "b")
+    talk.send()
+    talk.rollback()
+    assert talk.wrote() == [BEGIN, OUT, ABORT]
+    assert talk.drain() == ["a#2", "b#2"]
+
+
+# -- the same output of the same input --------------------------------------------------------------------------------
+
+
+def identities(talk: Talk) -> list[str | None]:
+    """The duplicate id of each SEND that was written since the last look."""
+    return [
+        frame.headers.get("_AMQ_DUPL_ID")
+        for action in talk.core.take_actions()
+        if isinstance(action, Transmit)
+        for frame in action.frames
+        if isinstance(frame, Frame) and frame.command == "SEND"
+    ]
+
+
+def test_outputs_are_known_by_their_input() -> None:
+    """Each has its input and its number, the same when the input is delivered again, in whatever company."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", "b")
+    talk.wrote()
+    talk.receive()
+    talk.send()
+    talk.send()
+    talk.receive()
+    talk.send()
+    first = identities(talk)
+    assert len(set(first)) == 3
+    assert None not in first
+    talk.rollback()
+    talk.core.take_actions()
+    talk.drain()
+    talk.rollback()
+    talk.receive()
+    talk.core.take_actions()
+    talk.send()
+    talk.send()
+    assert identities(talk) == first[:2]
+
+
+def test_an_output_without_an_input_has_no_identity() -> None:
+    """Nobody would know it again."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.send()
+    assert identities(talk) == [None]

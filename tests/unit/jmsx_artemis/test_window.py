@@ -1,0 +1,126 @@
+"""Windows in bytes: how large, how they fill, and how a session that holds more than one gets more (artemis.md 1.6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.values import AcknowledgeMode, DestinationKind, OptimizeAcknowledge, StompAck
+from jmsx_artemis import DIALECT
+from jmsx_artemis.window import SMALL, UNLIMITED, ByteWindow
+from tests.unit.core.harness import AUTO, CLIENT, INDIVIDUAL, TRANSACTED, Talk
+
+
+def window(mode: AcknowledgeMode, **fields: object) -> ByteWindow:
+    """The window of a new consumer."""
+    return ByteWindow(Talk(mode, dialect=DIALECT).settings(**fields))
+
+
+def asked(talk: Talk) -> list[str]:
+    """The ids of the subscriptions that were asked for since the last look."""
+    return [frame.split()[1] for frame in talk.wrote() if frame.startswith("SUBSCRIBE")]
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "size"), [(1, 1), (2, SMALL + 1), (10, 9 * SMALL + 1), (1000, 999 * SMALL + 1)]
+)
+def test_size_follows_the_prefetch(prefetch: int, size: int) -> None:
+    """One byte is one message: the broker sends as long as one is left, so that prefetch 1 is exact."""
+    headers = window(CLIENT, prefetch=prefetch).subscribe_headers()
+    assert headers == {"consumer-window-size": str(size)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "limited"),
+    [
+        (CLIENT, DestinationKind.QUEUE, True),
+        (TRANSACTED, DestinationKind.TOPIC, False),
+        (CLIENT, DestinationKind.DURABLE, False),
+        (INDIVIDUAL, DestinationKind.TOPIC, False),
+        (AUTO, DestinationKind.TOPIC, True),
+    ],
+)
+def test_a_topic_has_no_limit_where_a_session_may_hold_more(
+    mode: AcknowledgeMode, kind: DestinationKind, *, limited: bool
+) -> None:
+    """A further subscription would get copies, so that such a session could never get more."""
+    made = window(mode, kind=kind)
+    assert made.limited == limited
+    assert (made.subscribe_headers()["consumer-window-size"] == str(UNLIMITED)) != limited
+
+
+def test_a_batch_ends_before_its_bytes_fill_the_window() -> None:
+    """Large messages: the ACK is due by bytes long before it is by number, or nothing would come any more."""
+    talk = Talk(AUTO, dialect=DIALECT)
+    talk.subscribe(prefetch=100, optimize=OptimizeAcknowledge(timeout=0.0))
+    body = (
+        "x" * 6_000
+    )  # a message is three times its name here; two fill 65 % of a window for 100 small ones
+    talk.comes(f"a{body}", f"b{body}", f"c{body}")
+    talk.receive()
+    assert talk.wrote() == []
+    talk.receive()
+    assert [frame[:5] for frame in talk.wrote()] == ["ACK b"]
+
+
+def test_a_full_window_is_followed_by_another_subscription() -> None:
+    """Nothing but an ACK, which is not due, or more credits would bring the next message: asked for at once."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe(prefetch=1)
+    talk.comes("a")
+    assert talk.drain() == ["a#1"]
+    talk.timer()
+    assert talk.now == 0.0
+    assert asked(talk) == ["1+1"]
+    talk.comes("b", to="1+1")
+    assert talk.drain() == ["b#1"]
+    talk.timer()
+    assert asked(talk) == ["1+2"]
+
+
+def test_all_subscriptions_are_settled_and_closed_together() -> None:
+    """Each with a cumulative ACK of its own, and the consumer's own last, whose receipt says that all is done."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe(prefetch=1)
+    talk.comes("a")
+    talk.drain()
+    talk.timer()
+    talk.comes("b", "c", to="1+1")
+    talk.drain()
+    talk.wrote()
+    talk.commit()
+    assert talk.wrote() == ["ACK a", "ACK c ?"]
+    talk.answer()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1+1", "UNSUBSCRIBE 1 ?"]
+
+
+def test_with_credits_left_nothing_is_asked_for() -> None:
+    """The queue is empty then."""
+    talk = Talk(CLIENT, dialect=DIALECT)
+    talk.subscribe(prefetch=10)
+    talk.comes("a", "b")
+    talk.drain()
+    assert talk.core.next_timer() is None
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_an_ack_gives_back_what_it_covers(*, single: bool) -> None:
+    """A cumulative one all that is older, a single one itself; then there is room, and nothing is asked for."""
+    ack = StompAck.CLIENT_INDIVIDUAL if single else StompAck.CLIENT
+    talk = Talk(CLIENT, dialect=DIALECT)
+    settings = talk.settings(prefetch=2, stomp_ack=ack)
+    made = ByteWindow(settings)
+    talk.subscribe(prefetch=2)
+    talk.comes("a" * 90, "b" * 90)
+    first, second = talk.held(), talk.held()
+    made.arrived([first, second])
+    assert made.patience(2) == 0.0
+    made.settled([second])
+    if single:
+        assert made.patience(1) is None  # about half of it is free
+        made.arrived([second])
+        assert made.patience(2) == 0.0
+    else:
+        assert made.patience(0) is None
+        made.arrived([first])
+        assert made.patience(1) is None
