@@ -157,6 +157,7 @@ class ConnectionOptions:
     transacted_individual_ack: bool = False
     use_async_send: bool = False  #: persistent messages are sent without waiting for the receipt
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or a destination URI for copies
+    use_management: bool = True  #: ask the broker's management for what STOMP does not tell
     ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
     dialect: str | None = None  #: only where the broker's own word for itself is not enough
     heartbeat: tuple[float, float] = (10.0, 10.0)  #: (send every, expect every); 0: never
@@ -218,6 +219,7 @@ _FLAGS: Final = (
     "non_blocking_redelivery",
     "transacted_individual_ack",
     "use_async_send",
+    "use_management",
 )
 _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 

@@ -24,6 +24,9 @@ from jmsx.errors import (
 )
 from jmsx.map_xml import decode_map, encode_map
 from jmsx_artemis.copies import dead_letter_headers
+from jmsx_artemis.destinations import MULTICAST, parted
+from jmsx_artemis.graves import OWN
+from jmsx_artemis.management import ArtemisManagement
 from jmsx_artemis.selectors import core_filter
 from jmsx_artemis.window import ByteWindow
 
@@ -36,22 +39,8 @@ if TYPE_CHECKING:
     from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
     from jmsx.core.window import Window
 
-#: Where copies of dead letters go when nothing safer is known: a queue of our own, made at its first use. A copy to the
-#: broker's own dead letter address may be lost, with a RECEIPT (probes A9c, A9d).
-DEAD_LETTER_QUEUE: Final = "jmsx.DLQ"
-
 #: Tells text, bytes and map apart, which Artemis does not over STOMP 1.2 (artemis.md 1.4).
 TYPE_HEADER: Final = "jmsx_type"
-
-ANYCAST: Final = "ANYCAST"
-MULTICAST: Final = "MULTICAST"
-
-_ROUTING: Final = {
-    "queue": ANYCAST,
-    "temp-queue": ANYCAST,
-    "topic": MULTICAST,
-    "temp-topic": MULTICAST,
-}
 
 #: What a piece of the broker's words means; the first that is found wins.
 _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
@@ -87,6 +76,7 @@ class ArtemisDialect:
     flags_redelivery: Final = (
         False  # not after UNSUBSCRIBE, and else of the oldest only (probes A3)
     )
+    management: Final = ArtemisManagement()
     reserved: Final = frozenset(
         {"destination-type", "ingress-timestamp", "receipt-id", TYPE_HEADER, "__AMQ_CID"}
     )
@@ -210,7 +200,7 @@ class ArtemisDialect:
 
     def dead_letter_destination(self, kind: DestinationKind) -> str:  # noqa: ARG002 - one for all kinds
         """A queue of our own."""
-        return f"queue://{DEAD_LETTER_QUEUE}"
+        return OWN.destination
 
     def dead_letter_copy(
         self, delivery: Delivery, destination: str, certificate: DeathCertificate
@@ -230,16 +220,6 @@ class ArtemisDialect:
         words = told + body
         kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
         return kind(f"{broker} refused {command} {subject}: {told}")
-
-
-def parted(uri: str) -> tuple[str, str]:
-    """Routing type and address of a URI; options after `?` are for the client and stay here."""
-    kind, separator, name = uri.partition("?")[0].partition("://")
-    if not separator or kind not in _ROUTING or not name:
-        raise InvalidDestinationError(
-            f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
-        )
-    return _ROUTING[kind], name
 
 
 DIALECT: Final = ArtemisDialect()

@@ -76,6 +76,7 @@ class ClassicDialect:
         10_240  # `StompWireFormat.java:46-50`: a longer line closes the connection
     )
 
+    management: Final = None  # STOMP has a frame for all that is needed
     transactional_ack: Final = True
     nack_buries: Final = True
     errors_close: Final = False

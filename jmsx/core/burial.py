@@ -176,7 +176,8 @@ class DeadLetters:
 
         request = self._requests.open("SEND", burial.destination, answered)
         self._outbox.transmit(
-            Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body)
+            *(settings.grave_frames if burial.destination == settings.grave else ()),
+            Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body),
         )
 
     def _epoch_ms(self, at: float | None) -> int | None:

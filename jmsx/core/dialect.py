@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
+    from jmsx.core.management import Management
     from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
     from jmsx.core.window import Window
     from jmsx.errors import JmsxError
@@ -56,6 +57,10 @@ class Dialect(Protocol):
     @property
     def flags_redelivery(self) -> bool:
         """Whether a message that a consumer was handed and did not settle is flagged when it comes again."""
+
+    @property
+    def management(self) -> Management | None:
+        """What is asked of the broker that STOMP has no frame for; None: nothing."""
 
     @property
     def reserved(self) -> frozenset[str]:

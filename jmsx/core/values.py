@@ -11,6 +11,7 @@ from jmsx.core.policy import RedeliveryPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.core.frames import Frame
     from jmsx.core.policy import Policy
 
 
@@ -101,6 +102,9 @@ class ConsumerSettings:
     policy: Policy = field(default_factory=RedeliveryPolicy)
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
+    grave_frames: tuple[
+        Frame, ...
+    ] = ()  #: before each copy to `grave`: they make sure of its queue
 
     @property
     def individual(self) -> bool:

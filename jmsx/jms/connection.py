@@ -15,6 +15,7 @@ from jmsx.drivers.connect import check_tls
 from jmsx.drivers.open import OpenLink
 from jmsx.drivers.reconnect import Connector
 from jmsx.errors import ConfigurationError, ConnectionFailedError, IllegalStateError, JmsxError
+from jmsx.jms.aside import Aside
 from jmsx.jms.session import Session
 from jmsx.ledger import release, share
 from jmsx.log import logger
@@ -47,6 +48,7 @@ class Connection:
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._observers = Observers(observers)
         self._clock = SystemClock()
+        self.aside = Aside(self._uri, self._clock)
         self._lock = threading.RLock()  #: guards what follows; never held while a link is opened
         self._opening = threading.RLock()  #: one link is opened after the other
         self._connectors: set[Connector] = set()  #: that are at it
@@ -211,7 +213,7 @@ class Connection:
         with self._opening:
             with self._lock:
                 others = [each for each in self._sessions if each is not session]
-            if subscription is not None and self._durables.get(subscription) in others:
+            if subscription in self._durables:
                 raise JmsxError(
                     f"Durable consumer is in use for client: {self.options.client_id}"
                     f" and subscriptionName: {subscription}"

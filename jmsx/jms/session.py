@@ -22,6 +22,7 @@ from jmsx.errors import (
     JmsxError,
     UnsupportedError,
 )
+from jmsx.jms.aside import Peer
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.ledger import Ledger
+    from jmsx.core.management import Findings
     from jmsx.drivers.open import OpenLink
     from jmsx.jms.connection import Connection
     from jmsx.jms.message import Message
@@ -138,14 +140,18 @@ class Session:
         if self.options.client_id is None:
             raise JmsxError("a durable subscription needs a connection with a client_id")
         self._connection.claim_client_id(self, subscription)
-        return self._subscribe(
-            topic,
-            DestinationKind.DURABLE,
-            selector,
-            no_local=no_local,
-            name=name or subscription,
-            durable_name=subscription,
-        )
+        try:
+            return self._subscribe(
+                topic,
+                DestinationKind.DURABLE,
+                selector,
+                no_local=no_local,
+                name=name or subscription,
+                durable_name=subscription,
+            )
+        except BaseException:
+            self._connection.release_durable(subscription)
+            raise
 
     def create_shared_consumer(self, topic: Destination, subscription: str) -> MessageConsumer:
         """
@@ -174,10 +180,25 @@ class Session:
         Raises BrokerError while a consumer uses it, InvalidDestinationError if there is none of that name.
         """
         self.check_open()
+        if self.dialect.management is not None:
+            self._connection.aside.remove_durable(self._peer, self.options.client_id, subscription)
+            return
         self._connection.claim_client_id(self, None)
         self.pump.ask(
             f"UNSUBSCRIBE {subscription}", lambda core, _now: core.unsubscribe_durable(subscription)
         )
+
+    def examine(self, destination: Destination, kind: DestinationKind | None = None) -> Findings:
+        """
+        What the broker's management tells of a destination that shall be consumed, and what goes badly with it.
+
+        Asked once in a connection's life. Raises InvalidDestinationError if a consumer would take messages that are
+        not meant for it.
+        """
+        self.check_open()
+        if kind is None:
+            kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
+        return self._connection.aside.examine(self._peer, destination.uri, kind)
 
     def commit(self) -> None:
         """
@@ -335,6 +356,10 @@ class Session:
     ) -> None:
         self.close()
 
+    @property
+    def _peer(self) -> Peer:
+        return Peer(self.pump.source.broker, self.dialect)
+
     def _subscribe(
         self,
         destination: Destination,
@@ -352,6 +377,7 @@ class Session:
         non_blocking = self.options.non_blocking_redelivery or policy.non_blocking
         ack = self._stomp_ack(non_blocking=non_blocking)
         auto = self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+        grave = self.examine(destination, kind).grave
         settings = ConsumerSettings(
             subscription_id=self.next_subscription_id(),
             name=name or destination.uri,
@@ -368,12 +394,18 @@ class Session:
                 options=options,
             ),
             origin=self._origin(destination, kind, durable_name),
-            grave=self.dialect.dead_letter_destination(kind),
+            grave=grave.destination,
+            grave_frames=grave.before,
             prefetch=max(prefetch, 1),
             policy=policy,
             optimize=self.options.optimize() if auto and prefetch > 0 else None,
             non_blocking_redelivery=non_blocking,
         )
+        self._connection.aside.try_selector(self._peer, settings.headers)
+        if durable_name is not None:
+            self._connection.aside.claim_durable(
+                self._peer, self.options.client_id, durable_name, settings.headers
+            )
         self.pump.ask(
             f"SUBSCRIBE {destination}",
             lambda core, now: core.subscribe(settings, now),

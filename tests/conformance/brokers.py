@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from jmsx_artemis.dialect import DEAD_LETTER_QUEUE as ARTEMIS_DEAD_LETTERS
 from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.artefacts import classic_libraries
 from jmsx_broker.java import find_java
@@ -43,7 +42,7 @@ class Broker:
     limit: Callable[[Scenario, Sequence[Json]], str | None] = lambda _scenario, _outcomes: None
 
 
-_ARTEMIS: Final = Broker(url="", dead_letters=ARTEMIS_DEAD_LETTERS, limit=artemis.limit)
+_ARTEMIS: Final = Broker(url="", dead_letters="DLQ", limit=artemis.limit)
 
 
 @contextmanager

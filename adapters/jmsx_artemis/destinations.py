@@ -1,0 +1,32 @@
+"""Destination URIs as Artemis has them: an address, and how it spreads messages over its queues."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jmsx.errors import InvalidDestinationError
+
+ANYCAST: Final = "ANYCAST"  #: each message to one queue
+MULTICAST: Final = "MULTICAST"  #: each message to every queue
+
+_ROUTING: Final = {
+    "queue": ANYCAST,
+    "temp-queue": ANYCAST,
+    "topic": MULTICAST,
+    "temp-topic": MULTICAST,
+}
+
+
+def parted(uri: str) -> tuple[str, str]:
+    """Routing type and address of a URI; options after `?` are for the client and stay here."""
+    kind, separator, name = uri.partition("?")[0].partition("://")
+    if not separator or kind not in _ROUTING or not name:
+        raise InvalidDestinationError(
+            f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
+        )
+    return _ROUTING[kind], name
+
+
+def address_of(uri: str) -> str:
+    """The address of a URI, also of one that names a queue of it, such as `queue://address::queue`."""
+    return parted(uri)[1].partition("::")[0]

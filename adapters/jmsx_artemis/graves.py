@@ -1,0 +1,114 @@
+"""
+Where a copy of a dead letter is safe on Artemis.
+
+The broker answers RECEIPT also when no queue takes a message, and the queues of a dead letter address may be none, or
+filter, or vanish when they are empty (probes A9c and A9d). So a copy goes to one queue by its full name, to one that
+keeps what it gets, and otherwise to a queue of our own. Queues that the broker makes for the dead letters of one
+address vanish when they were emptied, and a SEND would make them anew without their filter: they would then take the
+dead letters of other addresses too. So before each copy the broker is told to make the queue as it would itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.management import Grave, Question
+from jmsx_artemis.destinations import ANYCAST, MULTICAST
+from jmsx_artemis.questions import address_settings, command, queues
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jmsx.core.management import Inquiry
+    from jmsx_artemis.questions import Queue
+    from jmsx_artemis.settings import AddressSettings
+
+#: Where copies go when nothing safer is known: an anycast queue of our own, made at its first use.
+DEAD_LETTER_QUEUE: Final = "jmsx.DLQ"
+
+OWN: Final = Grave(f"queue://{DEAD_LETTER_QUEUE}")
+
+
+def choose_grave(settings: AddressSettings, lying: Sequence[Queue]) -> Inquiry[Grave]:
+    """Where the copies of an address's dead letters go; `lying` are the queues of its dead letter address."""
+    address = settings.dead_letter_address
+    if not address:
+        return OWN
+    if settings.auto_create_dead_letter_resources and address != settings.address:
+        made = yield from _made_by_broker(settings, lying)
+        if made is not None:
+            return made
+    safe = sorted((queue for queue in lying if _safe(queue, settings)), key=_preference)
+    return Grave(_uri(safe[0], lying)) if safe else OWN
+
+
+def _made_by_broker(settings: AddressSettings, lying: Sequence[Queue]) -> Inquiry[Grave | None]:
+    """The queue that the broker makes for the dead letters of one address; None if it cannot be relied on."""
+    name, address = settings.dead_letter_queue, settings.dead_letter_address
+    if "'" in settings.address or "::" in name:
+        return None
+    known = next((queue for queue in lying if queue["name"] == name), None)
+    if known is None and (yield from queues("NAME", name)):
+        return None  # it is another address's
+    if known is not None:
+        if not _keeps(known) or known["filter"] not in ("", settings.dead_letter_filter):
+            return None
+        routing = known["routingType"]
+    else:
+        there = yield from address_settings(str(address))
+        routing = there.default_queue_routing_type
+    configuration = {
+        "name": name,
+        "address": address,
+        "routing-type": routing,
+        "filter-string": settings.dead_letter_filter,
+        "auto-created": True,
+        "auto-create-address": True,
+    }
+    make = Question("broker", "createQueue", (json.dumps(configuration), True))
+    kind = "queue" if routing == ANYCAST else "topic"
+    return Grave(f"{kind}://{address}::{name}", before=(command(make),))
+
+
+def _safe(queue: Queue, settings: AddressSettings) -> bool:
+    """Whether a copy that is sent to this queue is, and stays, in it."""
+    ours = queue["filter"] in ("", settings.dead_letter_filter)
+    lasting = queue["routingType"] == ANYCAST or queue["autoDelete"] == "false"
+    return ours and lasting and _keeps(queue)
+
+
+def _keeps(queue: Queue) -> bool:
+    """Whether a queue keeps every message until somebody takes it."""
+    return (
+        queue["durable"] == "true"
+        and queue["temporary"] == "false"
+        and queue["internalQueue"] == "false"
+        and queue["enabled"] == "true"
+        and queue["purgeOnNoConsumers"] == "false"
+        and queue["lastValue"] == "false"
+        and queue["ringSize"] == "-1"
+    )
+
+
+def _preference(queue: Queue) -> tuple[bool, bool, bool, str]:
+    """The queue for this address first, then the one called like the address, then an anycast one."""
+    return (
+        not queue["filter"],
+        queue["name"] != queue["address"],
+        queue["routingType"] == MULTICAST,
+        queue["name"],
+    )
+
+
+def _uri(queue: Queue, lying: Sequence[Queue]) -> str:
+    """The queue by its full name, unless its address means it alone."""
+    anycast = [one for one in lying if one["routingType"] == ANYCAST]
+    name, address = queue["name"], queue["address"]
+    if queue not in anycast:
+        return f"topic://{address}::{name}"
+    return (
+        f"queue://{address}"
+        if anycast == [queue] and name == address
+        else f"queue://{address}::{name}"
+    )

@@ -1,0 +1,160 @@
+"""
+What Artemis is asked through its management, because its STOMP does not tell, or do, it.
+
+A question is a SEND to `activemq.management` that names a resource and an operation, with a JSON array of arguments;
+the answer is a message to its reply-to, with a JSON array of one value. Who asks needs the permission to `manage`
+that address, and to make one for the answers.
+
+Source: artemis.md 1.11 and 2, probes A9 and A11b; `StompSession.java:308-364`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.core.frames import Frame
+from jmsx.core.management import Findings
+from jmsx.core.values import DestinationKind
+from jmsx.errors import BrokerError, InvalidDestinationError, InvalidSelectorError, JmsxError
+from jmsx_artemis.destinations import ANYCAST, MULTICAST, address_of, parted
+from jmsx_artemis.graves import choose_grave
+from jmsx_artemis.questions import (
+    ADDRESS,
+    address_settings,
+    command,
+    destroy,
+    queues,
+    routing_types,
+)
+from jmsx_artemis.settings import deletes, redelivers_too
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.frames import MessageFrame
+    from jmsx.core.management import Inquiry, Question
+    from jmsx.core.policy import Policy
+    from jmsx_artemis.questions import Queue
+
+
+#: A topic that nobody sends to.
+_TRIAL: Final = "jmsx.answers.selector"
+
+
+class ArtemisManagement:
+    """The inquiries that ActiveMQ Artemis answers."""
+
+    remedy: Final = (
+        f"give the user the permissions to `manage` {ADDRESS} and to create and consume jmsx.answers.#,"
+        " or do without, by use_management=False"
+    )
+
+    def listen(self, answers: str) -> Frame:
+        """A topic of its own, which the broker forgets with the subscription."""
+        headers = {"destination": answers, "subscription-type": MULTICAST, "ack": "auto"}
+        return Frame("SUBSCRIBE", {"id": answers, **headers})
+
+    def ask(self, question: Question, answers: str) -> Frame:
+        """The question, with a place for the answer."""
+        frame = command(question)
+        return Frame("SEND", {**frame.headers, "reply-to": answers}, frame.body)
+
+    def told(self, question: Question, frame: MessageFrame) -> Any:
+        """The one value; None for an operation that returns nothing."""
+        try:
+            value = json.loads(frame.body or b"null")
+        except ValueError as error:
+            raise BrokerError(f"{question.operation} was answered with no JSON: {error}") from error
+        told = value[0] if isinstance(value, list) and value else value
+        if frame.headers.get("_AMQ_OperationSucceeded") != "true":
+            raise BrokerError(f"{question.operation} of {question.resource} was refused: {told}")
+        return told
+
+    def examine(self, destination: str, kind: DestinationKind, policy: Policy) -> Inquiry[Findings]:
+        """Whose messages would come, where dead letters go, and whose redelivery would come on top."""
+        yield from _check(destination, kind)
+        settings = yield from address_settings(address_of(destination))
+        lying: list[Queue] = []
+        if settings.dead_letter_address:
+            lying = yield from queues("ADDRESS", settings.dead_letter_address)
+        grave = yield from choose_grave(settings, lying)
+        buried = bool(lying) or bool(grave.before)
+        advice = (redelivers_too(settings, policy), deletes(settings, buried=buried))
+        return Findings(grave, tuple(one for one in advice if one is not None))
+
+    def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
+        """A bad one costs the connection that it comes on, so it is tried here."""
+        if "selector" not in headers:
+            return
+        trial = {"destination": _TRIAL, "subscription-type": MULTICAST, "ack": "auto"}
+        try:
+            yield Frame("SUBSCRIBE", {"id": _TRIAL, **trial, "selector": headers["selector"]})
+        except InvalidSelectorError as error:
+            raise InvalidSelectorError(str(error)) from error
+
+    def claim_durable(
+        self, client_id: str, subscription: str, headers: Mapping[str, str]
+    ) -> Inquiry[None]:
+        """
+        The broker takes whatever queue has the name, with the topic and selector that it was made for.
+
+        Removing that fails, with JmsxError, if somebody else took it up meanwhile.
+        """
+        queue = yield from _queue(f"{client_id}.{subscription}")
+        if queue is None:
+            return
+        if int(queue["consumerCount"]):
+            raise JmsxError(
+                f"Durable consumer is in use for client: {client_id} and subscriptionName: {subscription}"
+            )
+        meant = (headers["destination"], headers.get("selector", ""))
+        if (queue["address"], queue["filter"]) == meant:
+            return
+        try:
+            yield from destroy(queue["name"])
+        except BrokerError as error:
+            raise JmsxError(
+                f"durable subscription {subscription!r} of client {client_id!r} was made for another topic or"
+                f" selector, and cannot be made anew: {error}"
+            ) from error
+
+    def remove_durable(self, client_id: str, subscription: str) -> Inquiry[None]:
+        """Its queue is the subscription."""
+        queue = yield from _queue(f"{client_id}.{subscription}")
+        if queue is None:
+            raise InvalidDestinationError(
+                f"No durable subscription exists for clientID: {client_id} and subscriptionName: {subscription}"
+            )
+        if int(queue["consumerCount"]):
+            raise BrokerError(
+                f"Durable consumer is in use for client: {client_id} and subscriptionName: {subscription}"
+            )
+        yield from destroy(queue["name"])
+
+
+def _queue(name: str) -> Inquiry[Queue | None]:
+    found = yield from queues("NAME", name)
+    return found[0] if found else None
+
+
+def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:
+    """
+    Raise if a consumer would read another queue than the one that is meant.
+
+    A topic's subscriber reads the queue that is called like the topic, if there is one (`StompSession.java:308-364`);
+    and a queue has its name in the whole broker, whatever address stands before it.
+    """
+    _, address = parted(destination)
+    address, _, name = address.partition("::")
+    if name:
+        queue = yield from _queue(name)
+        if queue is not None and queue["address"] != address:
+            raise InvalidDestinationError(
+                f"{destination} does not exist: queue {name!r} belongs to address {queue['address']!r}"
+            )
+    elif kind is not DestinationKind.QUEUE and ANYCAST in (yield from routing_types(address)):
+        raise InvalidDestinationError(
+            f"{destination} is the address of a queue too; over STOMP Artemis would take that queue's messages."
+            " Give the topic or the queue another name"
+        )

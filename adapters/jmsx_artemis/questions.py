@@ -1,0 +1,63 @@
+"""The operations of Artemis' management that jmsx uses, each as a question and what its answer means."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.frames import Frame
+from jmsx.core.management import Question
+from jmsx_artemis.settings import AddressSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.management import Inquiry
+
+    #: One queue as `listQueues` tells it: all values are texts.
+    Queue = Mapping[str, str]
+
+#: `management-address`, as long as nobody has given it another name in broker.xml.
+ADDRESS: Final = "activemq.management"
+
+#: Queues or addresses in one answer; nobody has so many of one name.
+_PAGE: Final = 1000
+
+
+def command(question: Question) -> Frame:
+    """The SEND that has the broker do it, without a place for the answer."""
+    headers = {
+        "destination": ADDRESS,
+        "_AMQ_ResourceName": question.resource,
+        "_AMQ_OperationName": question.operation,
+    }
+    return Frame("SEND", headers, json.dumps(question.arguments).encode())
+
+
+def address_settings(address: str) -> Inquiry[AddressSettings]:
+    """What is set for an address."""
+    told = yield Question("broker", "getAddressSettingsAsJSON", (address,))
+    return AddressSettings.read(address, told)
+
+
+def queues(field: str, value: str) -> Inquiry[list[Queue]]:
+    """The queues whose `field` (NAME, ADDRESS) is `value`."""
+    told = yield Question("broker", "listQueues", (_filter(field, value), 1, _PAGE))
+    found: list[Queue] = json.loads(told)["data"]
+    return found
+
+
+def routing_types(address: str) -> Inquiry[frozenset[str]]:
+    """How an address spreads messages over its queues: ANYCAST, MULTICAST, both, or none if it does not exist."""
+    told = yield Question("broker", "listAddresses", (_filter("NAME", address), 1, _PAGE))
+    found = json.loads(told)["data"]
+    return frozenset(json.loads(found[0]["routingTypes"])) if found else frozenset()
+
+
+def destroy(queue: str) -> Inquiry[None]:
+    """Remove a queue that nobody reads, with what lies in it."""
+    yield Question("broker", "destroyQueue", (queue,))
+
+
+def _filter(field: str, value: str) -> str:
+    return json.dumps({"field": field, "operation": "EQUALS", "value": value})

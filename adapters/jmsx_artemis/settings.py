@@ -1,0 +1,91 @@
+"""What is set on the broker for an address, as far as it concerns redelivery and dead letters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jmsx.core.management import Advice
+from jmsx.core.policy import UNLIMITED
+from jmsx_artemis.destinations import MULTICAST
+
+if TYPE_CHECKING:
+    from jmsx.core.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressSettings:
+    """The address-setting that holds for one address; what is not set has the broker's default (artemis.md 2)."""
+
+    address: str
+    dead_letter_address: str | None = None
+    auto_create_dead_letter_resources: bool = False
+    dead_letter_queue_prefix: str = "DLQ."
+    dead_letter_queue_suffix: str = ""
+    max_delivery_attempts: int = 10  #: deliveries; 0 or less: for ever
+    redelivery_delay: int = 0  #: milliseconds
+    default_queue_routing_type: str = MULTICAST
+
+    @classmethod
+    def read(cls, address: str, told: str) -> AddressSettings:
+        """From what `getAddressSettingsAsJSON` tells: only what somebody has set."""
+        given = json.loads(told)
+        names = {
+            "dead_letter_address": "deadLetterAddress",
+            "auto_create_dead_letter_resources": "autoCreateDeadLetterResources",
+            "dead_letter_queue_prefix": "deadLetterQueuePrefix",
+            "dead_letter_queue_suffix": "deadLetterQueueSuffix",
+            "max_delivery_attempts": "maxDeliveryAttempts",
+            "redelivery_delay": "redeliveryDelay",
+            "default_queue_routing_type": "defaultQueueRoutingType",
+        }
+        set_ = {field: given[name] for field, name in names.items() if name in given}
+        return cls(address=address, **set_)
+
+    @property
+    def dead_letter_queue(self) -> str:
+        """The queue that the broker makes for the dead letters of this address, where it makes them."""
+        return f"{self.dead_letter_queue_prefix}{self.address}{self.dead_letter_queue_suffix}"
+
+    @property
+    def dead_letter_filter(self) -> str:
+        """Which of the dead letters that queue takes, as the broker writes it (`QueueImpl.java:3741-3764`)."""
+        return f"_AMQ_ORIG_ADDRESS = '{self.address}'"
+
+
+def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
+    """
+    Advice where the broker's redelivery comes on top of the client's.
+
+    The broker counts a delivery that ended with its connection, and delays what it takes back; the client counts the
+    deliveries that its application failed. Source: artemis.md 1.10 and rule 5 of 3.2.
+    """
+    limit, most = settings.max_delivery_attempts, policy.maximum_redeliveries
+    first = limit > 0 and (most == UNLIMITED or most + 1 > limit)
+    if not first and settings.redelivery_delay <= 0:
+        return None
+    return Advice(
+        "the broker redelivers too: what it delays or puts away is not what the client's policy says",
+        "set max-delivery-attempts to -1 and redelivery-delay to 0 in the broker's address-setting",
+        {
+            "redelivery-delay": settings.redelivery_delay,
+            "max-delivery-attempts": limit,
+            "maximum_redeliveries": most,
+        },
+    )
+
+
+def deletes(settings: AddressSettings, *, buried: bool) -> Advice | None:
+    """Advice where the broker has no dead letter queue (`buried` is False), and deletes instead (artemis.md 2)."""
+    if buried or settings.max_delivery_attempts <= 0:
+        return None
+    return Advice(
+        "the broker deletes a message when so many of its deliveries ended with their connection:"
+        " it has no queue for dead letters",
+        "give dead-letter-address a queue in the broker's address-setting, or set max-delivery-attempts to -1",
+        {
+            "dead-letter-address": settings.dead_letter_address or "",
+            "max-delivery-attempts": settings.max_delivery_attempts,
+        },
+    )

@@ -1,0 +1,101 @@
+"""
+What JMS needs to know of a broker, or have it do, that STOMP has no frame for: the seam that dialects fill.
+
+An inquiry is a generator: it yields questions, gets what the broker told to each, and returns what it came to. It may
+also yield a frame, to see whether the broker takes it. So it is pure, and whoever drives it decides on which connection
+it is asked, and how long an answer is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from jmsx.core.frames import Frame
+
+if TYPE_CHECKING:
+    from jmsx.core.frames import MessageFrame
+    from jmsx.core.policy import Policy
+    from jmsx.core.values import DestinationKind
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call of the broker's management."""
+
+    resource: str  #: such as `broker` or `queue.orders`
+    operation: str
+    arguments: tuple[Any, ...] = ()
+
+
+#: Questions and frames, what the broker told to each, and the result.
+Inquiry = Generator[Question | Frame, Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is set on the broker such that it does not go well with what the client does."""
+
+    problem: str  #: a sentence
+    remedy: str  #: what to do, a sentence
+    settings: Mapping[str, int | str] = field(default_factory=dict)  #: those in question
+
+
+@dataclass(frozen=True, slots=True)
+class Grave:
+    """Where copies of dead letters go."""
+
+    destination: str  #: URI
+    before: tuple[
+        Frame, ...
+    ] = ()  #: frames before each copy that make sure that its queue is there
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a consumer should know of its destination."""
+
+    grave: Grave
+    advice: tuple[Advice, ...] = ()
+
+
+class Management(Protocol):
+    """What this kind of broker can be asked, and how. Implementations are pure and stateless."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do where the broker does not answer."""
+
+    def listen(self, answers: str) -> Frame:
+        """The SUBSCRIBE (without receipt) to `answers`, a name that nobody else has."""
+
+    def ask(self, question: Question, answers: str) -> Frame:
+        """The SEND that asks, and has the answer sent to `answers`."""
+
+    def told(self, question: Question, frame: MessageFrame) -> Any:
+        """What the answer says; raises BrokerError if the broker did not do it."""
+
+    def examine(self, destination: str, kind: DestinationKind, policy: Policy) -> Inquiry[Findings]:
+        """
+        Look at a destination that shall be consumed, as URI.
+
+        Raises InvalidDestinationError if the consumer would take messages that are not meant for it.
+        """
+
+    def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
+        """Raise InvalidSelectorError if the broker could not parse the selector of a SUBSCRIBE with `headers`."""
+
+    def claim_durable(
+        self, client_id: str, subscription: str, headers: Mapping[str, str]
+    ) -> Inquiry[None]:
+        """
+        Remove the durable subscription if it is not the one that SUBSCRIBE with `headers` means: JMS makes it anew.
+
+        Raises JmsxError if it is in use.
+        """
+
+    def remove_durable(self, client_id: str, subscription: str) -> Inquiry[None]:
+        """Remove it; raises BrokerError if it is in use, InvalidDestinationError if there is none."""

@@ -1,0 +1,170 @@
+"""
+Questions to a broker's management, on a link of their own.
+
+Not on the session's: whatever the broker refuses there costs the link, and with it all that the session has in hand
+(STOMP 1.2: ERROR closes the connection). The link lives as long as the inquiry, and no thread waits for it but the
+caller's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.drivers.link import Arrival, Inbox, LinkLost, StompLink
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+
+if TYPE_CHECKING:
+    from jmsx.clock import Clock
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.management import Inquiry, Management, Question
+    from jmsx.options import ConnectionOptions
+    from jmsx.uri import BrokerAddress
+
+T = TypeVar("T")
+
+#: Seconds that an answer is waited for: a broker whose management has another address is silent.
+PATIENCE: Final = 5.0
+
+#: Seconds that connecting may take at most: it is no worse to know nothing than to wait for ever.
+LIMIT: Final = 10.0
+
+
+class UnansweredError(Exception):
+    """The broker cannot, or may not, be asked; `cause` says why."""
+
+    def __init__(self, cause: JmsxError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Exchange:
+    """Asks one broker; each inquiry has a link."""
+
+    def __init__(self, address: BrokerAddress, options: ConnectionOptions, clock: Clock) -> None:
+        self._address = address
+        self._options = replace(
+            options, connect_timeout=min(options.connect_timeout or LIMIT, LIMIT)
+        )
+        self._clock = clock
+
+    def conduct(self, dialect: Dialect, management: Management, inquiry: Inquiry[T]) -> T:
+        """
+        What the inquiry comes to; raises what it raises, and UnansweredError if the broker cannot be asked.
+
+        Takes at most `connect_timeout` or LIMIT, and PATIENCE for each answer.
+        """
+        inbox: Inbox = queue.SimpleQueue()
+        link = StompLink(self._address, self._options, inbox)
+        try:
+            try:
+                link.open(None)
+                conversation = _Conversation(link, inbox, dialect, management, self._clock)
+                conversation.begin()
+            except JmsxError as error:
+                raise UnansweredError(error) from error
+            result = _conduct(inquiry, conversation)
+            conversation.end()
+            return result
+        finally:
+            link.drop()
+
+
+class _Conversation:
+    """One question after the other on an open link."""
+
+    def __init__(
+        self,
+        link: StompLink,
+        inbox: Inbox,
+        dialect: Dialect,
+        management: Management,
+        clock: Clock,
+    ) -> None:
+        self._link = link
+        self._inbox = inbox
+        self._dialect = dialect
+        self._management = management
+        self._clock = clock
+        self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
+
+    def begin(self) -> None:
+        """Make a place for the answers."""
+        frame = self._management.listen(self._answers)
+        self._request(Frame(frame.command, {**frame.headers, "receipt": "listening"}))
+
+    def ask(self, question: Question | Frame) -> Any:
+        """What the broker told to it; nothing, where it was to take a frame."""
+        if isinstance(question, Frame):
+            return self._request(Frame(question.command, {**question.headers, "receipt": "taken"}))
+        self._send(self._management.ask(question, self._answers))
+        answer = self._next(MessageFrame, "SEND", question.operation)
+        return self._management.told(question, answer)
+
+    def end(self) -> None:
+        """Say farewell, so that the broker does not log a lost connection."""
+        with contextlib.suppress(JmsxError):  # we have what we wanted
+            self._request(Frame("DISCONNECT", {"receipt": "farewell"}))
+
+    def _request(self, frame: Frame) -> None:
+        self._send(frame)
+        self._next(Frame, frame.command, self._answers)
+
+    def _send(self, frame: Frame) -> None:
+        try:
+            self._link.send(frame.encode())
+        except OSError as error:
+            raise ConnectionFailedError(
+                f"the connection to {self._link.address} is gone: {error}"
+            ) from error
+
+    def _next(self, kind: type[T], command: str, subject: str) -> T:
+        """The next frame of the kind; raises BrokerTimeoutError, ConnectionFailedError or the broker's error."""
+        broker = str(self._link.address)
+        deadline = self._clock.monotonic() + PATIENCE
+        while (left := deadline - self._clock.monotonic()) > 0:
+            try:
+                arrived = self._inbox.get(timeout=left)
+            except queue.Empty:
+                break
+            arrival: Arrival = [] if arrived is None else arrived[1]
+            if isinstance(arrival, LinkLost):
+                raise ConnectionFailedError(
+                    f"{broker} closed the connection at {command} {subject}: {arrival.detail}"
+                )
+            for frame in arrival:
+                if isinstance(frame, Frame) and frame.command == "ERROR":
+                    raise self._dialect.error(command, subject, frame, broker)
+                if isinstance(frame, kind):
+                    return frame
+        raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {PATIENCE:g} s")
+
+
+def _conduct(inquiry: Inquiry[T], conversation: _Conversation) -> T:
+    """Ask what the inquiry wants to know; an error that it does not take for an answer ends it."""
+    try:
+        question = next(inquiry)
+        while True:
+            try:
+                told = conversation.ask(question)
+            except JmsxError as error:
+                question = _refuse(inquiry, error)
+            else:
+                question = inquiry.send(told)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _refuse(inquiry: Inquiry[T], error: JmsxError) -> Question | Frame:
+    """The next question after one that was not answered."""
+    try:
+        return inquiry.throw(error)
+    except JmsxError as raised:
+        if raised is error:
+            raise UnansweredError(error) from error
+        raise

@@ -1,0 +1,211 @@
+"""Dead letters on a real Artemis: each lies in one queue, is not lost, and the broker's own tools bring it back."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from jmsx import Connection, Message, Reject, Topic
+from jmsx.core.frames import Frame
+from jmsx.jms.destination import Queue
+from jmsx_broker import ArtemisBroker
+from jmsx_broker.wire import Wire
+from tests.integration.artemis_support import Console
+from tests.integration.support import CLIENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx import Destination, MessageConsumer, Session
+
+pytestmark = pytest.mark.broker
+
+CLIENT_ID: Final = "shop"
+
+SENT: Final = (
+    Message("text", properties={"n": 1, "tint": "red"}, correlation_id="c1", type="order"),
+    Message(b"\x00\xff", properties={"n": 2}),
+    Message({"a": 1, "b": b"\x01"}, group_id="g"),
+    Message("", reply_to=Queue("answers")),
+)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ArtemisBroker]:
+    """Addresses with every kind of place for dead letters; those without a prefix have the anycast queue DLQ."""
+    settings = {
+        "auto.#": {"dead-letter-address": "DLA", "auto-create-dead-letter-resources": True},
+        "none.#": {"dead-letter-address": ""},
+        "hole.#": {"dead-letter-address": "nowhere"},
+    }
+    with ArtemisBroker(address_settings=settings) as artemis:
+        yield artemis
+
+
+def origin(kind: str, prefix: str) -> tuple[Destination, str | None]:
+    """A destination that no other test knows, and the durable subscription to read it by."""
+    name = f"{prefix}{uuid.uuid4().hex[:8]}"
+    if kind == "durable":
+        return Topic(name), f"sub-{name}"
+    return Queue(f"{name}::part-{name}" if kind == "fqqn" else name), None
+
+
+def consume(session: Session, destination: Destination, durable: str | None) -> MessageConsumer:
+    """A consumer of it."""
+    if durable is None:
+        return session.create_consumer(destination)
+    return session.create_durable_consumer(destination, durable)
+
+
+def bury(
+    broker: ArtemisBroker, destination: Destination, durable: str | None, **options: str
+) -> None:
+    """Send all of SENT, and reject each at its first delivery."""
+    with Connection(broker.url, client_id=CLIENT_ID, **options) as connection:
+        connection.start()
+        session = connection.create_session(CLIENT)
+        consumer = consume(session, destination, durable)
+        producer = session.create_producer(destination)
+        for message in SENT:
+            producer.send(message)
+            assert consumer.receive(10) is not None
+            session.recover(Reject("unreadable"))
+
+
+def told(message: Message | None) -> tuple[object, ...] | None:
+    """What an application sees of a message that it may care for."""
+    if message is None:
+        return None
+    names = {"n", "tint"}
+    given = {name: str(value) for name, value in message.properties.items() if name in names}
+    return message.body, given, message.correlation_id, message.type, message.reply_to
+
+
+@pytest.mark.parametrize("kind", ["queue", "fqqn", "durable"])
+@pytest.mark.parametrize(
+    ("prefix", "options", "grave"),
+    [
+        ("", {}, "DLQ"),
+        ("auto.", {}, "DLQ.{}"),
+        ("none.", {}, "jmsx.DLQ"),
+        ("hole.", {}, "jmsx.DLQ"),
+        ("auto.named.", {"dead_letter": "queue://mine"}, "mine"),
+    ],
+    ids=["anycast", "auto-created", "no-address", "no-queue", "named"],
+)
+def test_management_brings_dead_letters_back(
+    broker: ArtemisBroker, kind: str, prefix: str, options: dict[str, str], grave: str
+) -> None:
+    """Each copy lies in one queue, the one expected; `retryMessages` puts it back where it came from, unchanged."""
+    destination, durable = origin(kind, prefix)
+    with Console(broker) as console:
+        assert console.holds({})
+        bury(broker, destination, durable, **options)
+        place = grave.format(destination.name.partition("::")[0])
+        assert console.holds({place: len(SENT)})
+        assert console.ask(f"queue.{place}", "retryMessages") == len(SENT)
+        home = f"{CLIENT_ID}.{durable}" if durable else destination.name.rpartition("::")[2]
+        assert console.holds({home: len(SENT)})
+    with Connection(broker.url, client_id=CLIENT_ID) as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer = consume(session, destination, durable)
+        received = [consumer.receive(10) for _ in SENT]
+        assert [told(message) for message in received] == [told(message) for message in SENT]
+        assert consumer.receive_no_wait() is None
+
+
+def test_subscribers_of_one_topic_bury_their_own(broker: ArtemisBroker) -> None:
+    """A dead letter of one durable subscription comes back to it, and to no other."""
+    topic, name = Topic(f"auto.{uuid.uuid4().hex[:8]}"), uuid.uuid4().hex[:8]
+    with Connection(broker.url, client_id=CLIENT_ID) as connection, Console(broker) as console:
+        connection.start()
+        session = connection.create_session(CLIENT)
+        both = [session.create_durable_consumer(topic, f"{name}-{which}") for which in "ab"]
+        session.create_producer(topic).send(Message("poison"))
+        assert [told(consumer.receive(10)) for consumer in both] == [told(Message("poison"))] * 2
+        session.recover(Reject("no"))
+        assert console.holds({f"DLQ.{topic.name}": 2})
+        assert console.ask(f"queue.DLQ.{topic.name}", "retryMessages") == 2
+        assert [told(consumer.receive(10)) for consumer in both] == [told(Message("poison"))] * 2
+        assert [consumer.receive_no_wait() for consumer in both] == [None, None]
+        session.recover(Reject("done"))
+        assert console.holds({f"DLQ.{topic.name}": 2})
+        console.ask("broker", "destroyQueue", f"DLQ.{topic.name}")
+
+
+def test_queue_for_dead_letters_that_vanished_is_made_as_it_was(broker: ArtemisBroker) -> None:
+    """
+    The broker removes the queue that it made when it was emptied; the next copy finds it again, with its filter.
+
+    Without the filter it would take the dead letters of every other address too.
+    """
+    queue = Queue(f"auto.{uuid.uuid4().hex[:8]}")
+    with Connection(broker.url) as connection, Console(broker) as console:
+        connection.start()
+        session = connection.create_session(CLIENT)
+        consumer = session.create_consumer(queue)
+        for _ in range(2):
+            session.create_producer(queue).send(Message("poison"))
+            assert consumer.receive(10) is not None
+            session.recover(Reject("no"))
+            assert console.holds({f"DLQ.{queue.name}": 1})
+            (grave,) = console.queues("NAME", f"DLQ.{queue.name}")
+            assert (grave["filter"], grave["autoDelete"], grave["routingType"]) == (
+                f"_AMQ_ORIG_ADDRESS = '{queue.name}'",
+                "true",
+                "MULTICAST",
+            )
+            console.ask("broker", "destroyQueue", grave["name"])
+
+
+def test_copy_joins_what_the_broker_itself_buried(broker: ArtemisBroker) -> None:
+    """One queue has both, and one call brings both back."""
+    queue = Queue(f"auto.{uuid.uuid4().hex[:8]}")
+    with Console(broker) as console:
+        put_and_let_the_broker_bury(broker, console, queue.name)
+        bury(broker, queue, None)
+        assert console.holds({f"DLQ.{queue.name}": 1 + len(SENT)})
+        assert console.ask(f"queue.DLQ.{queue.name}", "retryMessages") == 1 + len(SENT)
+        assert console.holds({queue.name: 1 + len(SENT)})
+        console.ask("broker", "destroyQueue", queue.name)
+
+
+def put_and_let_the_broker_bury(broker: ArtemisBroker, console: Console, queue: str) -> None:
+    """One message, moved to its dead letter address by management, as after too many attempts."""
+    with Wire(broker.url) as wire:
+        headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true"}
+        wire.request(Frame("SEND", headers, b"by the broker"))
+    (message,) = json.loads(console.ask(f"queue.{queue}", "listMessagesAsJSON", ""))
+    assert console.ask(f"queue.{queue}", "sendMessageToDeadLetterAddress", message["messageID"])
+    assert console.holds({f"DLQ.{queue}": 1})
+
+
+@pytest.mark.parametrize(
+    ("settings", "safe"),
+    [
+        ({"routing_type": "MULTICAST", "durable": True}, True),
+        ({"routing_type": "MULTICAST", "durable": True, "filter_string": "a = 'b'"}, False),
+        ({"routing_type": "MULTICAST", "durable": False}, False),
+        ({"routing_type": "ANYCAST", "durable": True, "ring_size": 1}, False),
+        ({"routing_type": "ANYCAST", "durable": True}, True),
+    ],
+    ids=["multicast", "filters", "forgets", "ring", "anycast"],
+)
+def test_only_a_queue_that_keeps_copies_gets_them(
+    broker: ArtemisBroker, settings: dict[str, object], *, safe: bool
+) -> None:
+    """What another queue on the dead letter address does with copies is nobody's guess: then it is our own."""
+    with Console(broker) as console:
+        console.create_queue("morgue", "nowhere", **settings)
+        queue = Queue(f"hole.{uuid.uuid4().hex[:8]}")
+        try:
+            bury(broker, queue, None)
+            assert console.holds({"morgue" if safe else "jmsx.DLQ": len(SENT)})
+        finally:
+            console.ask("broker", "destroyQueue", "morgue")
+        if not safe:
+            assert console.ask("queue.jmsx.DLQ", "removeAllMessages") == len(SENT)
