@@ -19,9 +19,9 @@ from jmsx.testing.house import House
 if TYPE_CHECKING:
     from jmsx.testing.artemis.manners import ArtemisManners
     from jmsx.testing.artemis.message import CoreMessage
+    from jmsx.testing.artemis.selecting import Filter
     from jmsx.testing.artemis.transaction import ArtemisTransaction
     from jmsx.testing.fake_broker import FakeBroker
-    from jmsx.testing.selector import Selector
 
 
 class ArtemisHouse(House):
@@ -77,7 +77,7 @@ class ArtemisHouse(House):
             self.add_queue(ArtemisQueue(self, name, address.name, routing))
 
     def subscription_queue(
-        self, name: str, address: str, selector: Selector | None, *, temporary: bool
+        self, name: str, address: str, selector: Filter | None, *, temporary: bool
     ) -> ArtemisQueue:
         """The queue of a subscription to a topic; one that is there keeps its old selector."""
         if name not in self.queues:

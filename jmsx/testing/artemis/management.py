@@ -1,5 +1,5 @@
 """
-The management address, as far as it counts messages: `MessageCount` and its kin, and `countMessages`.
+The management address: counts of queues (`MessageCount` and its kin, `countMessages`), and what `server_control` has.
 
 Source: artemis.md 1.11, probes-artemis-stomppy.md 9f; artemis-server 2.44.0 ManagementServiceImpl and
 QueueControlImpl.
@@ -8,11 +8,12 @@ QueueControlImpl.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.testing.artemis.faults import Refused
 from jmsx.testing.artemis.message import CoreMessage
 from jmsx.testing.artemis.selecting import parse_selector, suits
+from jmsx.testing.artemis.server_control import Failed, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +36,7 @@ def ask(house: ArtemisHouse, question: CoreMessage) -> None:
     """
     Answer `question` to where it wants to be answered.
 
-    Raises NotImplementedError for all but the counts of a queue, and Refused for a call without a JSON array.
+    Raises NotImplementedError for what the fake broker has not, and Refused for a call without a JSON array.
     """
     text, succeeded = _answer(house, question)
     reply_to = str(question.properties.get("JMSReplyTo", ""))
@@ -72,6 +73,8 @@ def _answer(house: ArtemisHouse, question: CoreMessage) -> tuple[str, bool]:
             return json.dumps([f"Problem while retrieving attribute {attribute}"]), False
         if count is not None:
             return json.dumps([count(queue)]), True
+    if resource == "broker" and isinstance(operation, str):
+        return _broker(house, operation, _arguments(question))
     if operation == "countMessages" and queue is not None:
         return json.dumps([_count(queue, _arguments(question))]), True
     raise NotImplementedError(
@@ -79,7 +82,15 @@ def _answer(house: ArtemisHouse, question: CoreMessage) -> tuple[str, bool]:
     )
 
 
-def _arguments(question: CoreMessage) -> list[str]:
+def _broker(house: ArtemisHouse, operation: str, arguments: list[Any]) -> tuple[str, bool]:
+    try:
+        told = call(house, operation, arguments)
+    except Failed as error:
+        return json.dumps([str(error)]), False
+    return "" if told is None else json.dumps([told]), True
+
+
+def _arguments(question: CoreMessage) -> list[Any]:
     try:
         arguments = json.loads(question.body)
     except ValueError:
@@ -89,7 +100,7 @@ def _arguments(question: CoreMessage) -> list[str]:
     return arguments
 
 
-def _count(queue: ArtemisQueue, arguments: list[str]) -> int:
+def _count(queue: ArtemisQueue, arguments: list[Any]) -> int:
     """All messages; with a selector only those that wait."""
     selector = parse_selector(arguments[0]) if arguments else None
     if selector is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jmsx.testing.artemis.house import ArtemisHouse
     from jmsx.testing.artemis.message import CoreMessage
     from jmsx.testing.artemis.names import Routing
-    from jmsx.testing.selector import Selector
+    from jmsx.testing.artemis.selecting import Filter
 
 
 class ArtemisQueue:
@@ -30,7 +30,7 @@ class ArtemisQueue:
         address: str,
         routing: Routing,
         *,
-        selector: Selector | None = None,
+        selector: Filter | None = None,
         temporary: bool = False,
     ) -> None:
         self.house = house

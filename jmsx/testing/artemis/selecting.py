@@ -22,7 +22,15 @@ _PREFIXES: Final = {
 }
 
 
-def parse_selector(text: str | None) -> Selector | None:
+class Filter(Selector):
+    """A selector, and how it was written."""
+
+    def __init__(self, selector: str, *, text: str, **options: bool) -> None:
+        super().__init__(selector, **options)
+        self.header = text  #: with its prefixes
+
+
+def parse_selector(text: str | None) -> Filter | None:
     """The selector of a SUBSCRIBE; raises Refused if it is empty or makes no sense."""
     if text is None:
         return None
@@ -34,7 +42,7 @@ def parse_selector(text: str | None) -> Selector | None:
         options |= _PREFIXES[prefix]
         rest = rest.removeprefix(prefix)
     try:
-        return Selector(rest, **options)
+        return Filter(rest, text=text, **options)
     except SelectorSyntaxError as error:
         raise Refused(f'Invalid selector "{text}"'.replace(":", ""), body=rest) from error
 

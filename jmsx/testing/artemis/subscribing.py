@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jmsx.core.frames import Frame
     from jmsx.testing.artemis.link import ArtemisLink
     from jmsx.testing.artemis.queue import ArtemisQueue
-    from jmsx.testing.selector import Selector
+    from jmsx.testing.artemis.selecting import Filter
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DURABLE_NAMES: Final = (
@@ -89,7 +89,7 @@ def _subscription_queue(
     headers: Mapping[str, str],
     terms: Terms,
     address: str,
-    selector: Selector | None,
+    selector: Filter | None,
 ) -> ArtemisQueue:
     """The queue of a durable subscription, found or made, or one that lives as long as the consumer."""
     name = _durable_name(headers, *_DURABLE_NAMES)
@@ -103,7 +103,7 @@ def _subscription_queue(
 
 
 def _wants(
-    link: ArtemisLink, selector: Selector | None, terms: Terms
+    link: ArtemisLink, selector: Filter | None, terms: Terms
 ) -> Callable[[CoreMessage], bool]:
     def wants(message: CoreMessage) -> bool:
         if terms.no_local and message.properties.get(SENDER) == link.connection_id:

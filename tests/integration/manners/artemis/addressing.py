@@ -133,6 +133,18 @@ def counting(side: Side) -> None:
     client.ask("SEND", b"[]", destination="activemq.management", **count)
 
 
+def destroying(side: Side) -> None:
+    """The management address: the end of a queue, which nobody may read."""
+    client = side.open()
+    client.subscribe("~answers", ack="auto")
+    client.subscribe("~")
+    destroy = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
+    _ask(client, b'["~"]', **destroy)
+    client.ask("UNSUBSCRIBE", id="s")
+    _ask(client, b'["~"]', **destroy)
+    _ask(client, b'["~"]', **destroy)
+
+
 def _ask(client: Client, arguments: bytes, **headers: str) -> None:
     client.ask(
         "SEND", arguments, destination="activemq.management", reply__to="~answers", **headers
@@ -151,4 +163,5 @@ ADDRESSING: list[Callable[[Side], None]] = [
     priorities,
     expired,
     counting,
+    destroying,
 ]

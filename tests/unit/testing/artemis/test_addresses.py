@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -197,8 +198,43 @@ def test_counts(broker: FakeBroker) -> None:
     assert client.bodies() == ["[2]", "[2]"]
 
 
+def test_lists(broker: FakeBroker) -> None:
+    """What is set for an address, and the queues and addresses of a name, as texts."""
+    client = ArtemisTalk(broker)
+    client.subscribe("answers", ack="auto")
+    client.subscribe("q", "reader")
+    client.put("q", "a")
+    assert told(client, "getAddressSettingsAsJSON", "q") == {
+        "maxDeliveryAttempts": 10,
+        "redeliveryDelay": 0,
+        "deadLetterAddress": "DLQ",
+        "expiryAddress": "ExpiryQueue",
+    }
+    (queue,) = told(client, "listQueues", equals("NAME", "q"), 1, 10)["data"]
+    assert (queue["address"], queue["routingType"], queue["filter"]) == ("q", "ANYCAST", "")
+    assert (queue["messageCount"], queue["consumerCount"]) == ("1", "1")
+    assert told(client, "listQueues", equals("ADDRESS", "nothing"), 1, 10)["data"] == []
+    (address,) = told(client, "listAddresses", equals("NAME", "q"), 1, 10)["data"]
+    assert address["routingTypes"] == '["ANYCAST"]'
+
+
+def equals(field: str, value: str) -> str:
+    """The filter of a list."""
+    return json.dumps({"field": field, "operation": "EQUALS", "value": value})
+
+
+def told(client: ArtemisTalk, operation: str, *arguments: object) -> Any:
+    """What the broker's management answers to `answers`, as it is meant."""
+    client.bodies()
+    question = {"reply-to": "answers", "_AMQ_ResourceName": "broker"}
+    body = json.dumps(arguments)
+    send(client, "activemq.management", body, **question, _AMQ_OperationName=operation)
+    (answer,) = [text for text in client.bodies() if text.startswith("[")]
+    return json.loads(json.loads(answer)[0])
+
+
 def test_other_management_is_said(broker: FakeBroker) -> None:
     """No test passes because nobody answered."""
-    question = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
-    with pytest.raises(NotImplementedError, match="no management of broker: listQueues"):
+    question = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listSessions"}
+    with pytest.raises(NotImplementedError, match="no management of broker: listSessions"):
         send(ArtemisTalk(broker), "activemq.management", "[]", **question)

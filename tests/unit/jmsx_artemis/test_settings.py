@@ -1,0 +1,84 @@
+"""What is set on the broker for an address, and what of it does not go with the client's policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx import ArtemisRedeliveryPolicy, RedeliveryPolicy
+from jmsx_artemis.settings import AddressSettings, deletes, redelivers_too
+
+
+def test_what_is_not_set_has_the_default() -> None:
+    """`getAddressSettingsAsJSON` tells only what somebody has set (AddressSettings.java:54-64)."""
+    settings = AddressSettings.read("a", "{}")
+    assert settings == AddressSettings(address="a")
+    assert settings.max_delivery_attempts == 10
+    assert settings.redelivery_delay == 0
+    assert not settings.auto_create_dead_letter_resources
+
+
+def test_what_is_set_is_read() -> None:
+    """All of it that concerns us, and nothing else."""
+    told = (
+        '{"maxDeliveryAttempts":2,"deadLetterAddress":"DLA","autoCreateDeadLetterResources":true,'
+        '"deadLetterQueuePrefix":"dead.","deadLetterQueueSuffix":".q","redeliveryDelay":200,"pageSizeBytes":1,'
+        '"defaultQueueRoutingType":"ANYCAST"}'
+    )
+    settings = AddressSettings.read("a", told)
+    assert settings.dead_letter_queue == "dead.a.q"
+    assert settings.dead_letter_filter == "_AMQ_ORIG_ADDRESS = 'a'"
+    assert settings == AddressSettings(
+        address="a",
+        dead_letter_address="DLA",
+        auto_create_dead_letter_resources=True,
+        dead_letter_queue_prefix="dead.",
+        dead_letter_queue_suffix=".q",
+        max_delivery_attempts=2,
+        redelivery_delay=200,
+        default_queue_routing_type="ANYCAST",
+    )
+
+
+@pytest.mark.parametrize(
+    ("attempts", "delay", "redeliveries", "told"),
+    [
+        (10, 0, 6, False),
+        (10, 0, 9, False),  # ten deliveries, as many as the broker allows
+        (10, 0, 10, True),
+        (10, 0, -1, True),
+        (7, 0, 6, False),
+        (6, 0, 6, True),
+        (-1, 0, -1, False),
+        (0, 0, -1, False),
+        (-1, 1, 0, True),
+    ],
+)
+def test_redelivery_on_both_sides_is_told(
+    attempts: int, delay: int, redeliveries: int, *, told: bool
+) -> None:
+    """When the broker delays, or gives up before the client does."""
+    settings = AddressSettings(address="a", max_delivery_attempts=attempts, redelivery_delay=delay)
+    policy = RedeliveryPolicy(maximum_redeliveries=redeliveries)
+    assert (redelivers_too(settings, policy) is not None) is told
+
+
+def test_advice_names_both_sides() -> None:
+    """And what to do."""
+    settings = AddressSettings(address="a", max_delivery_attempts=3, redelivery_delay=200)
+    advice = redelivers_too(settings, ArtemisRedeliveryPolicy(max_delivery_attempts=4))
+    assert advice is not None
+    assert advice.settings == {
+        "redelivery-delay": 200,
+        "max-delivery-attempts": 3,
+        "maximum_redeliveries": 3,
+    }
+    assert "max-delivery-attempts to -1" in advice.remedy
+
+
+@pytest.mark.parametrize(
+    ("attempts", "buried", "told"), [(10, False, True), (10, True, False), (-1, False, False)]
+)
+def test_broker_that_deletes_is_told(attempts: int, *, buried: bool, told: bool) -> None:
+    """After so many crashes of its consumers a message would be gone (`QueueImpl.java:3711-3739`)."""
+    settings = AddressSettings(address="a", max_delivery_attempts=attempts)
+    assert (deletes(settings, buried=buried) is not None) is told
