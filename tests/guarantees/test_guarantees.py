@@ -27,7 +27,7 @@ MODES: Final = (
     Mode.SESSION_TRANSACTED,
 )
 
-DEAD_LETTERS: Final = {"classic": "ActiveMQ.DLQ", "artemis": "jmsx.DLQ"}
+DEAD_LETTERS: Final = {"classic": "ActiveMQ.DLQ", "artemis": "DLQ"}
 
 
 @pytest.fixture(params=["classic", "artemis"])
