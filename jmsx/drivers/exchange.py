@@ -35,11 +35,12 @@ LIMIT: Final = 10.0
 
 
 class UnansweredError(Exception):
-    """The broker cannot, or may not, be asked; `cause` says why."""
+    """The broker cannot, or may not, be asked; `cause` says why. `reached`: it is there."""
 
-    def __init__(self, cause: JmsxError) -> None:
+    def __init__(self, cause: JmsxError, *, reached: bool = True) -> None:
         super().__init__(str(cause))
         self.cause = cause
+        self.reached = reached
 
 
 class Exchange:
@@ -61,21 +62,29 @@ class Exchange:
         inbox: Inbox = queue.SimpleQueue()
         link = StompLink(self._address, self._options, inbox)
         try:
-            try:
-                link.open(None)
-                conversation = _Conversation(link, inbox, dialect, management, self._clock)
-                conversation.begin()
-            except JmsxError as error:
-                raise UnansweredError(error) from error
+            conversation = _Conversation(link, inbox, dialect, management, self._clock)
+            self._begin(conversation)
             result = _conduct(inquiry, conversation)
             conversation.end()
             return result
         finally:
             link.drop()
 
+    def _begin(self, conversation: _Conversation) -> None:
+        try:
+            conversation.connect()
+        except (ConnectionFailedError, BrokerTimeoutError) as error:
+            raise UnansweredError(error, reached=False) from error
+        except JmsxError as error:
+            raise UnansweredError(error) from error
+        try:
+            conversation.listen()
+        except JmsxError as error:
+            raise UnansweredError(error) from error
+
 
 class _Conversation:
-    """One question after the other on an open link."""
+    """One question after the other on one link."""
 
     def __init__(
         self,
@@ -92,7 +101,11 @@ class _Conversation:
         self._clock = clock
         self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
 
-    def begin(self) -> None:
+    def connect(self) -> None:
+        """Open the link."""
+        self._link.open(None)
+
+    def listen(self) -> None:
         """Make a place for the answers."""
         frame = self._management.listen(self._answers)
         self._request(Frame(frame.command, {**frame.headers, "receipt": "listening"}))

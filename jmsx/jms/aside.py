@@ -61,7 +61,7 @@ class Aside:
         """
         default = Findings(Grave(peer.dialect.dead_letter_destination(kind)))
         management = self._management(peer)
-        if management is None:
+        if management is None or destination.startswith("temp-"):
             return default
         with self._lock:
             known = self._found.get((peer.address, destination))
@@ -130,7 +130,8 @@ class Aside:
         try:
             return self._conduct(peer, management, inquiry)
         except UnansweredError as error:
-            self._silent.add(peer.address)
+            if error.reached:  # who is away may answer when it is back
+                self._silent.add(peer.address)
             _log.warning(
                 "management not available",
                 broker=peer.address,

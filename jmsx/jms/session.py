@@ -181,7 +181,8 @@ class Session:
         """
         self.check_open()
         if self.dialect.management is not None:
-            self._connection.aside.remove_durable(self._peer, self.options.client_id, subscription)
+            peer = self._peer(f"UNSUBSCRIBE {subscription}")
+            self._connection.aside.remove_durable(peer, self.options.client_id, subscription)
             return
         self._connection.claim_client_id(self, None)
         self.pump.ask(
@@ -198,7 +199,8 @@ class Session:
         self.check_open()
         if kind is None:
             kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
-        return self._connection.aside.examine(self._peer, destination.uri, kind)
+        peer = self._peer(f"examination of {destination}")
+        return self._connection.aside.examine(peer, destination.uri, kind)
 
     def commit(self) -> None:
         """
@@ -356,9 +358,14 @@ class Session:
     ) -> None:
         self.close()
 
+    def _peer(self, what: str) -> Peer:
+        """The broker at the other end, now; an outage is waited through."""
+        return self.pump.submit(what, lambda _core, _now: Peer(self.broker, self.dialect))
+
     @property
-    def _peer(self) -> Peer:
-        return Peer(self.pump.source.broker, self.dialect)
+    def broker(self) -> str:
+        """The address of the broker that the session is, or was last, connected to."""
+        return self.pump.source.broker
 
     def _subscribe(
         self,
@@ -401,11 +408,7 @@ class Session:
             optimize=self.options.optimize() if auto and prefetch > 0 else None,
             non_blocking_redelivery=non_blocking,
         )
-        self._connection.aside.try_selector(self._peer, settings.headers)
-        if durable_name is not None:
-            self._connection.aside.claim_durable(
-                self._peer, self.options.client_id, durable_name, settings.headers
-            )
+        self._prepare(settings, durable_name)
         self.pump.ask(
             f"SUBSCRIBE {destination}",
             lambda core, now: core.subscribe(settings, now),
@@ -418,6 +421,13 @@ class Session:
             pull=prefetch == 0,
             durable_name=durable_name,
         )
+
+    def _prepare(self, settings: ConsumerSettings, durable_name: str | None) -> None:
+        """What is better found out before SUBSCRIBE, and not on the session's own link."""
+        peer, aside = self._peer(f"SUBSCRIBE {settings.destination}"), self._connection.aside
+        aside.try_selector(peer, settings.headers)
+        if durable_name is not None:
+            aside.claim_durable(peer, self.options.client_id, durable_name, settings.headers)
 
     def _origin(self, destination: Destination, kind: DestinationKind, durable: str | None) -> str:
         """What names the queue or subscription for ever, wherever it is read."""
