@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, Message
+from jmsx import AcknowledgeMode, Connection, Message, Queue
 from jmsx.app import App
 from jmsx.errors import StoreError
 from tests.integration.broker_support import python, read_line
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from jmsx_broker import Broker
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 #: Consumes until it dies; a message "poison" kills it in its handler.
 PROGRAM = """
@@ -39,11 +39,11 @@ import os, signal, sys
 from jmsx import AcknowledgeMode, RedeliveryPolicy
 from jmsx.app import App
 
-url, queue, mode, limit, ledger = sys.argv[1:]
+url, queue, mode, limit, ledger, grave = sys.argv[1:]
 policy = RedeliveryPolicy(maximum_redeliveries=int(limit))
 app = App(url, ledger=ledger, redelivery_policy=policy)
 
-@app.consumer(queue, mode=AcknowledgeMode[mode])
+@app.consumer(queue, mode=AcknowledgeMode[mode], dead_letter=grave)
 def desk(message):
     print(message.text, message.delivery_count, message.redelivered, flush=True)
     if message.text == "poison":
@@ -59,23 +59,18 @@ def unsettled(path: Path) -> list[tuple[str, int]]:
         return connection.execute("SELECT place, deliveries FROM jmsx_deliveries").fetchall()
 
 
-@pytest.mark.parametrize(
-    ("mode", "limit"), [(AUTO, 3), (TRANSACTED, 1), (CLIENT, 1), (INDIVIDUAL, 0)]
-)
-def test_a_message_that_kills_its_process_is_a_dead_letter(
-    classic_broker: Broker, tmp_path: Path, mode: AcknowledgeMode, limit: int
+def die(
+    broker: Broker, queue: Queue, path: Path, *, mode: AcknowledgeMode, limit: int, grave: str
 ) -> None:
     """
-    After exactly 1 + maximum_redeliveries deaths, each of another process, in every mode.
+    Let processes die of the message "poison", each after the other, as often as they may; the next one does the rest.
 
-    Messages before it are done, and those behind it, prefetched by each that died, come for the first time.
+    Messages before it are done. Those behind it, prefetched by each that died, come for the first time.
     """
-    queue, path = fresh_queue(), tmp_path / "ledger.db"
-    command = ("-c", PROGRAM, classic_broker.url, queue.uri, mode.name, str(limit), str(path))
-    put(classic_broker, queue, "before", "poison", "after", case=queue.name)
+    command = ("-c", PROGRAM, broker.url, queue.uri, mode.name, str(limit), str(path), grave)
     for death in range(1, 2 + limit):
         with python(*command) as process:
-            out, errors = process.communicate(timeout=20)
+            out, errors = process.communicate(timeout=60)
             assert process.returncode == -signal.SIGKILL, errors
             said = out.splitlines()
             assert said[-1] == f"poison {death} {death > 1}"
@@ -88,11 +83,39 @@ def test_a_message_that_kills_its_process_is_a_dead_letter(
         assert lines[-1] == "after 1 True"
         assert not [line for line in lines if line.startswith("poison")]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0, process.communicate()
-    assert settles(classic_broker, queue, size=0)
+        assert process.wait(30) == 0, process.communicate()
+    assert settles(broker, queue, size=0)
+    assert unsettled(path) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "limit"), [(AUTO, 3), (TRANSACTED, 1), (CLIENT, 1), (INDIVIDUAL, 0)]
+)
+def test_a_message_that_kills_its_process_is_a_dead_letter(
+    classic_broker: Broker, tmp_path: Path, mode: AcknowledgeMode, limit: int
+) -> None:
+    """After exactly 1 + maximum_redeliveries deaths, each of another process, in every mode."""
+    queue = fresh_queue()
+    put(classic_broker, queue, "before", "poison", "after", case=queue.name)
+    die(classic_broker, queue, tmp_path / "x.db", mode=mode, limit=limit, grave="safe")
     (copy,) = dead_copies(classic_broker, queue.name)
     assert copy["case"] == queue.name
-    assert unsettled(path) == []
+
+
+def test_a_message_that_kills_its_process_on_artemis(
+    artemis_broker: Broker, tmp_path: Path
+) -> None:
+    """As on Classic; the copy says why."""
+    queue, grave = fresh_queue(), fresh_queue()
+    with Connection(artemis_broker.url) as connection:
+        producer = connection.create_session().create_producer(queue)
+        for text in ("before", "poison", "after"):
+            producer.send(Message(text))
+    die(artemis_broker, queue, tmp_path / "x.db", mode=AUTO, limit=1, grave=grave.uri)
+    (copy,) = artemis_broker.browse(grave.name)
+    assert copy.body == b"poison"
+    assert copy.headers["jmsx_exception"] == "ConsumerDied"
+    assert copy.headers["jmsx_delivery_count"] == "2"
 
 
 def test_a_ledger_that_is_locked_stops_no_message(classic_broker: Broker, tmp_path: Path) -> None:
