@@ -128,9 +128,10 @@ def test_what_somebody_else_was_handed_since_is_not_forgotten(
     other = DeliveryLedger(path, clock=clock)
     other.begin(A)
     other.close()
-    ledger.settle([entry])
-    ledger.flush()
-    assert rows(path) == {"a": (2, 0)}
+    for tell in (ledger.finish, ledger.settle):
+        tell([entry])
+        ledger.flush()
+        assert rows(path) == {"a": (2, 0)}
 
 
 # -- growing old ------------------------------------------------------------------------------------------------------

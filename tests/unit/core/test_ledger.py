@@ -240,6 +240,16 @@ def test_finished_but_not_acknowledged_is_no_failure(mode: AcknowledgeMode) -> N
         assert (poison is None) == (death > 3)
 
 
+def test_only_failures_count_for_the_limit() -> None:
+    """Delivered twice without failing, it still has three deliveries in which to fail; it is told which one it is."""
+    book = Book()
+    book.rows[Identity("queue://q", "a")] = (2, 2)
+    talk = start(AUTO, book)
+    talk.comes("a", redelivered="true")
+    assert [talk.listen(BROKEN) for _ in range(4)] == ["a#3", "a#4", "a#5", None]
+    assert talk.ended()[-1] == "a#5 dead_lettered"
+
+
 def test_acknowledged_while_it_waited_is_not_counted() -> None:
     """INDIVIDUAL, in Java's manner: it comes once more, but the broker has forgotten it."""
     book = Book()

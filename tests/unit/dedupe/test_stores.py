@@ -369,12 +369,13 @@ def test_paramstyles_are_checked() -> None:
 
 
 class Driver:
-    """A DB-API driver of another paramstyle, over SQLite's; it wants autocommit asked in its own way."""
+    """A DB-API driver of another paramstyle, over SQLite's; an error spoils its transaction, as in PostgreSQL."""
 
     def __init__(self, connection: sqlite3.Connection, style: str, *, autocommit: bool) -> None:
         self._connection = connection
         self._style = style
         self._autocommit = autocommit
+        self._spoilt = False
 
     def get_autocommit(self) -> bool:
         """As MySQL's drivers tell it."""
@@ -392,7 +393,12 @@ class Driver:
             parameters = [parameters[name] for name in names if name in parameters]
         text, found = re.subn(pattern[self._style], "?", statement)
         assert found == len(parameters)
-        self._cursor = self._connection.execute(text, parameters)
+        assert not self._spoilt, "the transaction is aborted: roll back first"
+        try:
+            self._cursor = self._connection.execute(text, parameters)
+        except sqlite3.Error:
+            self._spoilt = True
+            raise
         self.description = self._cursor.description
 
     def fetchone(self) -> Any:
@@ -405,6 +411,7 @@ class Driver:
 
     def rollback(self) -> None:
         """Roll back."""
+        self._spoilt = False
         self._connection.rollback()
 
     def close(self) -> None:
