@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.spreading import Spreading, turn
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 #: Worker processes of a whole run: most tests wait for a broker, so that three keep two processors busy.
 _WORKERS = 3
+
+settings.register_profile("jmsx", deadline=None)  # a busy machine is no fault of an example
+settings.load_profile("jmsx")
 
 
 @pytest.hookimpl(tryfirst=True)
