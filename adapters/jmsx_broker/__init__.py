@@ -1,5 +1,5 @@
 """
-A real broker for development and tests: ActiveMQ Classic or Artemis as a child process, or one that already runs.
+A real broker for development and tests: ActiveMQ Classic or Artemis as a process, in a container, or one that runs.
 
 Names are loaded when first used: the pytest plugin of this package is imported in every test run of everyone who has
 jmsx installed, and must cost them nothing.
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     from jmsx_broker.broker import Broker, ExternalBroker
     from jmsx_broker.certificates import Certificates, TlsOptions
     from jmsx_broker.classic import ClassicBroker
+    from jmsx_broker.container import ArtemisContainer, ClassicContainer
     from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
 
 __all__ = [
     "ArtemisBroker",
+    "ArtemisContainer",
     "Broker",
     "BrowsedMessage",
     "Certificates",
     "ClassicBroker",
+    "ClassicContainer",
     "ExternalBroker",
     "QueueStatistics",
     "TlsOptions",
@@ -30,10 +33,12 @@ __all__ = [
 
 _HOMES: Final = {
     "ArtemisBroker": "jmsx_broker.artemis",
+    "ArtemisContainer": "jmsx_broker.container",
     "BrowsedMessage": "jmsx_broker.statistics",
     "Broker": "jmsx_broker.broker",
     "Certificates": "jmsx_broker.certificates",
     "ClassicBroker": "jmsx_broker.classic",
+    "ClassicContainer": "jmsx_broker.container",
     "ExternalBroker": "jmsx_broker.broker",
     "QueueStatistics": "jmsx_broker.statistics",
     "TlsOptions": "jmsx_broker.certificates",

@@ -17,7 +17,9 @@ from jmsx.errors import JmsxError
 from jmsx_broker.artefacts import is_cached
 from jmsx_broker.artemis import ArtemisBroker
 from jmsx_broker.classic import ClassicBroker
+from jmsx_broker.images import has_image, make_image
 from jmsx_broker.own import log_tail
+from jmsx_broker.products import ARTEMIS, CLASSIC
 from jmsx_broker.questions import queue_statistics
 
 if TYPE_CHECKING:
@@ -94,6 +96,19 @@ def stats(
         if name not in {"queue", "exists"}:
             table.add_row(name, "unknown" if count is None else f"{count:,}")
     _out.print(table)
+
+
+@app.command()
+def images(
+    *,
+    force: Annotated[bool, typer.Option(help="Make them again where they are already.")] = False,
+) -> None:
+    """Make container images of both brokers of this machine's Java, where none can be pulled."""
+    with _told_errors():
+        for product in (CLASSIC, ARTEMIS):
+            if force or not has_image(product):
+                make_image(product)
+            _out.print(product.image, style="bold green")
 
 
 def _start(broker: ClassicBroker | ArtemisBroker) -> None:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from jmsx_broker.products import Product
     from jmsx_broker.recipe import Recipe
 
-#: Seconds between two looks at a starting broker, which needs one or two seconds.
-_LOOK: Final = 0.05
+#: Seconds at least for one attempt to connect.
+_CONNECT: Final = 0.05
 
 
 class OwnBroker(Broker):
@@ -43,6 +43,9 @@ class OwnBroker(Broker):
         tls_port: of STOMP over TLS; 0 takes a free one.
 
     """
+
+    #: Seconds between two looks at a starting broker, which needs one or two seconds.
+    _look: ClassVar[float] = 0.05
 
     def __init__(
         self,
@@ -220,11 +223,11 @@ class OwnBroker(Broker):
                 raise self._failure(ConfigurationError, f"ended with {code} while starting")
             if time.monotonic() >= deadline:
                 raise self._failure(BrokerTimeoutError, "did not answer in time")
-            time.sleep(_LOOK)
+            time.sleep(self._look)
 
     def _answers(self, deadline: float) -> bool:
         try:
-            Wire(self.url, timeout=max(deadline - time.monotonic(), _LOOK)).close()
+            Wire(self.url, timeout=max(deadline - time.monotonic(), _CONNECT)).close()
         except (ConnectionFailedError, BrokerTimeoutError):
             return False
         return True

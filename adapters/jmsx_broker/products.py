@@ -13,6 +13,8 @@ class Product:
     name: str  #: as people call it
     key: str  #: one word, for folders and the command line
     version: str
+    image: str  #: the container image that its makers publish, with its tag
+    home: str  #: the folder of the broker in that image
     coordinates: tuple[tuple[str, str, str], ...]  #: group, artefact, version
     excluded: str | None = None  #: a group that must not come along
 
@@ -24,6 +26,8 @@ CLASSIC: Final = Product(
     name="ActiveMQ Classic",
     key="classic",
     version=CLASSIC_VERSION,
+    image=f"apache/activemq-classic:{CLASSIC_VERSION}",
+    home="/opt/apache-activemq",
     coordinates=(
         ("org.apache.activemq", "activemq-broker", CLASSIC_VERSION),
         ("org.apache.activemq", "activemq-client", CLASSIC_VERSION),
@@ -49,6 +53,8 @@ ARTEMIS: Final = Product(
     name="ActiveMQ Artemis",
     key="artemis",
     version=ARTEMIS_VERSION,
+    image=f"apache/activemq-artemis:{ARTEMIS_VERSION}",
+    home="/opt/activemq-artemis",
     coordinates=(
         ("org.apache.activemq", "artemis-server", ARTEMIS_VERSION),
         ("org.apache.activemq", "artemis-stomp-protocol", ARTEMIS_VERSION),

@@ -58,6 +58,15 @@ def test_command_tells_a_missing_java(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+def test_command_tells_a_missing_docker() -> None:
+    """Images need a daemon to take them."""
+    with command("images", DOCKER_HOST="unix:///nowhere/docker") as process:
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "error: no Docker daemon answers at unix:///nowhere/docker" in said
+    assert "Traceback" not in said
+
+
 def test_command_prints_statistics(classic_broker: Broker) -> None:
     """`jmsx broker stats` prints the broker's counts, and refuses an unknown queue."""
     send(classic_broker, "asked", [b"x"] * 1234)

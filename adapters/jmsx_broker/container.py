@@ -1,0 +1,280 @@
+"""
+A broker as a container, by testcontainers; its image is pulled, unless it is there or was made by `jmsx broker images`.
+
+The broker's Java is started directly, with our configuration beside it, instead of by the start script of the image:
+the same broker comes out of each image, and it has what `statistics` needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.errors import ConfigurationError, IllegalStateError
+from jmsx_broker.artemis_recipe import ArtemisRecipe
+from jmsx_broker.classic_recipe import ClassicRecipe
+from jmsx_broker.docker import docker_client, told_errors
+from jmsx_broker.own import OwnBroker
+from jmsx_broker.recipe import JAVA_OPTIONS, Listeners
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from testcontainers.core.container import DockerContainer
+
+    from jmsx_broker.artemis_recipe import Setting
+    from jmsx_broker.certificates import TlsOptions
+    from jmsx_broker.recipe import Recipe
+
+#: The working folder of the broker in its container.
+_FOLDER: Final = "/jmsx"
+
+#: Ports in the container.
+_STOMP: Final = 61613
+_OPENWIRE: Final = 61616
+_TLS: Final = 61614
+
+#: Java as root: files that are copied into a container belong to root, and so its folder can be written by nobody else.
+_USER: Final = "0"
+
+#: How the logging library of the published images is told to log what ours does by itself.
+_LOGGING: Final = "-Dlog4j2.level=INFO"
+
+
+class ContainerBroker(OwnBroker):
+    """
+    A broker in a Docker container, with its ports on this machine. Its messages stay until `close()`.
+
+    Args:
+        recipe: which kind, and how it is configured.
+        image: None is the one that the makers of the broker publish.
+        port: of STOMP, on this machine; 0 takes a free one.
+        openwire_port: for Java clients; 0 takes a free one.
+        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
+        tls_port: of STOMP over TLS; 0 takes a free one.
+
+    """
+
+    _look = 0.25  # each look is a question to the daemon
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        image: str | None = None,
+        port: int = 0,
+        openwire_port: int = 0,
+        tls: bool | TlsOptions = False,
+        tls_port: int = 0,
+    ) -> None:
+        super().__init__(recipe, port=port, openwire_port=openwire_port, tls=tls, tls_port=tls_port)
+        self._image = image or recipe.product.image
+        self._container: DockerContainer | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether its container runs, paused or not."""
+        return self._container is not None and self._state() in {"running", "paused"}
+
+    @property
+    def container(self) -> DockerContainer:
+        """Its container; raises IllegalStateError before the first start."""
+        if self._container is None:
+            raise IllegalStateError("the broker has no container before its first start")
+        return self._container
+
+    def stop(self, timeout: float = 15.0) -> None:
+        """Stop it in good order, after `timeout` seconds by force; messages stay. Stopped already, do nothing."""
+        if self._wake():
+            with told_errors():
+                self._wrapped().stop(timeout=round(timeout))
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL); persistent messages stay. Stopped already, do nothing."""
+        if self._wake():
+            with told_errors():
+                self._wrapped().kill()
+                self._wrapped().wait()
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing answers."""
+        with told_errors():
+            self._wrapped().pause()
+
+    def resume(self) -> None:
+        """Let a paused broker go on."""
+        with told_errors():
+            self._wrapped().unpause()
+
+    def close(self) -> None:
+        """Remove its container, and with it its messages."""
+        try:
+            if self._container is not None:
+                with told_errors():
+                    self._container.stop()
+        finally:
+            self._container = None
+            super().close()
+
+    def _host(self) -> str:
+        return self.container.get_container_host_ip()
+
+    def _prepare(self) -> None:
+        """Look for a daemon, and pull the image if it is not there."""
+        with docker_client() as client:
+            _pull(client, self._image)
+
+    def _launch(self) -> None:
+        with told_errors():
+            if self._container is not None:
+                self._wrapped().start()
+                return
+            container = self._new_container()
+            try:
+                container.start()
+            except BaseException:
+                container.stop()  # removes what was created
+                raise
+            self._container = container
+
+    def _new_container(self) -> DockerContainer:
+        """A container that will start the broker's Java with our configuration."""
+        from testcontainers.core.container import (  # noqa: PLC0415 - of the extra
+            DockerContainer,
+        )
+
+        recipe, home = self._recipe, self._recipe.product.home
+        # the published Classic has the library of STOMP in a folder of its own
+        classes = f"{home}/lib/*:{home}/lib/optional/*"
+        container = DockerContainer(self._image).with_kwargs(
+            entrypoint=["java", *JAVA_OPTIONS, _LOGGING, "-cp", classes, *recipe.main],
+            user=_USER,
+            working_dir=_FOLDER,
+        )
+        container.with_command([])
+        container.with_bind_ports(_STOMP, self._port)
+        container.with_bind_ports(_OPENWIRE, self._openwire_port)
+        tls = self._tls_connector(_TLS)
+        if tls is not None:
+            container.with_bind_ports(_TLS, self._tls_port)
+            for store in (self.certificates.key_store, self.certificates.trust_store):
+                container.with_copy_into_container(store, f"{_FOLDER}/tls/{store.name}")
+        listeners = Listeners(host="0.0.0.0", stomp=_STOMP, openwire=_OPENWIRE, tls=tls)  # noqa: S104 - of the container
+        text = recipe.configuration(listeners)
+        container.with_copy_into_container(text.encode(), f"{_FOLDER}/{recipe.file}")
+        return container
+
+    def _exit_code(self) -> int | None:
+        if self.running:
+            return None
+        code: int = self._wrapped().attrs["State"]["ExitCode"]
+        return code
+
+    def _logged(self) -> str:
+        return "".join(part.decode("utf-8", "replace") for part in self.container.get_logs())
+
+    def _wrapped(self) -> Any:
+        """What the Docker library has of the container."""
+        return self.container.get_wrapped_container()
+
+    def _state(self) -> str:
+        """What the container does now, in Docker's words."""
+        with told_errors():
+            wrapped = self._wrapped()
+            wrapped.reload()
+        return str(wrapped.status)
+
+    def _wake(self) -> bool:
+        """Make it ready to hear a signal; False if it does not run."""
+        if self._container is None or (state := self._state()) not in {"running", "paused"}:
+            return False
+        if state == "paused":
+            self.resume()
+        return True
+
+
+class ClassicContainer(ContainerBroker):
+    """
+    ActiveMQ Classic 6 in a container; as `ClassicBroker` else.
+
+    Args:
+        image: None is the published one, apache/activemq-classic.
+        port: of STOMP, on this machine; 0 takes a free one.
+        openwire_port: for Java clients; 0 takes a free one.
+        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
+        tls_port: of STOMP over TLS; 0 takes a free one.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        image: str | None = None,
+        port: int = 0,
+        openwire_port: int = 0,
+        tls: bool | TlsOptions = False,
+        tls_port: int = 0,
+    ) -> None:
+        super().__init__(
+            ClassicRecipe(),
+            image=image,
+            port=port,
+            openwire_port=openwire_port,
+            tls=tls,
+            tls_port=tls_port,
+        )
+
+
+class ArtemisContainer(ContainerBroker):
+    """
+    ActiveMQ Artemis 2 in a container; as `ArtemisBroker` else.
+
+    Args:
+        image: None is the published one, apache/activemq-artemis.
+        port: of STOMP, on this machine; 0 takes a free one.
+        openwire_port: for Java clients; 0 takes a free one.
+        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
+        tls_port: of STOMP over TLS; 0 takes a free one.
+        address_settings: as for `ArtemisBroker`.
+        stomp_options: as for `ArtemisBroker`.
+        persistent: as for `ArtemisBroker`.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        image: str | None = None,
+        port: int = 0,
+        openwire_port: int = 0,
+        tls: bool | TlsOptions = False,
+        tls_port: int = 0,
+        address_settings: Mapping[str, Mapping[str, Setting]] | None = None,
+        stomp_options: Mapping[str, Setting] | None = None,
+        persistent: bool = True,
+    ) -> None:
+        super().__init__(
+            ArtemisRecipe(
+                address_settings=address_settings or {},
+                stomp_options=stomp_options or {},
+                persistent=persistent,
+            ),
+            image=image,
+            port=port,
+            openwire_port=openwire_port,
+            tls=tls,
+            tls_port=tls_port,
+        )
+
+
+def _pull(client: Any, image: str) -> None:
+    """Pull an image that the daemon has not."""
+    if client.images.list(name=image):
+        return
+    try:
+        with told_errors():
+            client.images.pull(image)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"there is no image {image}, and it cannot be pulled ({error});"
+            " make it with: jmsx broker images"
+        ) from error
