@@ -160,7 +160,10 @@ class ConnectionOptions:
     use_management: bool = True  #: ask the broker's management for what STOMP does not tell
     ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
     dialect: str | None = None  #: only where the broker's own word for itself is not enough
-    heartbeat: tuple[float, float] = (10.0, 10.0)  #: (send every, expect every); 0: never
+    heartbeat: tuple[float, float] = (
+        10.0,
+        10.0,
+    )  #: (send every, expect every); 0: never. Silent for twice the second, the broker is taken for dead
     connect_timeout: float | None = 10.0  #: for each of TCP, TLS, CONNECTED; None: no limit
     request_timeout: float | None = 30.0  #: for every answer of the broker; None: no limit
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost

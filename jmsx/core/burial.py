@@ -128,12 +128,19 @@ class DeadLetters:
         for burial in due:
             self._send_copy(burial)
 
-    def clear(self) -> list[tuple[ConsumerCore, Delivery]]:
-        """Forget and return all that is not confirmed; the broker still has the originals."""
-        unconfirmed = [(burial.consumer, burial.delivery) for burial in self._open]
-        self._open, self._refused, self._after = [], [], {}
+    def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
+        """
+        The link is gone: forget and return all that is not confirmed.
+
+        The broker still has the originals; each is told its doom, so that it is buried as soon as it comes again.
+        """
+        burials, self._open = self._open, []
+        self._refused, self._after = [], {}
         self._kept.clear()
-        return unconfirmed
+        for burial in burials:
+            burial.delivery.doom = (burial.reason, burial.failure)
+            burial.consumer.end([burial.delivery], Outcome.ABANDONED, now)
+        return [(burial.consumer, burial.delivery) for burial in burials]
 
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
         if not self._dialect.nack_buries:

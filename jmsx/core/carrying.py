@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
+    from jmsx.core.values import Failure
 
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
 LIMIT: Final = 20_000
@@ -27,6 +28,7 @@ LIMIT: Final = 20_000
 class _Past:
     redelivery_count: int  #: of the next delivery
     buried: bool  #: its copy is a dead letter; only the ACK is owed
+    doom: tuple[str, Failure] | None  #: it was to be buried, and nobody has confirmed it
     first_failed_at: float | None
     last_failed_at: float | None
 
@@ -54,6 +56,7 @@ class Carrying:
             self._past[name] = _Past(
                 delivery.redelivery_count + handed_out,
                 delivery.buried,
+                delivery.doom,
                 delivery.first_failed_at,
                 delivery.last_failed_at,
             )
@@ -66,7 +69,7 @@ class Carrying:
         past = self._past.pop((consumer.settings.origin, delivery.message_id), None)
         if past is None:
             return
-        delivery.buried = past.buried
+        delivery.buried, delivery.doom = past.buried, past.doom
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at
         delivery.go_on(past.redelivery_count)

@@ -181,6 +181,13 @@ class ConsumerCore:
         if trigger is not None:
             self.flush(trigger, now)
 
+    def consumed_late(self, delivery: Delivery, now: float) -> None:
+        """The same for a delivery whose link is gone: what it owes cannot be paid, and the broker delivers it again."""
+        if self.settings.acknowledges_itself:
+            self.note_dropped(1, now)
+            if delivery.entry is not None:
+                self._outbox.record(delivery.entry, settled=False)
+
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any; `idle`: because the buffer is dry."""
         batch = self.batch.take(now, idle=idle)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
     from jmsx.core.ledger import Entry
+    from jmsx.core.values import Failure
 
 #: Parts a consumer's id from the rest in the ids of its further subscriptions.
 FURTHER = "+"
@@ -30,6 +31,7 @@ class Delivery:
         "broker_count",
         "buried",
         "carried",
+        "doom",
         "ended_at",
         "entry",
         "epoch",
@@ -74,6 +76,9 @@ class Delivery:
         self.started_at = received_at
         self.ended_at = received_at
         self.buried = False  #: its copy is a dead letter; only the ACK is owed
+        self.doom: tuple[str, Failure] | None = (
+            None  #: why it is to be buried as soon as it is handed out
+        )
         self.carried = False  #: its count comes from before a commit that the broker refused
         self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None

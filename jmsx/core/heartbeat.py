@@ -1,27 +1,38 @@
 """
 Heart-beats: when to send one, and when the peer is late.
 
-Source: STOMP 1.2 "Heart-beating". Classic checks strictly, without grace (classic.md 2.10), and its own gap can be
-nearly twice what it promised; so we send at half the period and allow the peer two and a half.
+Source: STOMP 1.2 "Heart-beating". Classic checks strictly, without grace, and its own gap can be nearly twice what it
+promised (classic.md 2.10). So we send twice as often as we promise, and ask the peer for beats twice as often as we
+need them: its worst gap is then one period, and after two of them it is as good as dead.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Parts of what we promised after which we send, and of what the peer promised after which it is late.
+#: Parts of what we promised after which we send, and of what we need for which we ask the peer.
 SEND_AT: Final = 0.5
-LATE_AT: Final = 2.5
+ASK_FOR: Final = 0.5
+
+#: Periods after which the peer is late.
+LATE_AT: Final = 2.0
+
+#: Of what the peer promised, where that is more than we asked for: its gap, and some grace.
+GRACE: Final = 2.5
 
 
 class Heartbeat:
-    """The heart-beats of one link; times are seconds, monotonic; a period of 0 means none."""
+    """
+    The heart-beats of one link; times are seconds, monotonic; a period of 0 means none.
+
+    `offered` is how often we can send and how often we need to hear, `answer` the header of CONNECTED.
+    """
 
     def __init__(self, offered: tuple[float, float], answer: str, now: float) -> None:
         ours, theirs = offered
         promised, wanted = parse(answer)
         self._send_every = max(ours, wanted) * SEND_AT if ours and wanted else 0.0
-        self._late_after = max(theirs, promised) * LATE_AT if theirs and promised else 0.0
+        self._late_after = max(theirs * LATE_AT, promised * GRACE) if theirs and promised else 0.0
         self._sent = now
         self._heard = now
 
@@ -53,7 +64,9 @@ class Heartbeat:
 
 def header(offered: tuple[float, float]) -> str:
     """The `heart-beat` header of CONNECT for (send every, expect every) seconds."""
-    return f"{round(offered[0] * 1000)},{round(offered[1] * 1000)}"
+    ours, theirs = offered
+    asked = max(round(theirs * ASK_FOR * 1000), 1) if theirs else 0
+    return f"{round(ours * 1000)},{asked}"
 
 
 def parse(text: str) -> tuple[float, float]:

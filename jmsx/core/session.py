@@ -102,8 +102,6 @@ class SessionCore:
             ),
         )
         self._consumers.lose(now)
-        for consumer, delivery in self._dead_letters.clear():
-            consumer.end([delivery], Outcome.ABANDONED, now)
         self._work.lost(now)
         self.browsings.clear()
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
@@ -205,12 +203,12 @@ class SessionCore:
         consumer = self._consumers.find(delivery.subscription_id)
         if entry is not None:
             delivery.count(entry)
-        if not self._over_limit(consumer, delivery):
+        if delivery.doom is None and not self._over_limit(consumer, delivery):
             if self.transacted:
                 self._work.touch(consumer, delivery, now)
             return True
-        failure = NO_FAILURE
-        if delivery.entry is not None:
+        reason, failure = delivery.doom or ("max_redeliveries", NO_FAILURE)
+        if delivery.doom is None and delivery.entry is not None:
             delivery.redelivery_count -= 1  # nobody sees this one
             failure = Failure(
                 "ConsumerDied",
@@ -219,7 +217,7 @@ class SessionCore:
             )
         consumer.flush(AckTrigger.EACH, now)
         consumer.delivered.remove(delivery)
-        self._dead_letters.bury(consumer, [delivery], "max_redeliveries", failure, now)
+        self._dead_letters.bury(consumer, [delivery], reason, failure, now)
         return False
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
@@ -230,7 +228,11 @@ class SessionCore:
     def consumed(self, delivery: Delivery, now: float, *, hurry: bool = False) -> None:
         """`receive()` returns the message (`hurry`), or its listener has returned."""
         consumer = self._consumers.get(delivery.subscription_id)
-        if consumer is not None and delivery.epoch == self.epoch:
+        if consumer is None:
+            return
+        if self._is_stale(delivery):
+            consumer.consumed_late(delivery, now)
+        else:
             consumer.consumed(delivery, now, hurry=hurry)
 
     def failed(self, delivery: Delivery, failure: Failure, now: float) -> None:
@@ -241,7 +243,7 @@ class SessionCore:
         DUPS_OK on a topic. Source: `ActiveMQMessageConsumer.java:1460-1470`.
         """
         consumer = self._consumers.get(delivery.subscription_id)
-        if consumer is None or delivery.epoch != self.epoch:
+        if consumer is None or self._is_stale(delivery):
             return
         delivery.note_failure(failure.error_type, failure.error_message, now)
         delivery.ended_at = now
@@ -310,7 +312,7 @@ class SessionCore:
         ):
             return
         consumer = self._consumers.find(delivery.subscription_id)
-        if delivery.epoch != self.epoch or not self.linked:
+        if self._is_stale(delivery):
             consumer.note_dropped(1, now)
         elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
             self._acknowledge_one(consumer, delivery, now)
@@ -380,6 +382,10 @@ class SessionCore:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _is_stale(self, delivery: Delivery) -> bool:
+        """Whether it came on a link that is gone, and with it the right to settle it."""
+        return delivery.epoch != self.epoch or not self.linked
 
     def _over_limit(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
         policy = consumer.settings.policy

@@ -96,6 +96,8 @@ class Subscriptions:
             handed_out, waiting = consumer.cut(now)
             self._carrying.note(consumer, handed_out, handed_out=True)
             self._carrying.note(consumer, waiting, handed_out=False)
+        for consumer, delivery in self._dead_letters.lose(now):
+            self._carrying.note(consumer, [delivery], handed_out=False)
         for subscription_id in self._closing:
             self._consumers.pop(subscription_id, None)
         self._closing.clear()
@@ -162,6 +164,7 @@ class Subscriptions:
         settings = consumer.settings
         if not self.linked:  # the broker has forgotten it
             del self._consumers[settings.subscription_id]
+            consumer.note_closed(now)
             return answered("UNSUBSCRIBE", settings.destination)
         consumer.flush(AckTrigger.CLOSE, now)
         if settings.acknowledges_itself and consumer.delivered:

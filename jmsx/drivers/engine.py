@@ -252,9 +252,9 @@ class Engine:
 
     def _join(self, connected: Connected) -> list[Request]:
         with self.changed:
-            if self._ended:
+            if self.error is not None:
                 connected.link.drop()
-                raise self._gone("ended")
+                raise self.error
             self._opened_at = self._clock.monotonic()
             self._life = Lifeline(connected, self._offered, self._opened_at)
             self._up = True
@@ -325,6 +325,7 @@ class Engine:
         policy = self._connector.policy
         wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
         if for_good or self.farewell or self._ended or not (wanted or self.outage is not None):
+            self._connector.cancel()
             self.error = lost
             self.outage = None
         elif self.outage is None:

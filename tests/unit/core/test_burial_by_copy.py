@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.events import DeadLetterFailed, SubscriptionClosed
+from jmsx.core.events import DeadLetterFailed, MessageDeadLettered, SubscriptionClosed
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
 from tests.unit.core.harness import AUTO, BROKEN, INDIVIDUAL, TRANSACTED, Talk, at_most, buried
 
@@ -178,8 +178,8 @@ def test_refused_copy_among_several() -> None:
     assert talk.wrote() == ["ACK b"]
 
 
-def test_lost_link_forgets_the_burial() -> None:
-    """The broker has the original and delivers it again; no timer and no late receipt acts on it."""
+def test_lost_link_begins_the_burial_anew() -> None:
+    """The broker has the original and delivers it again; it is buried then, and nobody sees it once more."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE)
     talk.comes("a", persistent="")
@@ -188,8 +188,15 @@ def test_lost_link_forgets_the_burial() -> None:
     assert talk.ended() == ["a#1 abandoned"]
     assert talk.core.next_timer() is None
     talk.reopen()
+    talk.wrote()
     talk.comes("a", persistent="", redelivered="true")
-    assert talk.receive() == "a#2"
+    assert talk.receive() is None
+    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert talk.ended()[1:] == ["a#1 dead_lettered"]
+    (dead,) = talk.reported(MessageDeadLettered)
+    assert (dead.attempts, dead.error_type) == (1, BROKEN.error_type)
 
 
 # -- closing while a copy is awaited ----------------------------------------------------------------------------------

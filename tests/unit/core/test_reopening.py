@@ -1,0 +1,327 @@
+"""A session whose link is lost and replaced: what goes on, what is dropped, and how it counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.core import carrying
+from jmsx.core.events import (
+    AckDropped,
+    LinkOpened,
+    SubscriptionClosed,
+    SubscriptionOpened,
+)
+from jmsx.core.values import DestinationKind
+from tests.unit.core.harness import (
+    AUTO,
+    BROKEN,
+    CLIENT,
+    DUPS_OK,
+    INDIVIDUAL,
+    REJECTED,
+    TRANSACTED,
+    Talk,
+    at_most,
+    called,
+    outcome,
+)
+
+if TYPE_CHECKING:
+    from jmsx.core.values import AcknowledgeMode
+
+
+def lose(talk: Talk) -> None:
+    """The link is lost, and a new one is up."""
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+
+
+# -- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+def test_every_consumer_is_subscribed_again() -> None:
+    """With the same headers, each confirmed by itself, and told once for each link."""
+    talk = Talk(AUTO)
+    talk.subscribe("1")
+    talk.subscribe("2")
+    talk.cut()
+    talk.wrote()
+    requests = talk.core.link_opened("ActiveMQ/6.1.8", 0.5, talk.now)
+    assert talk.wrote() == ["SUBSCRIBE 1 ?", "SUBSCRIBE 2 ?"]
+    assert [request.done for request in requests] == [False, False]
+    talk.answer()
+    talk.answer()
+    assert [outcome(request) for request in requests] == ["done", "done"]
+    assert [event.consumer for event in talk.reported(SubscriptionOpened)] == [
+        "consumer-1", "consumer-2", "consumer-1", "consumer-2",
+    ]  # fmt: skip
+    assert len(talk.reported(LinkOpened)) == 2
+
+
+def test_refused_subscription_waits_for_the_next_link() -> None:
+    """Unlike a first one: the application has its consumer already."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.cut()
+    talk.wrote()
+    (request,) = talk.core.link_opened("ActiveMQ/6.1.8", 0.5, talk.now)
+    talk.refuse("Durable consumer is in use")
+    assert outcome(request) != "done"
+    assert talk.core.is_open("1")
+    lose(talk)
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+
+
+def test_first_subscription_that_the_link_did_not_survive_is_none() -> None:
+    """Whoever asked for it is told, and asks again."""
+    talk = Talk(AUTO)
+    request = talk.core.subscribe(talk.settings("1"), talk.now)
+    talk.cut()
+    assert outcome(request) == "ConnectionFailedError"
+    assert not talk.core.is_open("1")
+    assert talk.core.link_opened("ActiveMQ/6.1.8", 0.5, talk.now) == []
+
+
+def test_consumer_that_is_closed_without_a_link_is_not_opened_again() -> None:
+    """There is nobody to tell; the broker has forgotten it."""
+    talk = Talk(CLIENT)
+    talk.subscribe("1")
+    talk.subscribe("2")
+    talk.comes("a")
+    talk.held()
+    talk.cut()
+    talk.wrote()
+    assert talk.core.close_consumer("1", talk.now).done
+    assert len(talk.reported(SubscriptionClosed)) == 1
+    assert talk.wrote() == []
+    assert talk.core.link_opened("ActiveMQ/6.1.8", 0.5, talk.now)[0].subject == "queue://q"
+    assert talk.wrote() == ["SUBSCRIBE 2 ?"]
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, TRANSACTED])
+def test_session_closes_without_a_link(mode: AcknowledgeMode) -> None:
+    """Nothing is asked, and nothing opened again."""
+    talk = Talk(mode)
+    talk.subscribe()
+    talk.comes("a")
+    talk.held()
+    talk.cut()
+    talk.wrote()
+    assert talk.core.close(talk.now) == []
+    assert talk.wrote() == []
+    assert talk.core.link_opened("ActiveMQ/6.1.8", 0.5, talk.now) == []
+
+
+def test_errors_name_the_broker_that_the_session_has_gone_to() -> None:
+    """One of several, and not the first for ever."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.cut()
+    talk.core.link_opened("ActiveMQ/6.1.8", 0.5, talk.now, broker="other:61613")
+    talk.wrote()
+    talk.answer()
+    talk.send()
+    request = talk.commit()
+    talk.cut()
+    assert "other:61613" in str(request.error)
+
+
+# -- what the application had -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+def test_what_is_consumed_after_the_loss_is_counted_as_dropped(mode: AcknowledgeMode) -> None:
+    """Its listener was busy; now there is nothing to acknowledge it with."""
+    talk = Talk(mode)
+    talk.subscribe()
+    talk.comes("a", "b")
+    during, after = talk.held(), talk.held()
+    talk.cut()
+    talk.core.consumed(during, talk.now)
+    talk.reopen()
+    talk.wrote()
+    talk.core.consumed(after, talk.now)
+    assert talk.wrote() == []
+    assert [event.messages for event in talk.reported(AckDropped)] == [1, 1]
+    assert talk.ended() == ["a#1 abandoned", "b#1 abandoned"]
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+def test_acknowledging_without_a_link_is_dropped_and_counted(mode: AcknowledgeMode) -> None:
+    """As Java, which takes it for stale and says nothing."""
+    talk = Talk(mode)
+    talk.subscribe()
+    talk.comes("a")
+    delivery = talk.held()
+    talk.cut()
+    talk.wrote()
+    talk.core.acknowledge(delivery, talk.now)
+    assert talk.wrote() == []
+    assert [event.messages for event in talk.reported(AckDropped)] == [1]
+
+
+def test_calls_without_a_link_do_nothing() -> None:
+    """recover() has nothing to give back, an empty transaction nothing to end."""
+    talk = Talk(CLIENT)
+    talk.subscribe()
+    talk.comes("a")
+    delivery = talk.held()
+    talk.cut()
+    talk.wrote()
+    talk.core.recover(talk.now)
+    talk.core.failed(delivery, BROKEN, talk.now)
+    assert talk.wrote() == []
+    assert talk.take() is None
+    assert talk.core.next_timer() is None
+
+
+# -- counts -----------------------------------------------------------------------------------------------------------
+
+
+def fail(talk: Talk, times: int) -> None:
+    """The listener raises so many times."""
+    for _ in range(times):
+        assert talk.listen(BROKEN) is not None
+
+
+def test_what_was_in_hand_is_one_delivery_more() -> None:
+    """Also where the broker does not say so: after its crash, or for a durable subscription."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a", "b")
+    talk.held()
+    lose(talk)
+    talk.comes("a", "b")
+    first = talk.held()
+    assert called(first) == "a#2"
+    assert first.redelivered
+    assert called(talk.held()) == "b#1"
+
+
+def test_what_nobody_saw_is_not_counted() -> None:
+    """The broker flags all that was on its way; the flag is passed on, and the count is what it is."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(0))
+    for _ in range(3):
+        talk.comes("a", redelivered="true" if talk.core.epoch > 1 else "")
+        lose(talk)
+    talk.comes("a", redelivered="true")
+    delivery = talk.held()
+    assert called(delivery) == "a#1"
+    assert delivery.redelivered
+
+
+def test_failures_go_on_where_they_were() -> None:
+    """It failed twice, so it continues at 3, and is dead after exactly 1 + maximum_redeliveries."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(3))
+    talk.comes("a")
+    fail(talk, 2)
+    lose(talk)
+    talk.comes("a", redelivered="true")
+    assert talk.listen(BROKEN) == "a#3"
+    lose(talk)
+    talk.comes("a", redelivered="true")
+    assert talk.listen(BROKEN) == "a#4"
+    assert talk.wrote() == ["NACK a"]
+    assert talk.ended() == [
+        "a#1 rolled_back", "a#2 rolled_back", "a#3 rolled_back", "a#4 dead_lettered",
+    ]  # fmt: skip
+
+
+def test_transacted_poison_is_buried_when_it_comes_once_too_often() -> None:
+    """The pre-dispatch check knows what this process knows."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(1))
+    for attempt in (1, 2):
+        talk.comes("a", redelivered="true" if attempt > 1 else "")
+        assert called(talk.held()) == f"a#{attempt}"
+        lose(talk)
+        talk.rollback()
+    talk.comes("a", redelivered="true")
+    assert talk.take() is None
+    assert talk.wrote() == ["NACK a"]
+
+
+def test_pause_before_a_redelivery_goes_on() -> None:
+    """The broker sends the same messages first, and they have to wait as before."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(3, initial_redelivery_delay=2.0))
+    talk.comes("a")
+    fail(talk, 1)
+    talk.now = 0.5
+    lose(talk)
+    talk.comes("a", redelivered="true")
+    assert talk.take() is None
+    talk.wait_until(1.999)
+    assert talk.take() is None
+    talk.wait_until(2.0)
+    assert talk.receive() == "a#2"
+
+
+def test_buried_message_is_only_acknowledged() -> None:
+    """Its copy is a dead letter already; the ACK was waiting for an older message when the link was lost."""
+    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk.subscribe()
+    talk.comes("old", "poison")
+    assert called(talk.held()) == "old#1"
+    talk.listen(REJECTED)
+    assert talk.wrote() == ["SEND queue:grave 'poison' ?"]
+    talk.answer()
+    lose(talk)
+    talk.comes("old", "poison", redelivered="true")
+    assert talk.drain() == ["old#2"]
+    assert talk.wrote() == ["ACK old", "ACK poison"]
+
+
+def test_queue_message_may_come_back_to_another_consumer_of_the_session() -> None:
+    """Its count is the message's, not the consumer's."""
+    talk = Talk(AUTO)
+    talk.subscribe("1")
+    talk.subscribe("2")
+    talk.comes("a", to="1")
+    talk.held("1")
+    lose(talk)
+    talk.comes("a", to="2")
+    assert talk.receive("2") == "a#2"
+
+
+def test_topic_message_does_not_come_back() -> None:
+    """So nothing is remembered; another one with the same identity is another one."""
+    talk = Talk(AUTO)
+    talk.subscribe(kind=DestinationKind.TOPIC, origin="topic://q:s")
+    talk.comes("a")
+    talk.held()
+    lose(talk)
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest are forgotten, and count again from the broker's flag."""
+    monkeypatch.setattr(carrying, "LIMIT", 2)
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a", "b", "c")
+    for _ in range(3):
+        talk.held()
+    lose(talk)
+    talk.comes("a", "b", "c")
+    assert [called(talk.held()) for _ in range(3)] == ["a#1", "b#2", "c#2"]
+
+
+def test_settled_message_is_not_remembered() -> None:
+    """If one with its identity comes again, somebody has sent it again, and it is a new one."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a")
+    fail(talk, 2)
+    talk.receive()
+    assert talk.wrote() == ["ACK a"]
+    lose(talk)
+    talk.comes("a")
+    assert talk.receive() == "a#1"
