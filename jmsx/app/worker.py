@@ -88,15 +88,19 @@ class Worker:
 
     def _handle(self, message: Message) -> None:
         """Call the handler, once; an error that no retry can cure becomes a Reject."""
-        consumer = self.consumer
-        identity = None if consumer.dedupe is None else consumer.identity(message)
         try:
-            if consumer.dedupe is None or identity is None:
-                self._call_handler(message, None)
-            elif not consumer.dedupe.once(identity, partial(self._call_handler, message)):
-                raise Duplicate
-        except consumer.give_up_on as error:
+            self._call_once(message)
+        except self.consumer.give_up_on as error:
             raise Reject from error
+
+    def _call_once(self, message: Message) -> None:
+        consumer, store = self.consumer, self.consumer.dedupe
+        identity = None if store is None else consumer.identity(message)
+        if store is None or identity is None:
+            self._call_handler(message, None)
+        elif not store.once(identity, partial(self._call_handler, message)):
+            _log.info("duplicate", consumer=consumer.name, message_id=message.message_id)
+            raise Duplicate
 
     def _call_handler(self, message: Message, database: Any) -> None:
         arguments = (message, self._session) if self.consumer.takes_session else (message,)
