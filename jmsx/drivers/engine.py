@@ -21,7 +21,7 @@ from jmsx.core.events import LinkRestored
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
-from jmsx.errors import ConnectionFailedError, JmsxError
+from jmsx.errors import ConnectionFailedError, JmsxError, MessageFormatError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -206,7 +206,10 @@ class Engine:
         if isinstance(arrival, LinkLost):
             self._lose(arrival.reason, arrival.detail)
         elif self._up:
-            self.core.receive(arrival, now, self._clock.wall())
+            try:
+                self.core.receive(arrival, now, self._clock.wall())
+            except MessageFormatError as error:  # the broker's fault, not ours: another link may do
+                self._lose("protocol", str(error))
 
     def _patience(self, deadline: float | None) -> float | None:
         due = [at for at in (self._armed if self._up else None, deadline) if at is not None]

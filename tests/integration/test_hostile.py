@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import logging
 import resource
 import threading
 import time
@@ -21,7 +23,7 @@ from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
 from tests.integration.support import Diary, eventually, nothing_left, within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -80,6 +82,32 @@ def test_a_lie_ends_the_link_with_its_cause(lie: bytes, words: str) -> None:
     (closed,) = [event for event in diary.events if isinstance(event, LinkClosed)]
     assert words in closed.detail
     assert closed.reason == ("io" if words == "closed" else "protocol")
+
+
+@pytest.mark.parametrize(("lie", "words"), LIES.values(), ids=LIES)
+def test_a_session_that_reconnects_goes_past_a_lie(lie: bytes, words: str) -> None:
+    """The link is lost with its cause, the next one serves the same consumer, and nothing is raised."""
+    diary = Diary()
+
+    def honest(client: Client) -> None:
+        frame = client.obey(until="SUBSCRIBE")
+        if frame is not None:
+            client.say(receipt(frame), message(frame.headers["id"], 1, b"honest"))
+            client.obey()
+
+    liar = Liar(partial(after_subscribe, lambda client: client.say(lie)), honest)
+    with (
+        nothing_left(),
+        liar,
+        Connection(f"failover:({liar.url})", observers=[diary]) as connection,
+    ):
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        received = within(10, lambda: consumer.receive(5)).value
+        assert received is not None
+        assert received.body == b"honest"
+    first = next(event for event in diary.events if isinstance(event, LinkClosed))
+    assert words in first.detail
 
 
 #: What a broker may say at any time, and what a client lets go.
@@ -199,6 +227,31 @@ def test_a_flood_of_our_own_messages() -> None:
         within(5, connection.close)
 
 
+class _Faults(logging.Handler):
+    """Keeps what the driver takes for a fault of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        if "fault" in record.getMessage():
+            self.found.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def no_fault_of_ours() -> Iterator[None]:
+    """Fail if the driver met an exception that it did not foresee."""
+    faults, log = _Faults(), logging.getLogger("jmsx.session")
+    log.addHandler(faults)
+    try:
+        yield
+    finally:
+        log.removeHandler(faults)
+    assert faults.found == []
+
+
 #: Pieces of which Hypothesis makes a broker's speech; `%s` is the client's subscription or its open receipt.
 PIECES = st.one_of(
     st.sampled_from(
@@ -255,7 +308,7 @@ def test_any_speech_ends_in_time(
             session.commit()
         session.create_producer(QUEUE).send(Message("x"))
 
-    with nothing_left(), Liar(talk) as liar:
+    with nothing_left(), no_fault_of_ours(), Liar(talk) as liar:
         connection = Connection(liar.url, connect_timeout=0.3, request_timeout=0.3)
         error = within(10, use).error
         assert error is None or isinstance(error, JmsxError), error

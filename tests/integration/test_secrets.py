@@ -225,7 +225,8 @@ def test_the_app_and_the_command_line(tmp_path: Path, caplog: pytest.LogCaptureF
     caplog.set_level(logging.DEBUG)
     url = f"stomp://u:{QUOTED}@127.0.0.1:1"
     (tmp_path / "shop.py").write_text(
-        "from jmsx.app import App\napp = App()\n\n\n@app.consumer('queue://q')\ndef handle(message): ...\n"
+        "from jmsx.app import App\n\napp = App(reconnect=False)\n"
+        "app.consumer('queue://q')(lambda message: None)\n"
     )
     run = subprocess.run(
         [sys.executable, "-m", "jmsx.cli", "run", "shop:app"],
@@ -233,7 +234,7 @@ def test_the_app_and_the_command_line(tmp_path: Path, caplog: pytest.LogCaptureF
     )  # fmt: skip
     assert run.returncode != 0
     assert "127.0.0.1:1" in run.stderr
-    app = App(url, password=CANARY)
+    app = App(url, password=CANARY, reconnect=False)
     app.consumer("queue://q")(lambda _message: None)
     ear = Ear(tmp_path / "log")
     with pytest.raises(JmsxError) as caught:
