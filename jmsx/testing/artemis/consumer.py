@@ -54,7 +54,6 @@ class ArtemisConsumer:
         self.number = number  #: new with every SUBSCRIBE; the first part of message ids
         self.queue = queue
         self.terms = terms
-        self.closed = False
         self.delivering: dict[int, Reference] = {}  #: by message id, in order of dispatch
         self._wants = wants
         self._write = write  #: returns the bytes that it wrote
@@ -84,7 +83,7 @@ class ArtemisConsumer:
 
     def offer(self, reference: Reference) -> Handled:
         """Take `reference`, or say why not; taking it counts as a delivery at once."""
-        if self.closed or (self._credits is not None and self._credits <= 0):
+        if self._credits is not None and self._credits <= 0:
             return Handled.BUSY
         if not self._wants(reference.message):
             return Handled.UNWANTED
@@ -138,5 +137,4 @@ class ArtemisConsumer:
         return taken
 
     def _close(self) -> None:
-        self.closed = True
         self.queue.remove_consumer(self)

@@ -121,11 +121,12 @@ def test_durable_subscription_is_shared(broker: FakeBroker) -> None:
     assert (one.bodies(), two.bodies()) == (["a"], ["b"])
 
 
-def test_subscription_goes_with_its_connection(broker: FakeBroker) -> None:
-    """Without a name."""
+@pytest.mark.parametrize("end", ["UNSUBSCRIBE", "DISCONNECT"])
+def test_subscription_without_a_name_goes(broker: FakeBroker, end: str) -> None:
+    """With its consumer."""
     client = ArtemisTalk(broker)
     client.subscribe("t", **TOPIC)
-    client.die()
+    client.ask(end, {"id": "s"})
     ArtemisTalk(broker).put("t", "a", **MULTICAST)
     address = broker.topic("t")
     assert isinstance(address, Address)
