@@ -97,6 +97,16 @@ def order(side: Side) -> None:
     _look(side, "~")
 
 
+def order_with_selector(side: Side) -> None:
+    """Behind older messages that nobody wanted."""
+    client = side.open()
+    for body in "abcde":
+        client.put("~", body, wanted=str(body in "bd").lower())
+    client.subscribe("~", selector="wanted = 'true'")
+    client.ask("UNSUBSCRIBE", id="s")
+    _look(side, "~")
+
+
 def order_with_priorities(side: Side) -> None:
     """Within its priority."""
     client = side.open()
@@ -159,6 +169,7 @@ ENDING: list[Callable[[Side], None]] = [
     unsubscribe_and_disconnect,
     error,
     order,
+    order_with_selector,
     order_with_priorities,
     delayed_message_comes_back,
     topic_ends,

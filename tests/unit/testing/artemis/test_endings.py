@@ -99,6 +99,16 @@ def test_back_to_the_old_place(broker: FakeBroker) -> None:
     assert left(broker, "q") == ["urgent", "a", "c", "d"]
 
 
+def test_back_behind_what_came_before(broker: FakeBroker) -> None:
+    """Which nobody wanted."""
+    client = ArtemisTalk(broker)
+    for number in "12345":
+        client.put("q", number, even=str(int(number) % 2 == 0).lower())
+    assert client.subscribe("q", selector="even = 'true'") == ["2", "4"]
+    unsubscribe(client)
+    assert left(broker, "q") == ["1", "2", "3", "4", "5"]
+
+
 # -- attempts -----------------------------------------------------------------------------------
 
 
