@@ -64,9 +64,9 @@ def bare_socket(url: str, queue: str, messages: int) -> None:
         splitter, got = Splitter(), 0
         while got < messages:
             frames = splitter.feed(link.recv(262144))
-            acks = [Frame("ACK", {"id": frame.headers["ack"]}).encode() for frame in frames]
-            link.sendall(b"".join(acks))
-            got += len(frames)
+            ids = [frame.headers["ack"] for frame in frames if "ack" in frame.headers]
+            link.sendall(b"".join(Frame("ACK", {"id": each}).encode() for each in ids))
+            got += len(ids)
         link.sendall(Frame("DISCONNECT", {"receipt": "bye"}).encode())
         while link.recv(65536):
             pass
