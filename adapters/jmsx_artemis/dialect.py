@@ -72,6 +72,7 @@ class ArtemisDialect:
     transactional_ack: Final = False
     nack_buries: Final = False
     global_temporaries: Final = True
+    patience: Final = 60.0  # connection-ttl-override, if nobody has lowered it (probes A13)
     errors_close: Final = True
     flags_redelivery: Final = (
         False  # not after UNSUBSCRIBE, and else of the oldest only (probes A3)

@@ -79,6 +79,7 @@ class ClassicDialect:
     management: Final = None  # STOMP has a frame for all that is needed
     transactional_ack: Final = True
     nack_buries: Final = True
+    patience: Final = 0.0
     errors_close: Final = False
     flags_redelivery: Final = True
     global_temporaries: Final = False  # `/temp-queue/x` means something on one connection only

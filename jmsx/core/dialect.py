@@ -51,6 +51,10 @@ class Dialect(Protocol):
         """Whether a temporary queue has one name, on every connection."""
 
     @property
+    def patience(self) -> float:
+        """Seconds of silence after which the broker drops a client that promised no heart-beats; 0: never."""
+
+    @property
     def errors_close(self) -> bool:
         """Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE."""
 

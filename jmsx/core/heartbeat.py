@@ -28,10 +28,14 @@ class Heartbeat:
     `offered` is how often we can send and how often we need to hear, `answer` the header of CONNECTED.
     """
 
-    def __init__(self, offered: tuple[float, float], answer: str, now: float) -> None:
+    def __init__(
+        self, offered: tuple[float, float], answer: str, now: float, patience: float = 0.0
+    ) -> None:
+        """`patience`: how long the peer bears silence where nothing was promised; 0: for ever."""
         ours, theirs = offered
         promised, wanted = parse(answer)
-        self._send_every = max(ours, wanted) * SEND_AT if ours and wanted else 0.0
+        agreed = max(ours, wanted) if ours and wanted else patience
+        self._send_every = agreed * SEND_AT
         self._late_after = max(theirs * LATE_AT, promised * GRACE) if theirs and promised else 0.0
         self._sent = now
         self._heard = now

@@ -15,7 +15,8 @@ class Lifeline:
 
     def __init__(self, connected: Connected, offered: tuple[float, float], now: float) -> None:
         self.link = connected.link
-        self._heartbeat = Heartbeat(offered, connected.frame.headers.get("heart-beat", "0,0"), now)
+        answer = connected.frame.headers.get("heart-beat", "0,0")
+        self._heartbeat = Heartbeat(offered, answer, now, connected.dialect.patience)
 
     def write(self, data: bytes, now: float) -> str | None:
         """Write to the socket; what is wrong if it is gone."""

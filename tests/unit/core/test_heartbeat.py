@@ -89,3 +89,13 @@ def test_each_way_is_agreed_on_its_own(
     for moment in (4.0, 5.0, 20.0, 25.0, 1e9):
         assert beat.due(moment) is (send_every is not None and moment >= send_every)
         assert beat.late(moment) is (late_after is not None and moment >= late_after)
+
+
+def test_an_impatient_broker_hears_of_us_although_nothing_was_promised() -> None:
+    """Artemis drops who is silent for 60 s, also without heart-beats (probes-artemis-stomppy.md A13)."""
+    beat = Heartbeat((0.0, 0.0), "0,0", 100.0, patience=60.0)
+    assert beat.next_timer() == 130.0
+    assert beat.due(130.0)
+    assert not beat.late(1e9)
+    agreed = Heartbeat((10.0, 0.0), "0,10000", 100.0, patience=60.0)
+    assert agreed.next_timer() == 105.0
