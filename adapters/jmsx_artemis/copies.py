@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import CERTIFIED, cut
+from jmsx.core.delivery import COUNT_HEADER, KEY_HEADER
 
 if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate
     from jmsx.core.delivery import Delivery
+    from jmsx.core.values import ConsumerSettings
 
 #: Bytes of a carried header's line: a header block of 100 KiB is refused (`StompConnection.java:434`).
 LINE_LIMIT: Final = 16_000
@@ -34,14 +36,7 @@ def dead_letter_headers(
     delivery: Delivery, certificate: DeathCertificate, address: str
 ) -> dict[str, str]:
     """What the copy carries on, and the certificate; `address` is where the original lay."""
-    given = delivery.headers
-    headers = {
-        name: cut(value, LINE_LIMIT - len(name))
-        for name, value in given.items()
-        if name not in _LEFT and name not in CERTIFIED
-    }
-    if "_AMQ_GROUP_ID" in given:
-        headers["JMSXGroupID"] = given["_AMQ_GROUP_ID"]
+    headers = _carried(delivery)
     headers["persistent"] = "true"
     headers["_AMQ_ORIG_ADDRESS"] = address.partition("::")[0]
     queue = queue_name(certificate, address)
@@ -50,6 +45,37 @@ def dead_letter_headers(
     headers["_AMQ_ORIG_MESSAGE_ID"] = delivery.message_id
     headers["_AMQ_DUPL_ID"] = f"jmsx-dead:{queue or certificate.origin}:{delivery.message_id}"
     return headers | certificate.headers(delivery.message_id)
+
+
+def postponed_headers(
+    delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+) -> dict[str, str]:
+    """What a message that is sent back carries on, for a redelivery in `delay` seconds; without its destination."""
+    given = delivery.headers
+    headers = _carried(delivery)
+    headers["persistent"] = given.get("persistent", "false")
+    if given.get("expires", "0") != "0":
+        headers["expires"] = given["expires"]
+    count = str(delivery.redelivery_count)
+    identity = f"jmsx-retry:{settings.origin}:{delivery.message_id}:{count}"
+    return headers | {
+        KEY_HEADER: key,
+        COUNT_HEADER: count,
+        "AMQ_SCHEDULED_DELAY": str(round(delay * 1000)),
+        "_AMQ_DUPL_ID": identity,
+    }
+
+
+def _carried(delivery: Delivery) -> dict[str, str]:
+    given = delivery.headers
+    headers = {
+        name: cut(value, LINE_LIMIT - len(name))
+        for name, value in given.items()
+        if name not in _LEFT and name not in CERTIFIED
+    }
+    if "_AMQ_GROUP_ID" in given:
+        headers["JMSXGroupID"] = given["_AMQ_GROUP_ID"]
+    return headers
 
 
 def queue_name(certificate: DeathCertificate, address: str) -> str | None:

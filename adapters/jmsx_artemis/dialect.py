@@ -23,7 +23,7 @@ from jmsx.errors import (
     UnsupportedError,
 )
 from jmsx.map_xml import decode_map, encode_map
-from jmsx_artemis.copies import dead_letter_headers
+from jmsx_artemis.copies import dead_letter_headers, postponed_headers
 from jmsx_artemis.destinations import MULTICAST, parted
 from jmsx_artemis.graves import OWN
 from jmsx_artemis.management import ArtemisManagement
@@ -209,6 +209,16 @@ class ArtemisDialect:
         """The SEND of a copy that the broker's management can retry."""
         _, address = parted(certificate.destination)
         headers = dead_letter_headers(delivery, certificate, address)
+        return self._copy(delivery, headers, destination)
+
+    def postponed(
+        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+    ) -> Frame:
+        """The SEND of a message that the broker shall deliver again in `delay` seconds."""
+        headers = postponed_headers(delivery, settings, key, delay)
+        return self._copy(delivery, headers, settings.destination)
+
+    def _copy(self, delivery: Delivery, headers: dict[str, str], destination: str) -> Frame:
         body = delivery.frame.body
         if not isinstance(self.decode_body(delivery.headers, body), str) or b"\0" in body:
             headers["content-length"] = str(len(body))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import CERTIFIED, MESSAGE_LIMIT, cut
+from jmsx.core.delivery import COUNT_HEADER, KEY_HEADER
 
 if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate
@@ -30,19 +31,39 @@ _BROKER_OWN: Final = frozenset(
 def dead_letter_headers(delivery: Delivery, certificate: DeathCertificate) -> dict[str, str]:
     """What the copy carries on, and the certificate; without its destination."""
     given = delivery.headers
-    headers = {
-        name: cut(value, LINE_LIMIT - len(name))
-        for name, value in given.items()
-        if name in _CARRIED or name not in _BROKER_OWN | CERTIFIED
-    }
+    headers = _carried(delivery)
     headers["persistent"] = "true"
-    if "content-length" in given:
-        headers["content-length"] = str(len(delivery.frame.body))
     headers["originalExpiration"] = given.get("expires", "0")
     if given.get("persistent") != "true":
         headers["originalDeliveryMode"] = "NON_PERSISTENT"
     headers["dlqDeliveryFailureCause"] = failure_cause(certificate)
     return headers | certificate.headers(delivery.message_id)
+
+
+def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, str]:
+    """What a message that is sent back carries on, for a redelivery in `delay` seconds; without its destination."""
+    given = delivery.headers
+    headers = _carried(delivery)
+    headers["persistent"] = given.get("persistent", "false")
+    if given.get("expires", "0") != "0":
+        headers["expires"] = given["expires"]
+    return headers | {
+        KEY_HEADER: key,
+        COUNT_HEADER: str(delivery.redelivery_count),
+        "AMQ_SCHEDULED_DELAY": str(round(delay * 1000)),
+    }
+
+
+def _carried(delivery: Delivery) -> dict[str, str]:
+    given = delivery.headers
+    headers = {
+        name: cut(value, LINE_LIMIT - len(name))
+        for name, value in given.items()
+        if name in _CARRIED or name not in _BROKER_OWN | CERTIFIED
+    }
+    if "content-length" in given:
+        headers["content-length"] = str(len(delivery.frame.body))
+    return headers
 
 
 def failure_cause(certificate: DeathCertificate) -> str:

@@ -25,7 +25,7 @@ from jmsx.errors import (
     UnsupportedError,
 )
 from jmsx.map_xml import BEGINNING, TRANSFORMATION, decode_map, encode_map
-from jmsx_classic.copies import dead_letter_headers
+from jmsx_classic.copies import dead_letter_headers, postponed_headers
 from jmsx_classic.window import MessageWindow
 
 if TYPE_CHECKING:
@@ -215,6 +215,14 @@ class ClassicDialect:
         """The SEND of a copy that carries what the original did, and why it died."""
         headers = dead_letter_headers(delivery, certificate)
         headers.update(self.send_headers(destination))
+        return Frame("SEND", headers, delivery.frame.body)
+
+    def postponed(
+        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+    ) -> Frame:
+        """The SEND of a message that the broker shall deliver again in `delay` seconds."""
+        headers = postponed_headers(delivery, key, delay)
+        headers.update(self.send_headers(settings.destination))
         return Frame("SEND", headers, delivery.frame.body)
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:

@@ -10,6 +10,7 @@ Source: DESIGN.md section 6, classic.md 3.3, `ActiveMQMessageConsumer.java:1281-
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -62,6 +63,7 @@ class DeadLetters:
         self._open: list[_Burial] = []
         self._refused: list[tuple[float, _Burial]] = []
         self._kept: set[Delivery] = set()  #: no copy has them, so no ACK may cover them
+        self._held: Counter[ConsumerCore] = Counter()
         self._after: dict[ConsumerCore, Callable[[], None]] = {}  #: of consumers that are closing
 
     def bury(
@@ -137,6 +139,7 @@ class DeadLetters:
         burials, self._open = self._open, []
         self._refused, self._after = [], {}
         self._kept.clear()
+        self._held.clear()
         for burial in burials:
             burial.delivery.doom = (burial.reason, burial.failure)
             burial.consumer.end([burial.delivery], Outcome.ABANDONED, now)
@@ -234,8 +237,17 @@ class DeadLetters:
             consumer.parked = False
         self._done(consumer)
 
+    def hold(self, consumer: ConsumerCore) -> None:
+        """Something else is on its way whose ACK must come before the consumer is closed."""
+        self._held[consumer] += 1
+
+    def release(self, consumer: ConsumerCore) -> None:
+        """It has come."""
+        self._held[consumer] -= 1
+        self._done(consumer)
+
     def _busy(self, consumer: ConsumerCore) -> bool:
-        return any(burial.consumer is consumer for burial in self._open)
+        return self._held[consumer] > 0 or any(burial.consumer is consumer for burial in self._open)
 
     def _done(self, consumer: ConsumerCore) -> None:
         if consumer in self._after and not self._busy(consumer):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from jmsx.core.delivery import COUNT_HEADER
 from jmsx.core.frames import escape
 
 MESSAGE_LIMIT: Final = 1024  #: bytes of jmsx_exception_message
@@ -61,7 +62,7 @@ CERTIFIED: Final = frozenset(
     {
         "jmsx_death_reason", "jmsx_original_destination", "jmsx_original_message_id", "jmsx_delivery_count",
         "jmsx_consumer", "jmsx_host", "jmsx_first_failure", "jmsx_last_failure", "jmsx_exception",
-        "jmsx_exception_message", "jmsx_stack",
+        "jmsx_exception_message", "jmsx_stack", COUNT_HEADER,
     }
 )  # fmt: skip
 

@@ -265,6 +265,11 @@ class ConsumerCore:
             self._report_redelivery(delivery, delay, now, blocking=blocking)
         return True
 
+    def take_back(self, batch: list[Delivery]) -> None:
+        """What was on its way to the broker is in our hands again, in front of what waits."""
+        self.waiting.extendleft(reversed(batch))
+        self._dry_since = None
+
     def note_opened(self, now: float) -> None:
         """Report that the broker confirmed the subscription."""
         settings = self.settings

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 #: Parts a consumer's id from the rest in the ids of its further subscriptions.
 FURTHER = "+"
 
+#: Header of a message that was sent back for a later redelivery: how often it was redelivered before.
+COUNT_HEADER = "jmsx_redelivery_count"
+
 #: Header that jmsx senders put on each message: its identity wherever it goes.
 KEY_HEADER = "jmsx_key"
 
@@ -67,7 +70,10 @@ class Delivery:
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
         self.ack_id = headers.get("ack", "")
         self.message_id = message_id  #: the same over redeliveries, on whatever link
-        self.broker_count = 1 if headers.get("redelivered") == "true" else 0  #: as far as it tells
+        told = headers.get(COUNT_HEADER, "")
+        sent_back = int(told) if told.isdigit() else 0
+        flagged = 1 if headers.get("redelivered") == "true" else 0
+        self.broker_count = max(flagged, sent_back)  #: as far as it tells
         self.redelivery_count = self.broker_count
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
         self.spared = 0  #: deliveries before it that did not fail, as far as a ledger knows
@@ -125,7 +131,7 @@ class Delivery:
         """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
         if self.entry is None:
             known = entry.number - 1
-            if self.carried or entry.partial:
+            if self.carried or entry.partial or COUNT_HEADER in self.headers:
                 known = max(self.redelivery_count, known)
             self.redelivery_count = self.broker_count = known
             self.spared = entry.finished

@@ -135,5 +135,10 @@ class Dialect(Protocol):
     ) -> Frame:
         """The SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
 
+    def postponed(
+        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+    ) -> Frame:
+        """The SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""
+
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for the ERROR `frame` in answer to `command` about `subject`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole
@@ -30,6 +31,13 @@ def no_jitter() -> float:
     return 0.0
 
 
+class RedeliveryMode(StrEnum):
+    """Who keeps a message until its redelivery."""
+
+    LOCAL = "local"  #: this session, unacknowledged
+    SCHEDULED = "scheduled"  #: the broker's scheduler; `local` where it has none, and for topics
+
+
 class Policy(Protocol):
     """What a consumer asks of a redelivery policy, whoever's formula it follows."""
 
@@ -40,6 +48,10 @@ class Policy(Protocol):
     @property
     def pre_dispatch_check(self) -> bool:
         """Whether a message over the limit on arrival is a dead letter: in transacted sessions, and with a ledger."""
+
+    @property
+    def mode(self) -> str:
+        """Who keeps a message until its redelivery: a RedeliveryMode."""
 
     @property
     def non_blocking(self) -> bool:
@@ -70,6 +82,7 @@ class RedeliveryPolicy:
     use_collision_avoidance: bool = False
     #: Over the limit on arrival is a dead letter: in transacted sessions, and with a ledger in all.
     pre_dispatch_check: bool = True
+    mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
 
     def __post_init__(self) -> None:
         check_whole("maximum_redeliveries", self.maximum_redeliveries, UNLIMITED)
@@ -81,6 +94,7 @@ class RedeliveryPolicy:
         if self.maximum_redelivery_delay not in (None, UNLIMITED):
             check_seconds("maximum_redelivery_delay", self.maximum_redelivery_delay)
         _check_factor(self.collision_avoidance_factor)
+        _check_mode(self.mode)
 
     @property
     def non_blocking(self) -> bool:
@@ -137,6 +151,7 @@ class ArtemisRedeliveryPolicy:
     collision_avoidance_factor: float = 0.0  #: 0.15 means plus or minus 15 %
     max_redelivery_delay: float | None = None  #: of each; None: ten times redelivery_delay
     max_delivery_attempts: int = 10  #: deliveries in all; -1: for ever
+    mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
 
     def __post_init__(self) -> None:
         check_whole("max_delivery_attempts", self.max_delivery_attempts, UNLIMITED)
@@ -151,6 +166,7 @@ class ArtemisRedeliveryPolicy:
         if not 0 < self.multiplier < math.inf:
             raise ConfigurationError(f"multiplier must be more than 0: {self.multiplier}")
         _check_factor(self.collision_avoidance_factor)
+        _check_mode(self.mode)
 
     @property
     def maximum_redeliveries(self) -> int:
@@ -188,6 +204,11 @@ class ArtemisRedeliveryPolicy:
             delay_ms += int(delay_ms * (self.collision_avoidance_factor * draw()))
         cap = self.max_redelivery_delay
         return min(delay_ms, base_ms * 10 if cap is None else _ms(cap)) / 1000
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in set(RedeliveryMode):
+        raise ConfigurationError(f"mode must be one of {', '.join(RedeliveryMode)}, not {mode!r}")
 
 
 def _check_factor(factor: float) -> None:

@@ -21,6 +21,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.ledger import identity
+from jmsx.core.postponing import Postponements
 from jmsx.core.requests import Request, Requests, answered
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
@@ -57,6 +58,9 @@ class SessionCore:
         self._arrivals = 0
         self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
         self._consumers = Subscriptions(dialect, self._requests, self._outbox, self._dead_letters)
+        self._postponements = Postponements(
+            dialect, self._requests, self._outbox, self._dead_letters
+        )
         self._work = UnitOfWork(settings, dialect, self._requests, self._outbox)
 
     @property
@@ -435,5 +439,7 @@ class SessionCore:
             consumer.end(batch, _FORGET[failure.verdict], now)
         elif failure.verdict is Verdict.REJECT:
             self._dead_letters.bury(consumer, batch, "rejected", failure, now)
+        elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
+            pass
         elif not consumer.roll_back(batch, failure, now, self._draw):
             self._dead_letters.bury(consumer, batch, "max_redeliveries", failure, now)

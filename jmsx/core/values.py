@@ -102,6 +102,7 @@ class ConsumerSettings:
     policy: Policy = field(default_factory=RedeliveryPolicy)
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
+    scheduled: bool = False  #: redeliveries are the broker's scheduler's
     grave_frames: tuple[
         Frame, ...
     ] = ()  #: before each copy to `grave`: they make sure of its queue

@@ -55,6 +55,9 @@ class Connection:
         self._sessions: list[Session] = []
         self._count = itertools.count(1)
         self._spare: OpenLink | None = None
+        self.scheduler: bool | None = (
+            None  #: whether the broker delays messages, once that is known
+        )
         self.ledger: Ledger | None = None  #: open while there may be sessions
         self._durables: dict[str, Session] = {}  #: names of durable subscriptions in use
         self.started = False

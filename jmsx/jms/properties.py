@@ -13,7 +13,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import KEY_HEADER
+from jmsx.core.delivery import COUNT_HEADER, KEY_HEADER
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ RESERVED: Final = frozenset(
     {
         "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
         "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
-        KEY_HEADER,
+        KEY_HEADER, COUNT_HEADER,
     }
 )  # fmt: skip
 

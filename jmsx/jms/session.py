@@ -28,6 +28,7 @@ from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from jmsx.jms.dispatcher import Dispatcher
 from jmsx.jms.producer import MessageProducer
+from jmsx.jms.scheduling import probe, scheduled
 from jmsx.memory import MEMORY
 from jmsx.steering import failure_of
 
@@ -312,6 +313,13 @@ class Session:
         if durable_name is not None:
             self._connection.release_durable(durable_name)
 
+    def broker_schedules(self) -> bool:
+        """Whether the broker delays messages that ask for it."""
+        connection = self._connection
+        if connection.scheduler is None:
+            connection.scheduler = probe(self)
+        return connection.scheduler
+
     def next_subscription_id(self) -> str:
         """A subscription id that the session has not used yet."""
         return str(next(self._ids))
@@ -407,6 +415,7 @@ class Session:
             policy=policy,
             optimize=self.options.optimize() if auto and prefetch > 0 else None,
             non_blocking_redelivery=non_blocking,
+            scheduled=scheduled(self, destination.uri, kind, policy),
         )
         self._prepare(settings, durable_name)
         self.pump.ask(

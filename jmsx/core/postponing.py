@@ -1,0 +1,116 @@
+"""
+Redelivery by the broker's scheduler: the message is sent back with a delay, and the original acknowledged.
+
+So nothing waits in our hands: the window is free, order is given up, and a crash of ours does not bring the message
+back early. It gets a new message id and keeps its key; its count travels in a header. Where ACKs take part in
+transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is confirmed.
+
+Source: DESIGN.md section 6; classic.md 2.4 and artemis.md 1.3 on `AMQ_SCHEDULED_DELAY`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core import events
+from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.frames import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.actions import Outbox
+    from jmsx.core.burial import DeadLetters
+    from jmsx.core.consumer import ConsumerCore
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.requests import Requests
+    from jmsx.core.values import Failure
+    from jmsx.errors import JmsxError
+
+#: The transaction on the wire in which a message is sent back and acknowledged.
+_WIRE_NAME: Final = "jmsx-postpone"
+
+
+class Postponements:
+    """Sends messages back to the broker for one session."""
+
+    def __init__(
+        self, dialect: Dialect, requests: Requests, outbox: Outbox, dead_letters: DeadLetters
+    ) -> None:
+        self._dialect = dialect
+        self._requests = requests
+        self._outbox = outbox
+        self._dead_letters = dead_letters
+
+    def postpone(
+        self,
+        consumer: ConsumerCore,
+        batch: list[Delivery],
+        failure: Failure,
+        now: float,
+        draw: Callable[[], float],
+    ) -> bool:
+        """
+        Have the broker deliver `batch` (oldest first, all handed out) again; False if that is not its affair.
+
+        The batch rule is that of a redelivery of our own: the newest message decides for all.
+        """
+        alive = [one for one in batch if not (one.buried or one.acknowledged)]
+        if not (consumer.settings.scheduled and alive):
+            return False
+        attempt, policy = alive[-1].failures + 1, consumer.settings.policy
+        delay = policy.delay(attempt, draw) if failure.delay is None else failure.delay
+        if policy.exhausted(attempt) or delay <= 0:
+            return False
+        consumer.end(batch, Outcome.ROLLED_BACK, now)
+        for delivery in alive:
+            delivery.redelivery_count += 1
+            self._report(consumer, delivery, delay, now)
+        copies = [
+            self._dialect.postponed(one, consumer.settings, consumer.key(one), delay)
+            for one in alive
+        ]
+        self._send(consumer, batch, copies)
+        return True
+
+    def _send(self, consumer: ConsumerCore, batch: list[Delivery], copies: list[Frame]) -> None:
+        def answered(now: float, error: JmsxError | None) -> JmsxError | None:
+            consumer.parked = False
+            if error is None:
+                if not self._dialect.transactional_ack:
+                    consumer.write_acks(batch)
+                consumer.note_acknowledged(batch, AckTrigger.EACH, now)
+            else:
+                consumer.take_back(batch)
+                self._outbox.disconnect(f"a message could not be sent back: {error}")
+            self._dead_letters.release(consumer)
+            return error
+
+        consumer.parked = not consumer.settings.individual  # a later ACK would cover these, too
+        self._dead_letters.hold(consumer)
+        request = self._requests.open("SEND", consumer.settings.destination, answered)
+        receipt = {"receipt": request.receipt_id}
+        if self._dialect.transactional_ack:
+            wire = {"transaction": _WIRE_NAME}
+            acks = consumer.ack_frames(batch, **wire)
+            consumer.window.reset()
+            sends = [Frame("SEND", {**copy.headers, **wire}, copy.body) for copy in copies]
+            end = Frame("COMMIT", {**wire, **receipt})
+            self._outbox.transmit(Frame("BEGIN", wire), *sends, *acks, end)
+        else:
+            *others, last = copies
+            self._outbox.transmit(*others, Frame("SEND", {**last.headers, **receipt}, last.body))
+
+    def _report(self, consumer: ConsumerCore, delivery: Delivery, delay: float, now: float) -> None:
+        self._outbox.report(
+            events.RedeliveryScheduled(
+                at=now,
+                consumer=consumer.settings.name,
+                destination=consumer.settings.destination,
+                message_key=consumer.key(delivery),
+                next_attempt=delivery.delivery_count,
+                delay=delay,
+                blocking=False,
+            )
+        )

@@ -1,0 +1,78 @@
+"""
+Whether the broker delays messages: asked once for each connection, by sending one with a delay.
+
+A broker without scheduler delivers it at once and says nothing (Classic's `schedulerSupport` is off by default).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.frames import Frame
+from jmsx.core.policy import RedeliveryMode
+from jmsx.core.values import DestinationKind, StompAck
+from jmsx.errors import BrokerTimeoutError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from jmsx.core.policy import Policy
+    from jmsx.jms.session import Session
+
+#: Seconds that the message is to be delayed, and after which it counts as delayed.
+DELAY: Final = 0.5
+DELAYED: Final = 0.4
+
+_log = logger("jmsx.session")
+
+
+def scheduled(session: Session, destination: str, kind: DestinationKind, policy: Policy) -> bool:
+    """
+    Whether redeliveries of the messages of `destination` are left to the broker.
+
+    If they should be and cannot, that is logged, and they stay local. What is sent back to a topic would reach all who
+    subscribe, and what is sent to a wildcard none.
+    """
+    if policy.mode != RedeliveryMode.SCHEDULED:
+        return False
+    why = None
+    if kind is not DestinationKind.QUEUE:
+        why = "it is no queue"
+    elif any(part in ("*", ">", "#") for part in destination.partition("://")[2].split(".")):
+        why = "it is a wildcard"
+    elif not session.broker_schedules():
+        why = "the broker does not delay messages (schedulerSupport on Classic)"
+    if why is not None:
+        _log.warning("redelivery stays local", destination=destination, reason=why)
+    return why is None
+
+
+def probe(session: Session) -> bool:
+    """Ask the broker; takes half a second if it does."""
+    dialect, pump, name = session.dialect, session.pump, session.next_subscription_id()
+    private = f"queue://jmsx.scheduler.{uuid.uuid4().hex}"
+    subscribe = dialect.subscribe_headers(
+        destination=private,
+        ack=StompAck.CLIENT,
+        selector=None,
+        durable_name=None,
+        no_local=False,
+        options={},
+    )
+    headers = {**subscribe, "ack": "auto"}
+    pump.ask(
+        f"SUBSCRIBE {private}",
+        lambda core, _now: core.browsings.open(name, private, headers),
+        repeat=True,
+    )
+    delay = {"AMQ_SCHEDULED_DELAY": str(round(DELAY * 1000))}
+    asked = Frame("SEND", {**dialect.send_headers(private), **delay})
+    began = pump.now()
+    try:
+        pump.ask(f"SEND {private}", lambda core, _now: core.send_aside(asked))
+        pump.look(name)
+    except BrokerTimeoutError:
+        return False
+    finally:
+        pump.finish(lambda core, _now: core.browsings.close(name, private))
+    return pump.now() - began >= DELAYED

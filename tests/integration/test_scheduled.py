@@ -1,0 +1,73 @@
+"""Redelivery by the broker's own scheduler, on both brokers."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jmsx
+from jmsx import AcknowledgeMode as Mode
+from tests.integration.broker_support import eventually
+from tests.integration.support import fresh_queue
+
+if TYPE_CHECKING:
+    from jmsx_broker import Broker
+
+pytestmark = pytest.mark.broker
+
+POLICY = jmsx.RedeliveryPolicy(
+    maximum_redeliveries=2,
+    initial_redelivery_delay=0.6,
+    redelivery_delay=0.6,
+    mode="scheduled",
+)
+DEAD_LETTERS = {"classic": "ActiveMQ.DLQ", "artemis": "jmsx.DLQ"}
+
+
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+@pytest.mark.parametrize(
+    "mode", [Mode.AUTO_ACKNOWLEDGE, Mode.SESSION_TRANSACTED], ids=["auto", "transacted"]
+)
+def test_failed_message_waits_at_the_broker(
+    kind: str, mode: Mode, request: pytest.FixtureRequest
+) -> None:
+    """Others go on meanwhile, it comes back counted and with all its properties, and is dead after its limit."""
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
+    queue = fresh_queue()
+    seen: list[tuple[str, int, float]] = []
+    with jmsx.Connection(broker.url, redelivery_policy=POLICY) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+
+        def handle(message: Any) -> None:
+            assert message.properties["colour"] == "red"
+            seen.append((message.text, message.delivery_count, time.monotonic()))
+            if message.text.startswith("bad"):
+                if mode is Mode.AUTO_ACKNOWLEDGE:
+                    raise ValueError("bad")
+                session.rollback(ValueError("bad"))
+            elif mode is Mode.SESSION_TRANSACTED:
+                session.commit()
+
+        session.create_consumer(queue).set_listener(handle)
+        producer = connection.create_session().create_producer(queue)
+        poison = f"bad {queue.name}"
+        for body in (poison, "good"):
+            producer.send(jmsx.Message(body, properties={"colour": "red"}))
+        assert eventually(lambda: len(seen) >= 2, 10)
+        assert [body for body, _, _ in seen[:2]] == [poison, "good"]
+        assert eventually(lambda: len(seen) >= 4, 10)
+        assert eventually(
+            lambda: (
+                [one.body.decode() for one in broker.browse(DEAD_LETTERS[kind])].count(poison) == 1
+            ),
+            10,
+        )
+    bad = [(count, at) for body, count, at in seen if body == poison]
+    assert [count for count, _ in bad] == [1, 2, 3]
+    assert all(after - before >= 0.5 for (_, before), (_, after) in itertools.pairwise(bad))
+    assert len(seen) == 4
+    assert eventually(lambda: broker.statistics(queue.name).size == 0, 5)
