@@ -24,7 +24,7 @@ POLICY = jmsx.RedeliveryPolicy(
     redelivery_delay=0.6,
     mode="scheduled",
 )
-DEAD_LETTERS = {"classic": "ActiveMQ.DLQ", "artemis": "jmsx.DLQ"}
+DEAD_LETTERS = {"classic": "ActiveMQ.DLQ", "artemis": "DLQ"}
 
 
 @pytest.mark.parametrize("kind", ["classic", "artemis"])
