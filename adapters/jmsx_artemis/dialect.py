@@ -228,6 +228,7 @@ class ArtemisDialect:
         """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
         body = frame.body.decode("utf-8", "replace").strip()
         told = frame.headers.get("message") or body.partition("\n")[0]
+        told = told.partition(" CoreMessage[")[0]  # all that was sent; the cause is not told
         words = told + body
         kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
         return kind(f"{broker} refused {command} {subject}: {told}")

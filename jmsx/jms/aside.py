@@ -120,7 +120,7 @@ class Aside:
         try:
             self._conduct(peer, management, management.remove_durable(client_id, subscription))
         except UnansweredError as error:
-            raise error.cause from error
+            raise type(error.cause)(f"{error.cause}; {management.remedy}") from error
 
     def _management(self, peer: Peer) -> Management | None:
         return peer.dialect.management if self._uri.options.use_management else None

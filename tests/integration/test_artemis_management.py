@@ -1,0 +1,196 @@
+"""Where Artemis' management may not be asked, or is not there: told once, in bounded time, and done without."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from jmsx import Connection, Message, Queue, RedeliveryPolicy, Reject, Topic
+from jmsx.drivers.exchange import PATIENCE
+from jmsx.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    InvalidSelectorError,
+    JmsxError,
+    UnsupportedError,
+)
+from jmsx_broker import ArtemisBroker
+from jmsx_broker.artemis_recipe import ArtemisRecipe
+from jmsx_broker.local import LocalBroker
+from tests.integration.artemis_support import Console
+from tests.integration.broker_support import eventually
+from tests.integration.support import CLIENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx_broker import Broker
+    from jmsx_broker.recipe import Listeners
+
+pytestmark = pytest.mark.broker
+
+#: Everything but `manage` for everybody.
+SECURITY: Final = """<security-enabled>true</security-enabled>
+    <security-settings><security-setting match="#">{}</security-setting></security-settings>"""
+ALLOWED: Final = (
+    "createAddress", "deleteAddress", "createNonDurableQueue", "deleteNonDurableQueue", "createDurableQueue",
+    "deleteDurableQueue", "consume", "browse", "send",
+)  # fmt: skip
+LOGIN: Final = """guests {
+  org.apache.activemq.artemis.spi.core.security.jaas.GuestLoginModule required
+  org.apache.activemq.jaas.guest.user="guest" org.apache.activemq.jaas.guest.role="guests";
+};"""
+
+
+OPEN: Final = "<security-enabled>false</security-enabled>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten(ArtemisRecipe):
+    """An Artemis with another text for what switches its security off."""
+
+    instead: str = OPEN
+
+    def configuration(self, listeners: Listeners) -> str:
+        """The text of broker.xml."""
+        return ArtemisRecipe.configuration(self, listeners).replace(OPEN, self.instead)
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    """Its users may do all but manage it: it refuses at once."""
+    login = tmp_path_factory.mktemp("login") / "login.config"
+    login.write_text(LOGIN, "utf-8")
+    permissions = "".join(f'<permission type="{one}" roles="guests"/>' for one in ALLOWED)
+    recipe = Rewritten(
+        main=(f"-Djava.security.auth.login.config={login}", *ArtemisRecipe().main),
+        stomp_options={"securityDomain": "guests"},
+        instead=SECURITY.format(permissions),
+    )
+    with LocalBroker(recipe) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def moved() -> Iterator[LocalBroker]:
+    """Its management has another address: it never answers."""
+    instead = f"<management-address>elsewhere</management-address>{OPEN}"
+    with LocalBroker(Rewritten(instead=instead)) as broker:
+        yield broker
+
+
+def warnings(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
+    """The warnings so far that tell `about`."""
+    texts = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    return [text for text in texts if about in text]
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("closed", 2.0), ("moved", PATIENCE + 2.0)])
+def test_without_management_everything_else_goes_on(
+    kind: str, limit: float, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning, which says what to do; one wait; and dead letters go where they are safe."""
+    broker: Broker = request.getfixturevalue(kind)
+    with Connection(broker.url, client_id="shop") as connection:
+        connection.start()
+        session = connection.create_session(CLIENT)
+        began = time.monotonic()
+        consumers = [
+            session.create_consumer(Queue("a")),
+            session.create_consumer(Queue("b"), selector="tint = 'red'"),
+            session.create_durable_consumer(Topic("c"), f"sub-{kind}"),
+        ]
+        assert time.monotonic() - began < limit
+        (warning,) = warnings(caplog, "management not available")
+        assert "manage" in warning
+        assert "use_management=False" in warning
+        session.create_producer(Queue("a")).send(Message("poison"))
+        assert consumers[0].receive(10) is not None
+        session.recover(Reject("no"))
+        buried = session.create_consumer(Queue("jmsx.DLQ"))
+        message = buried.receive(10)
+        assert message is not None
+        message.acknowledge()
+        assert len(warnings(caplog, "management not available")) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [("closed", BrokerError), ("moved", BrokerTimeoutError)]
+)
+def test_what_needs_management_says_so(
+    kind: str, error: type[JmsxError], request: pytest.FixtureRequest
+) -> None:
+    """And the session lives on."""
+    broker: Broker = request.getfixturevalue(kind)
+    with Connection(broker.url, client_id="shop2") as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_consumer(Queue(f"d.{uuid.uuid4().hex}"))
+        with pytest.raises(error, match="`manage`") as caught:
+            session.unsubscribe("sub")
+        assert type(caught.value) is error
+        assert "CoreMessage" not in str(caught.value)
+        session.create_producer(consumer.destination).send(Message("a"))
+        assert consumer.receive(10) is not None
+
+
+def test_management_can_be_left_alone(
+    artemis_broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`use_management=False`: no question, no warning; what needs it says so."""
+    with Connection(artemis_broker.url, client_id="shop3", use_management=False) as connection:
+        session = connection.create_session()
+        found = session.examine(Queue("a"))
+        assert found.grave.destination == "queue://jmsx.DLQ"
+        session.create_consumer(Queue("a"))
+        with pytest.raises(UnsupportedError, match="use_management"):
+            session.unsubscribe("sub")
+    assert warnings(caplog, "") == []
+
+
+def test_bad_selector_is_named_without_management_too(closed: Broker) -> None:
+    """The trial needs no permission to manage."""
+    with Connection(closed.url) as connection, pytest.raises(InvalidSelectorError):
+        connection.create_session().create_consumer(Queue("a"), selector="= =")
+
+
+def test_redelivery_on_both_sides_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning for each address, with the settings of both sides and what to do."""
+    settings = {"slow.#": {"redelivery-delay": 500, "max-delivery-attempts": 3}}
+    with ArtemisBroker(address_settings=settings) as broker:
+        policy = RedeliveryPolicy(maximum_redeliveries=-1)
+        with Connection(broker.url, redelivery_policy=policy) as connection:
+            session = connection.create_session()
+            for name in ("slow.a", "slow.a", "slow.b"):
+                session.create_consumer(Queue(name)).close()
+            told = warnings(caplog, "the broker redelivers too")
+            assert [
+                name for name in ("slow.a", "slow.b") for text in told if f"queue://{name}" in text
+            ] == [
+                "slow.a",
+                "slow.b",
+            ]
+            for word in (
+                "redelivery-delay=500",
+                "max-delivery-attempts=3",
+                "maximum_redeliveries=-1",
+            ):
+                assert word in told[0]
+            assert len(session.examine(Queue("slow.a")).advice) == 1
+
+
+def test_asking_leaves_nothing_behind(artemis_broker: Broker) -> None:
+    """No queue, no address, no connection."""
+    with Console(artemis_broker) as console:
+        with Connection(artemis_broker.url) as connection:
+            session = connection.create_session()
+            session.examine(Queue("jmsx.test.tidy"))
+            session.create_consumer(Queue("jmsx.test.tidy"), selector="a = 'b'").close()
+            assert console.queues("ADDRESS", "jmsx.answers") == []
+            assert int(console.ask("broker", "getConnectionCount")) <= 3
+        assert eventually(lambda: console.queues("NAME", "jmsx.answers") == [])
