@@ -13,7 +13,7 @@ from jmsx.errors import ConnectionFailedError, JmsxError, TlsError
 from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker import TlsOptions as BrokerTls
 from tests.integration.broker_support import eventually
-from tests.integration.support import Diary, fresh_queue, nothing_left, within
+from tests.integration.support import Diary, Outcome, fresh_queue, nothing_left, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ MESSAGES = 5000
 
 @pytest.fixture(scope="module", params=[ClassicBroker, ArtemisBroker])
 def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
-    """A broker that wants certificates; the last test kills it."""
+    """A broker that wants certificates."""
     with request.param(tls=BrokerTls(require_client_certificate=True)) as broker:
         yield broker
 
@@ -101,14 +101,20 @@ def test_the_wrong_port(broker: LocalBroker, trust: TlsOptions) -> None:
     assert "stomp+ssl://" in str(error)
 
 
-def test_the_broker_is_killed(broker: LocalBroker, trust: TlsOptions) -> None:
-    """B3: who waits in receive() is told at once, and not by a heart-beat that is missed."""
+def test_the_broker_is_killed_and_comes_back(broker: LocalBroker, trust: TlsOptions) -> None:
+    """B3: who waits in receive() is told at once, and not by a missed heart-beat; with failover: it just goes on."""
+    queue = fresh_queue()
     with nothing_left():
-        connection = Connection(broker.tls_url, tls=trust, heartbeat=(0, 0))
+        plain = Connection(broker.tls_url, tls=trust, heartbeat=(0, 0))
+        lasting = Connection(
+            f"failover:({broker.tls_url})?maxReconnectDelay=500", tls=trust, heartbeat=(0, 0)
+        )
         errors: list[JmsxError] = []
-        connection.set_exception_listener(errors.append)
-        connection.start()
-        consumer = connection.create_session().create_consumer(fresh_queue())
+        plain.set_exception_listener(errors.append)
+        for connection in (plain, lasting):
+            connection.start()
+        consumer = plain.create_session().create_consumer(fresh_queue())
+        waiting = Outcome(lasting.create_session().create_consumer(queue).receive)
         began = time.monotonic()
         killer = threading.Timer(0.3, broker.kill)
         killer.start()
@@ -117,4 +123,11 @@ def test_the_broker_is_killed(broker: LocalBroker, trust: TlsOptions) -> None:
         assert time.monotonic() - began < 2
         assert eventually(lambda: len(errors) == 1)
         killer.join()
-        connection.close()
+        plain.close()
+        broker.start()
+        with Connection(broker.tls_url, tls=trust) as other:
+            other.create_session().create_producer(queue).send(Message("after the crash"))
+        received = waiting.join(20).value
+        assert received is not None
+        assert received.text == "after the crash"
+        lasting.close()
