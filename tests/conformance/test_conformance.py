@@ -35,6 +35,8 @@ def conformance(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         pytest.param("java", "classic", marks=NEEDS_JDK),
         ("jmsx", "classic"),
         ("jmsx", "fake"),
+        ("jmsx", "artemis"),
+        ("jmsx", "fake-artemis"),
     ],
 )
 def test_every_scenario_passes(client: str, broker: str) -> None:
