@@ -9,12 +9,14 @@ import pytest
 
 import jmsx
 from jmsx import AcknowledgeMode as Mode
-from jmsx.errors import InvalidClientIdError, UnsupportedError
+from jmsx.errors import InvalidClientIdError, TransactionInDoubtError, UnsupportedError
+from tests.guarantees.cut import CutAtCommit
 from tests.integration.broker_support import eventually
 from tests.integration.support import AT_ONCE, fresh_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from jmsx_broker import Broker
 
@@ -300,3 +302,35 @@ def test_no_session_stalls(mode: Mode, queue: jmsx.Queue, connection: jmsx.Conne
     )
     got = [message.text.split()[0] for message in itertools.islice(take(consumer, 2.0), 700)]
     assert got == [str(number) for number in range(700)]
+
+
+def test_commit_whose_receipt_is_lost(broker: Broker, connection: jmsx.Connection) -> None:
+    """The broker has committed, nobody heard it: the error says that nobody knows."""
+    target = fresh_queue()
+    with CutAtCommit(broker.url) as cut:
+        doubtful = jmsx.Connection(cut.url)
+        session = doubtful.create_session(Mode.SESSION_TRANSACTED)
+        session.create_producer(target).send(jmsx.Message("out"))
+        with pytest.raises(TransactionInDoubtError, match="nobody knows"):
+            session.commit()
+        doubtful.abort()
+    assert texts(left(connection, target)) == ["out"]
+
+
+def test_counts_with_a_ledger(
+    broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection, tmp_path: Path
+) -> None:
+    """How often a message was handed out is known after its consumers have died."""
+    put(connection, queue, "a")
+    counts = []
+    for _ in range(3):
+        crashing = jmsx.Connection(broker.url, ledger=tmp_path / "deliveries.db")
+        crashing.start()
+        message = crashing.create_session(Mode.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(5)
+        if message is None:  # Artemis keeps it for the last one, who is dead (README)
+            assert stranded(broker, queue) == 1
+            break
+        crashing.abort()
+        counts.append(message.delivery_count)
+        assert eventually(lambda: broker.statistics(queue.name).consumer_count == 0, 10)
+    assert counts == [1, 2, 3][: len(counts)]
