@@ -17,6 +17,7 @@ Every error that jmsx raises.
     ├── ResourceAllocationError      the broker is out of something
     ├── BrokerError                  the broker answered ERROR (its own words are in it)
     ├── ConnectionFailedError        the broker could not be reached, or went away
+    │   ├── SendUnconfirmedError     … before it confirmed a message: it has it, or not
     │   └── TlsError                 it was reached, and there is no trust between us
     ├── BrokerTimeoutError           the broker did not answer in time
     ├── DrainError                   the app was stopped before all was finished and confirmed
@@ -92,6 +93,20 @@ class ConnectionFailedError(JmsxError):
     """The broker could not be reached, or the connection to it was lost."""
 
     retriable = True
+
+
+class SendUnconfirmedError(ConnectionFailedError):
+    """The connection was lost before the broker confirmed a message; sent again, it may be there twice."""
+
+    retriable = False
+
+    def __init__(self, message_key: str, destination: str, cause: str) -> None:
+        super().__init__(
+            f"{cause}; so message {message_key} is unconfirmed: {destination} may have it or not, and"
+            " sent again it may be there twice"
+        )
+        self.message_key = message_key
+        self.destination = destination
 
 
 class TlsError(ConnectionFailedError):

@@ -84,9 +84,8 @@ class ReconnectPolicy:
     maximum_attempts: int = -1  #: -1: for ever; 0: a lost connection stays lost
     startup_maximum_attempts: int = -1  #: of the first connection; -1: as maximum_attempts
     timeout: float = -1.0  #: how long a call waits for a connection; -1: `request_timeout`
-    startup_timeout: float | None = (
-        None  #: how long the first one may take; None: as any call; -1: for ever
-    )
+    #: How long the first connection may take; None: as any call, -1: for ever.
+    startup_timeout: float | None = None
 
     def __post_init__(self) -> None:
         check_flag("randomize", self.randomize)
@@ -160,13 +159,13 @@ class ConnectionOptions:
     use_management: bool = True  #: ask the broker's management for what STOMP does not tell
     ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
     dialect: str | None = None  #: only where the broker's own word for itself is not enough
-    heartbeat: tuple[float, float] = (
-        10.0,
-        10.0,
-    )  #: (send every, expect every); 0: never. Silent for twice the second, the broker is taken for dead
+    #: Seconds: (send every, expect every), 0 is never. Silent for twice the second, the broker is taken for dead.
+    heartbeat: tuple[float, float] = (10.0, 10.0)
     connect_timeout: float | None = 10.0  #: for each of TCP, TLS, CONNECTED; None: no limit
     request_timeout: float | None = 30.0  #: for every answer of the broker; None: no limit
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
+    #: Whether a message whose receipt was lost with the link is sent again; None: where the broker drops a second one.
+    resend_unconfirmed: bool | None = None
     max_body_size: int = BODY_LIMIT  #: bytes; a broker that sends a longer body loses the link
     tls: TlsOptions = field(default_factory=TlsOptions)
 
@@ -180,6 +179,8 @@ class ConnectionOptions:
                 raise misfit(name, f"a {kind.__name__}", getattr(self, name))
         if not isinstance(self.reconnect, ReconnectPolicy | None):
             raise misfit("reconnect", "a ReconnectPolicy or None", self.reconnect)
+        if self.resend_unconfirmed is not None:
+            check_flag("resend_unconfirmed", self.resend_unconfirmed)
         check_text("dialect", self.dialect)
         check_text("dead_letter", self.dead_letter)
         check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)

@@ -28,6 +28,7 @@ from jmsx.errors import (
     ConnectionFailedError,
     IllegalStateError,
     JmsxError,
+    SendUnconfirmedError,
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
@@ -96,9 +97,11 @@ class UnitOfWork:
             return None
 
         def then(now: float, error: JmsxError | None) -> JmsxError | None:
-            lost = isinstance(error, ConnectionFailedError)
-            outcome = "confirmed" if error is None else "unconfirmed" if lost else "error"
+            unanswered = error is not None and _unanswered(error)
+            outcome = "confirmed" if error is None else "unconfirmed" if unanswered else "error"
             self._report_send(sent, now, outcome, None)
+            if isinstance(error, ConnectionFailedError):
+                return SendUnconfirmedError(sent.message_key, sent.destination, str(error))
             return error
 
         request = self._requests.open("SEND", sent.destination, then)

@@ -41,7 +41,8 @@ class MessageProducer:
         Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
         its way. In a transaction it is sent with the commit. `time_to_live` in seconds, 0: for ever. Raises
         UnsupportedError (no destination, or two), ConfigurationError (priority, time_to_live), MessageFormatError,
-        BrokerTimeoutError, IllegalStateError, or what the broker says.
+        BrokerTimeoutError, IllegalStateError, or what the broker says; ConnectionFailedError when there was no
+        connection for too long and nothing was sent, and SendUnconfirmedError when it was lost before the receipt came.
         """
         self._session.check_open()
         if self._closed:
@@ -57,19 +58,31 @@ class MessageProducer:
         headers["priority"] = str(priority)
         if time_to_live > 0:
             headers["expires"] = str(round((time.time() + time_to_live) * 1000))
-        self._send(Frame("SEND", headers, frame.body), key, to)
+        repeat = persistent and self._may_repeat()
+        if repeat:
+            headers = {**self._session.dialect.output_headers(key), **headers}
+        self._send(Frame("SEND", headers, frame.body), key, to, repeat=repeat)
         return key
 
     def close(self) -> None:
         """Send no more; idempotent."""
         self._closed = True
 
-    def _send(self, frame: Frame, key: str, to: Destination) -> None:
+    def _may_repeat(self) -> bool:
+        """Whether a message is sent again when its receipt is lost; safe where the broker knows it by its identity."""
+        options = self._session.options
+        if options.reconnect is None or self._session.transacted:
+            return False
+        if options.resend_unconfirmed is None:
+            return bool(self._session.dialect.output_headers(""))
+        return options.resend_unconfirmed
+
+    def _send(self, frame: Frame, key: str, to: Destination, *, repeat: bool) -> None:
         pump, what = self._session.pump, f"SEND {to}"
         if self._session.options.use_async_send:
             pump.submit(what, lambda core, now: core.send(frame, key, to.uri, now))
         else:
-            pump.ask(what, lambda core, now: core.send(frame, key, to.uri, now))
+            pump.ask(what, lambda core, now: core.send(frame, key, to.uri, now), repeat=repeat)
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:
