@@ -58,6 +58,7 @@ _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
     ("InvalidClientIDException", InvalidClientIdError),
     ("already connected from", InvalidClientIdError),
     ("InvalidDestinationException", InvalidDestinationError),
+    ("DestinationDoesNotExistException", InvalidDestinationError),
     ("No durable subscription exists", InvalidDestinationError),
     ("destination that does not exist", InvalidDestinationError),
     ("ResourceAllocationException", ResourceAllocationError),

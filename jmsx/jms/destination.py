@@ -80,6 +80,7 @@ class TemporaryQueue(Destination):
         super().__init__(name)
         self.owner = owner  #: the session that may read it
         self.public: Destination | None = None  #: as other sessions name it, once that was needed
+        self.public_epoch = 0  #: the link of its session on which it has that name
 
 
 def destination(given: Destination | str) -> Destination:

@@ -2,7 +2,8 @@
 The name of a temporary queue for others.
 
 `/temp-queue/x` means something on the socket of the session that made it only; on another it would silently be a queue
-that nobody reads. The broker tells its real name where it shows a reply-to to others, so that is how we ask.
+that nobody reads. The broker tells its real name where it shows a reply-to to others, so that is how we ask. With each
+link of its session it is another queue: a reply to the name that was told on an older one is refused by the broker.
 Source: classic.md 2.3 (`LegacyFrameTranslator.java:154-221`).
 """
 
@@ -25,8 +26,9 @@ def reachable(given: Destination, session: Session) -> Destination:
         return given
     if session.dialect.global_temporaries:
         return given
-    if given.public is None:
-        given.public = _ask(given, session)
+    epoch = 0 if given.owner is None else given.owner.pump.core.epoch
+    if given.public is None or given.public_epoch != epoch:
+        given.public, given.public_epoch = _ask(given, session), epoch
     return given.public
 
 

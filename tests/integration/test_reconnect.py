@@ -7,17 +7,31 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Connection, Queue
+from jmsx import Connection, Message, Queue, Topic
 from jmsx.app import App
+from jmsx.core.events import LinkRestored
 from jmsx.errors import ConnectionFailedError
 from jmsx.options import ReconnectPolicy
+from jmsx.testing import FakeBrokerServer
 from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
-from tests.integration.support import AUTO, fresh_queue, nothing_left, put, settles
+from tests.integration.support import (
+    AT_ONCE,
+    AUTO,
+    TRANSACTED,
+    Diary,
+    bodies,
+    fresh_queue,
+    nothing_left,
+    put,
+    settles,
+)
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from jmsx import Session
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
 
@@ -110,3 +124,62 @@ def test_a_start_that_waits_can_be_left(mortal: ClassicBroker, queue: Queue) -> 
         assert start.waiting
         app.abort()
         assert isinstance(start.join(3).error, ConnectionFailedError)
+
+
+def test_killed_under_load(mortal: ClassicBroker, queue: Queue) -> None:
+    """SIGKILL twice while an app relays in transactions: each message goes on exactly once, whatever was in doubt."""
+    out, total = fresh_queue(), 400
+    seen: list[str] = []
+    app = App(mortal.url, reconnect=QUICK, redelivery_policy=AT_ONCE)
+
+    @app.consumer(queue, mode=TRANSACTED, concurrency=2, prefetch=20)
+    def relay(message: Message, session: Session) -> None:
+        seen.append(message.text)
+        session.create_producer().send(Message(message.text), destination=out)
+
+    put(mortal, queue, *(str(number) for number in range(total)))
+    with nothing_left():
+        app.start()
+        for share in (0.2, 0.6):
+            assert eventually(lambda part=share: len(set(seen)) > part * total, 30)
+            mortal.kill()
+            mortal.start()
+        assert eventually(lambda: len(set(seen)) == total, 30)
+        assert settles(mortal, queue, size=0)
+        app.wait(0)
+        app.stop()
+    assert sorted(map(int, bodies(mortal, out))) == list(range(total))
+
+
+def test_two_brokers(mortal: ClassicBroker, queue: Queue) -> None:
+    """When one is gone the session goes to the other, with its consumers, and says where it is."""
+    diary = Diary()
+    with FakeBrokerServer() as other:
+        url = f"failover:({mortal.url},{other.url})?randomize=false&maxReconnectDelay=200"
+        with nothing_left(), Connection(url, observers=[diary]) as connection:
+            connection.start()
+            session = connection.create_session(AUTO)
+            consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+            producer.send(Message("first"))
+            assert consumer.receive(5) is not None
+            mortal.kill()
+            producer.send(Message("second"))
+            message = consumer.receive(5)
+            assert message is not None
+            assert message.text == "second"
+            assert session.pump.source.broker == other.url.removeprefix("stomp://")
+            mortal.start()
+    assert [event.attempts for event in diary.events if isinstance(event, LinkRestored)] == [1]
+
+
+def test_a_client_id_that_nobody_uses_survives(mortal: ClassicBroker, queue: Queue) -> None:
+    """The link that only keeps it is restored like any other, and then serves a session."""
+    url = failover(mortal, options=f"&jms.clientID={queue.name}")
+    with nothing_left(), Connection(url) as connection:
+        connection.start()
+        mortal.kill()
+        mortal.start()
+        session = connection.create_session(AUTO)
+        consumer = session.create_durable_consumer(Topic(queue.name), "news")
+        session.create_producer(Topic(queue.name)).send(Message("a"))
+        assert consumer.receive(5) is not None

@@ -1,0 +1,509 @@
+"""Connections that are cut or frozen under a failover: connection: what the application sees, and what it does not."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import Connection, Message, Queue, RedeliveryPolicy, Topic
+from jmsx.core.events import AckDropped, LinkClosed, LinkRestored
+from jmsx.errors import (
+    ConnectionFailedError,
+    IllegalStateError,
+    InvalidDestinationError,
+    JmsxError,
+    SendUnconfirmedError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
+from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
+from tests.integration.support import (
+    AT_ONCE,
+    AUTO,
+    CLIENT,
+    TRANSACTED,
+    Diary,
+    bodies,
+    fresh_queue,
+    nothing_left,
+    put,
+    settles,
+    within,
+)
+from tests.integration.support import Outcome as Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx import MessageConsumer, Session
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def proxy(classic_broker: Broker) -> Iterator[Proxy]:
+    """A way to the broker that can be cut."""
+    with Proxy(classic_broker.url) as way:
+        yield way
+
+
+@pytest.fixture
+def queue() -> Queue:
+    """A queue that no other test knows."""
+    return fresh_queue()
+
+
+def connect(proxy: Proxy, options: str = "", **settings: Any) -> Connection:
+    """A started connection that survives its links."""
+    url = f"failover:({proxy.url})?maxReconnectDelay=100{options}"
+    connection = Connection(url, **{"redelivery_policy": AT_ONCE, **settings})
+    connection.start()
+    return connection
+
+
+def text(message: Message | None) -> str:
+    """Text alone: what was on a wire that is cut is flagged by the broker, and nobody knows whether it was seen."""
+    assert message is not None
+    return message.text
+
+
+def told(message: Message | None) -> tuple[str, int]:
+    """Text and delivery count."""
+    assert message is not None
+    return message.text, message.delivery_count
+
+
+def outage(session: Session) -> bool:
+    """Whether the session knows that its link is gone."""
+    return session.pump.outage is not None
+
+
+# What waits, and what does not ---------------------------------------------------------------------------------------
+
+
+def test_receive_waits_through_an_outage(
+    proxy: Proxy, classic_broker: Broker, queue: Queue
+) -> None:
+    """Without a timeout as long as it takes, with one until that is over; what comes next is received."""
+    diary = Diary()
+    errors: list[JmsxError] = []
+    with nothing_left(), connect(proxy, observers=[diary]) as connection:
+        connection.set_exception_listener(errors.append)
+        consumer = connection.create_session(AUTO).create_consumer(queue)
+        call = Call(consumer.receive)
+        for number in range(3):
+            proxy.cut()
+            assert eventually(lambda n=number: _restored(diary) == n + 1)
+        assert call.waiting
+        put(classic_broker, queue, "a", "b")
+        assert told(call.join(5).value) == ("a", 1)
+        proxy.cut()
+        assert text(within(5, lambda: consumer.receive(5)).value) == "b"
+        assert consumer.receive(0.1) is None
+    assert errors == []
+    assert settles(classic_broker, queue, size=0)
+
+
+def _restored(diary: Diary) -> int:
+    return sum(isinstance(event, LinkRestored) for event in diary.events)
+
+
+def test_calls_of_an_outage_wait_for_its_end(
+    proxy: Proxy, classic_broker: Broker, queue: Queue
+) -> None:
+    """A send, a commit's worth of sends, a new consumer and a browser: all are done on the next link."""
+    with nothing_left(), connect(proxy) as connection:
+        sessions = [connection.create_session(mode) for mode in (AUTO, TRANSACTED, CLIENT, AUTO)]
+        auto, transacted, client, looker = sessions
+
+        def in_a_transaction() -> None:
+            transacted.create_producer(queue).send(Message("tx"))
+            transacted.commit()
+
+        with proxy.closed():
+            assert eventually(lambda: all(outage(session) for session in sessions))
+            send = Call(lambda: auto.create_producer(queue).send(Message("plain")))
+            commit = Call(in_a_transaction)
+            subscribe = Call(lambda: client.create_consumer(fresh_queue()))
+            browse = Call(lambda: list(looker.create_browser(fresh_queue())))
+            time.sleep(0.3)  # they wait; there is nothing to see of that
+            assert all(call.waiting for call in (send, commit, subscribe, browse))
+        for call in (send, commit, subscribe, browse):
+            assert call.join(10).error is None
+    assert sorted(bodies(classic_broker, queue)) == ["plain", "tx"]
+
+
+def test_no_call_waits_for_ever(proxy: Proxy, queue: Queue) -> None:
+    """After failover's timeout a typed error says what was not sent, to whom, and why; the session goes on trying."""
+    with nothing_left(), connect(proxy, "&timeout=300") as connection:
+        session = connection.create_session(AUTO)
+        producer = session.create_producer(queue)
+        with proxy.closed():
+            assert eventually(lambda: outage(session))
+            for call in (
+                lambda: producer.send(Message("x")),
+                lambda: session.create_consumer(queue),
+                lambda: list(session.create_browser(queue)),
+                connection.create_session,
+            ):
+                failed = within(5, call)
+                assert isinstance(failed.error, ConnectionFailedError), failed.error
+                assert proxy.url.removeprefix("stomp://") in str(failed.error)
+            failed = within(5, lambda: producer.send(Message("x")))
+            assert f"SEND {queue} was not sent" in str(failed.error)
+            assert failed.seconds < 2
+        assert within(5, lambda: producer.send(Message("x"))).error is None
+
+
+def test_attempts_that_are_used_up(proxy: Proxy, queue: Queue) -> None:
+    """maxReconnectAttempts: then the exception listener is told, once, and every call says why."""
+    errors: list[JmsxError] = []
+    with nothing_left():
+        connection = connect(proxy, "&maxReconnectAttempts=3")
+        connection.set_exception_listener(errors.append)
+        session = connection.create_session(AUTO)
+        consumer = session.create_consumer(queue)
+        with proxy.closed():
+            call = within(10, consumer.receive)
+            assert isinstance(call.error, ConnectionFailedError)
+            assert "could not be restored" in str(call.error)
+            assert eventually(lambda: len(errors) == 1)
+        with pytest.raises(ConnectionFailedError):
+            consumer.receive(0.1)  # it came too late
+        within(5, connection.close)
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("url", ["{}", "failover:({})?maxReconnectAttempts=0"])
+def test_without_attempts_a_lost_link_stays_lost(url: str, proxy: Proxy, queue: Queue) -> None:
+    """As ever without failover:, and where it says so."""
+    with nothing_left():
+        connection = Connection(url.format(proxy.url))
+        connection.start()
+        consumer = connection.create_session(AUTO).create_consumer(queue)
+        proxy.cut()
+        assert isinstance(within(5, consumer.receive).error, ConnectionFailedError)
+        within(5, connection.close)
+    assert proxy.visitors == 1
+
+
+def test_links_that_do_not_last(proxy: Proxy) -> None:
+    """Each is a failed attempt: the pauses grow, and nobody's processor gets hot."""
+    diary = Diary()
+    url = f"failover:({proxy.url})?initialReconnectDelay=50"
+    with nothing_left(), Connection(url, observers=[diary]) as connection:
+        connection.create_session()
+        began, deadline = time.process_time(), time.monotonic() + 1.5
+        while time.monotonic() < deadline:
+            proxy.cut()
+            time.sleep(0.005)
+        assert 2 <= proxy.visitors <= 1 + 6  # after 50, 100, 200, 400, 800 ms
+        assert time.process_time() - began < 0.75
+
+
+# A broker that is there and does not answer --------------------------------------------------------------------------
+
+
+def test_a_half_open_link_is_noticed(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
+    """In twice the heart-beat, whoever waits; then all goes on over the next link."""
+    diary = Diary()
+    with nothing_left(), connect(proxy, observers=[diary], heartbeat=(1.0, 1.0)) as connection:
+        consumer = connection.create_session(AUTO).create_consumer(queue)
+        call = Call(consumer.receive)
+        time.sleep(2.5)  # a quiet link that lives is not taken for dead
+        assert _restored(diary) == 0
+        with proxy.frozen():
+            began = time.monotonic()
+            assert eventually(lambda: _lost(diary) == ["heartbeat"], 5)
+            assert 0.9 < time.monotonic() - began < 2.6
+            assert eventually(lambda: _restored(diary) == 1)
+            put(classic_broker, queue, "a")
+            assert text(call.join(5).value) == "a"
+
+
+def _lost(diary: Diary) -> list[str]:
+    return [event.reason for event in diary.events if isinstance(event, LinkClosed)]
+
+
+# What was on its way -------------------------------------------------------------------------------------------------
+
+
+def test_messages_of_a_lost_link_come_again_in_order(
+    proxy: Proxy, classic_broker: Broker, queue: Queue
+) -> None:
+    """What was in hand is one delivery more, what nobody saw begins at 1; acknowledging what is old is counted."""
+    diary = Diary()
+    put(classic_broker, queue, *"abcdef")
+    with nothing_left(), connect(proxy, observers=[diary]) as connection:
+        consumer = connection.create_session(CLIENT).create_consumer(queue)
+        assert told(consumer.receive(5)) == ("a", 1)
+        old = consumer.receive(5)
+        assert told(old) == ("b", 1)
+        assert old is not None
+        assert eventually(lambda: classic_broker.statistics(queue.name).inflight_count == 6)
+        proxy.cut()
+        assert eventually(lambda: _restored(diary) == 1)
+        old.acknowledge()
+        received = [consumer.receive(5) for _ in range(6)]
+        assert [told(message) for message in received] == [
+            ("a", 2), ("b", 2), ("c", 1), ("d", 1), ("e", 1), ("f", 1),
+        ]  # fmt: skip
+        assert all(message is not None and message.redelivered for message in received)
+        last = received[-1]
+        assert last is not None
+        last.acknowledge()
+        assert settles(classic_broker, queue, size=0)
+    assert [event.messages for event in diary.events if isinstance(event, AckDropped)] == [1]
+
+
+def test_poison_keeps_its_count_over_lost_links(
+    proxy: Proxy, classic_broker: Broker, queue: Queue
+) -> None:
+    """It dies after exactly 1 + maximum_redeliveries deliveries, wherever the links end."""
+    seen: list[int] = []
+    diary = Diary()
+    policy = RedeliveryPolicy(
+        maximum_redeliveries=4, initial_redelivery_delay=0.2, redelivery_delay=0.2
+    )
+    with (
+        nothing_left(),
+        connect(proxy, observers=[diary], redelivery_policy=policy) as connection,
+    ):
+
+        def refuse(message: Message) -> None:
+            seen.append(message.delivery_count)
+            raise ValueError(message.text)
+
+        connection.create_session(AUTO).create_consumer(queue).set_listener(refuse)
+        put(classic_broker, queue, "poison")
+        for number in (2, 3, 4):
+            assert eventually(lambda n=number: len(seen) >= n)
+            proxy.cut()
+        assert settles(classic_broker, queue, size=0)
+    assert seen == [1, 2, 3, 4, 5]
+    assert [dead.attempts for dead in diary.dead()] == [5]
+
+
+def test_a_listener_that_was_at_work(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
+    """Its acknowledgement is dropped and counted, and the message comes again, flagged."""
+    diary = Diary()
+    seen: list[tuple[str, int]] = []
+    with nothing_left(), connect(proxy, observers=[diary]) as connection:
+
+        def listen(message: Message) -> None:
+            seen.append(told(message))
+            if len(seen) == 1:
+                proxy.cut()
+                assert eventually(lambda: _restored(diary) == 1)
+
+        connection.create_session(AUTO).create_consumer(queue).set_listener(listen)
+        put(classic_broker, queue, "a", "b")
+        assert eventually(lambda: len(seen) == 3), seen
+        assert settles(classic_broker, queue, size=0)
+    assert seen == [("a", 1), ("a", 2), ("b", 1)]
+    assert diary.outcomes() == {"abandoned": 1, "acknowledged": 2}
+    assert [event.messages for event in diary.events if isinstance(event, AckDropped)] == [1]
+
+
+def test_an_unconfirmed_send(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
+    """The broker has it, or not: the error says that nobody knows, unless the application wants it sent again."""
+    with nothing_left(), connect(proxy) as connection:
+        producer = connection.create_session(AUTO).create_producer(queue)
+        for body, passed in (("lost", False), ("there", True)):
+            proxy.cut_at(b"SEND", to_broker=True, passed=passed)
+            call = within(5, lambda text=body: producer.send(Message(text)))
+            assert isinstance(call.error, SendUnconfirmedError), call.error
+            assert call.error.destination == queue.uri
+    with connect(proxy, resend_unconfirmed=True) as connection:
+        producer = connection.create_session(AUTO).create_producer(queue)
+        for body, passed in (("once", False), ("twice", True)):
+            proxy.cut_at(b"SEND", to_broker=True, passed=passed)
+            within(5, lambda text=body: producer.send(Message(text)))
+    assert bodies(classic_broker, queue) == ["there", "once", "twice", "twice"]
+
+
+# Transactions --------------------------------------------------------------------------------------------------------
+
+
+def take_and_send(session: Session, consumer: MessageConsumer, out: Queue) -> None:
+    """The work of a transaction."""
+    message = consumer.receive(5)
+    assert message is not None
+    session.create_producer(out).send(Message(message.text.upper()))
+
+
+def test_a_transaction_that_loses_its_link(
+    proxy: Proxy, classic_broker: Broker, queue: Queue
+) -> None:
+    """It can only be rolled back: sending says so, commit says so once, and then all is as before."""
+    out = fresh_queue()
+    put(classic_broker, queue, "a")
+    with nothing_left(), connect(proxy) as connection:
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        take_and_send(session, consumer, out)
+        proxy.cut()
+        assert eventually(lambda: session.pump.core.epoch == 2)
+        with pytest.raises(IllegalStateError, match="can only be rolled back: the connection was"):
+            session.create_producer(out).send(Message("more"))
+        with pytest.raises(TransactionRolledBackError, match="the connection was lost"):
+            session.commit()
+        assert bodies(classic_broker, out) == []
+        take_and_send(session, consumer, out)
+        session.commit()
+    assert bodies(classic_broker, out) == ["A"]
+    assert settles(classic_broker, queue, size=0)
+
+
+@pytest.mark.parametrize(
+    ("to_broker", "word", "passed", "committed"),
+    [
+        pytest.param(True, b"COMMIT", False, False, id="before COMMIT"),
+        pytest.param(True, b"COMMIT", True, True, id="after COMMIT"),
+        pytest.param(False, b"RECEIPT", False, True, id="before RECEIPT"),
+        pytest.param(False, b"RECEIPT", True, True, id="after RECEIPT"),
+    ],
+)
+def test_a_commit_that_loses_its_link(
+    proxy: Proxy,
+    classic_broker: Broker,
+    queue: Queue,
+    word: bytes,
+    *,
+    to_broker: bool,
+    passed: bool,
+    committed: bool,
+) -> None:
+    """In doubt until its receipt is here, and so says the error; it is all there or not at all, and never repeated."""
+    out = fresh_queue()
+    put(classic_broker, queue, "a")
+    with nothing_left(), connect(proxy) as connection:
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        take_and_send(session, consumer, out)
+        proxy.cut_at(word, to_broker=to_broker, passed=passed)
+        call = within(10, session.commit)
+        if not to_broker and passed:
+            assert call.error is None
+        else:
+            assert isinstance(call.error, TransactionInDoubtError), call.error
+        assert eventually(lambda: session.pump.reachable and session.pump.core.epoch == 2)
+        again = consumer.receive(2)
+        assert (again is None) is committed
+        session.rollback()
+    assert bodies(classic_broker, out) == (["A"] if committed else [])
+    assert bodies(classic_broker, queue) == ([] if committed else ["a"])
+
+
+# What belongs to a socket --------------------------------------------------------------------------------------------
+
+
+def test_a_durable_subscription_is_taken_up_again(proxy: Proxy, queue: Queue) -> None:
+    """Also while the broker still holds the client id for the link that it has not missed yet."""
+    topic = Topic(queue.name)
+    diary = Diary()
+    with (
+        nothing_left(),
+        connect(proxy, client_id=queue.name, observers=[diary], heartbeat=(1, 1)) as connection,
+    ):
+        session = connection.create_session(AUTO)
+        consumer = session.create_durable_consumer(topic, "news")
+        spare = connection.create_session(AUTO).create_producer(topic)
+        with proxy.frozen():
+            assert eventually(lambda: _restored(diary) == 2, 20)
+        spare.send(Message("a"))
+        assert told(consumer.receive(5)) == ("a", 1)
+        consumer.close()
+        session.unsubscribe("news")
+
+
+def test_a_temporary_queue_lives_on(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
+    """Under a new name on the broker: new replies arrive, and one to the old name is refused."""
+    with nothing_left(), connect(proxy) as connection, Connection(classic_broker.url) as other:
+        other.start()
+        session = connection.create_session(AUTO)
+        replies = session.create_temporary_queue()
+        consumer = session.create_consumer(replies)
+        asking = connection.create_session(AUTO).create_producer(queue)
+        answering = other.create_session(AUTO)
+        requests = answering.create_consumer(queue)
+        answer = answering.create_producer()
+        asking.send(Message("old", reply_to=replies))
+        old = requests.receive(5)
+        proxy.cut()
+        assert eventually(lambda: session.pump.core.epoch == 2 and session.pump.reachable)
+        asking.send(Message("new", reply_to=replies))
+        new = requests.receive(5)
+        assert old is not None
+        assert new is not None
+        with pytest.raises(InvalidDestinationError):
+            answer.send(Message("too late"), destination=old.reply_to)
+        answer.send(Message("in time"), destination=new.reply_to)
+        assert told(consumer.receive(5)) == ("in time", 1)
+
+
+def test_browsing_ends_with_its_link(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
+    """With an error, for what was seen is not all there is; a new look shows it all."""
+    put(classic_broker, queue, *"abc")
+    with nothing_left(), connect(proxy) as connection:
+        session = connection.create_session(AUTO)
+        looking = iter(session.create_browser(queue))
+        next(looking)
+        proxy.cut()
+        assert eventually(lambda: session.pump.core.epoch == 2)
+        with pytest.raises(ConnectionFailedError, match="browsed"):
+            list(looking)
+        assert len(list(session.create_browser(queue))) == 3
+
+
+# Stopping in the middle of it ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["close", "abort", "session", "consumer"])
+def test_ending_in_an_outage(proxy: Proxy, queue: Queue, how: str) -> None:
+    """At once, and nothing comes up again behind it."""
+    with nothing_left():
+        connection = connect(proxy)
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        consumer.set_listener(lambda _message: None)
+        with proxy.closed():
+            assert eventually(lambda: outage(session))
+            sender = Call(lambda: session.create_producer(queue).send(Message("x")))
+            end = {
+                "close": connection.close,
+                "abort": connection.abort,
+                "session": session.close,
+                "consumer": consumer.close,
+            }[how]
+            call = within(3, end)
+            assert call.error is None
+            assert call.seconds < 1.5
+            if how != "consumer":
+                assert isinstance(sender.join(3).error, JmsxError)
+            visitors = proxy.visitors
+        if how != "consumer":
+            time.sleep(0.5)  # longer than any pause between attempts
+            assert proxy.visitors == visitors
+        connection.close()
+        sender.join(5)
+
+
+def test_stop_and_start_in_an_outage(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
+    """A stopped connection restores its links, and hands out nothing before it is started."""
+    seen: list[str] = []
+    with nothing_left(), connect(proxy) as connection:
+        session = connection.create_session(AUTO)
+        session.create_consumer(queue).set_listener(lambda message: seen.append(message.text))
+        with proxy.closed():
+            assert eventually(lambda: outage(session))
+            assert within(3, connection.stop).value
+        put(classic_broker, queue, "a")
+        assert eventually(lambda: classic_broker.statistics(queue.name).inflight_count == 1)
+        assert seen == []
+        connection.start()
+        assert eventually(lambda: seen == ["a"])

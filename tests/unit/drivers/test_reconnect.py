@@ -1,0 +1,197 @@
+"""Attempts to reach a broker: which, how often, after which pauses, and when they end."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.clock import SystemClock
+from jmsx.drivers.reconnect import Connector
+from jmsx.errors import (
+    ConnectionFailedError,
+    InvalidClientIdError,
+    JmsxError,
+    SecurityError,
+    TlsError,
+)
+from jmsx.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
+from jmsx.uri import BrokerAddress, BrokerUri
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.drivers.reconnect import Connected
+
+A, B, C = (BrokerAddress(name, 61613) for name in "abc")
+
+
+class Pauses(threading.Event):
+    """Takes no time, and keeps how long it was to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Note it."""
+        assert timeout is not None
+        self.seconds.append(timeout)
+        return self.is_set()
+
+
+class Stubborn(Connector):
+    """Fails as it is told, round by round; the last way of failing lasts."""
+
+    def __init__(
+        self,
+        policy: ReconnectPolicy | None,
+        *failures: JmsxError,
+        addresses: tuple[BrokerAddress, ...] = (A,),
+        request_timeout: float | None = 30.0,
+        tell: Callable[[int], None] = lambda _number: None,
+    ) -> None:
+        options = ConnectionOptions(reconnect=policy, request_timeout=request_timeout)
+        super().__init__(BrokerUri(addresses, options), None, queue.SimpleQueue(), SystemClock())
+        self._cancelled = self.pauses = Pauses()
+        self.rounds = 0
+        self._failures = failures
+        self._tell_round = tell
+
+    def connect(self) -> Connected:
+        """One round that comes to nothing."""
+        self.rounds += 1
+        self._tell_round(self.rounds)
+        raise self._failures[min(self.rounds, len(self._failures)) - 1]
+
+    def attempt(self) -> None:
+        """As an engine makes it."""
+        self.connect()
+
+
+DOWN = ConnectionFailedError("connection refused")
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        pytest.param(ReconnectPolicy(), [0.01, 0.02, 0.04, 0.08, 0.16, 0.32], id="java"),
+        pytest.param(
+            ReconnectPolicy(initial_delay=1, back_off_multiplier=5, maximum_delay=100),
+            [1, 5, 25, 100, 100, 100],
+            id="capped",
+        ),
+        pytest.param(
+            ReconnectPolicy(use_exponential_back_off=False), [0.01] * 6, id="always the same"
+        ),
+        pytest.param(ReconnectPolicy(initial_delay=0), [0] * 6, id="none"),
+    ],
+)
+def test_pauses_grow_as_in_java(policy: ReconnectPolicy, expected: list[float]) -> None:
+    """10 ms, doubled, at most 30 s, without jitter; the first attempt is made at once (classic.md 1.12)."""
+    assert [policy.delay(failed) for failed in range(1, 7)] == pytest.approx(expected)
+
+
+def test_pause_after_ages_is_a_number() -> None:
+    """However large the power."""
+    assert ReconnectPolicy().delay(10**9) == 30.0
+
+
+@pytest.mark.parametrize(
+    ("attempts", "startup", "rounds"), [(0, -1, 1), (1, -1, 1), (4, -1, 4), (4, 2, 2), (-1, 3, 3), (4, 0, 1)]
+)  # fmt: skip
+def test_attempts_of_the_first_connection(attempts: int, startup: int, rounds: int) -> None:
+    """`startup` wins; 0 is one attempt, and no second (classic.md 1.12)."""
+    policy = ReconnectPolicy(maximum_attempts=attempts, startup_maximum_attempts=startup)
+    connector = Stubborn(policy, DOWN)
+    with pytest.raises(ConnectionFailedError, match="refused"):
+        connector.first(patient=True)
+    assert connector.rounds == rounds
+    assert connector.pauses.seconds == pytest.approx([0.01 * 2**n for n in range(rounds - 1)])
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_without_a_policy_there_is_one_attempt(*, patient: bool) -> None:
+    """And with one too, for what must not take long."""
+    connector = Stubborn(None if patient else ReconnectPolicy(), DOWN)
+    with pytest.raises(ConnectionFailedError):
+        connector.first(patient=patient)
+    assert (connector.rounds, connector.pauses.seconds) == (1, [])
+
+
+@pytest.mark.parametrize("error", [SecurityError("no"), InvalidClientIdError("no"), TlsError("no")])
+def test_what_no_second_attempt_cures_is_told_at_once(error: JmsxError) -> None:
+    """At the start; a session that lives already goes on trying, for it may be cured."""
+    connector = Stubborn(ReconnectPolicy(), DOWN, error)
+    with pytest.raises(type(error)):
+        connector.first(patient=True)
+    assert connector.rounds == 2
+    living = Stubborn(ReconnectPolicy(maximum_attempts=5), DOWN, error)
+    with pytest.raises(type(error)):
+        living.restore(living.attempt, A, flaps=0)
+    assert living.rounds == 5
+
+
+def test_links_that_did_not_last_count_as_failed_attempts() -> None:
+    """So the next one is not opened at once."""
+    connector = Stubborn(ReconnectPolicy(maximum_attempts=1), DOWN)
+    with pytest.raises(ConnectionFailedError):
+        connector.restore(connector.attempt, A, flaps=3)
+    assert connector.pauses.seconds == pytest.approx([0.04])
+
+
+def test_cancelling_ends_it() -> None:
+    """After the round that is being made."""
+    connector = Stubborn(
+        ReconnectPolicy(), DOWN, tell=lambda n: connector.cancel() if n == 3 else None
+    )
+    with pytest.raises(ConnectionFailedError):
+        connector.first(patient=True)
+    assert connector.rounds == 3
+
+
+def test_restoring_tells_how_many_attempts_it_took() -> None:
+    """For the evidence."""
+    connector = Stubborn(ReconnectPolicy(), DOWN)
+
+    def attempt() -> None:
+        if connector.rounds < 4:
+            connector.connect()
+
+    assert connector.restore(attempt, A, flaps=0) == 5
+
+
+def test_broker_whose_link_was_lost_is_tried_last() -> None:
+    """As Java does, with and without `randomize`."""
+    for randomize in (True, False):
+        policy = ReconnectPolicy(randomize=randomize, maximum_attempts=0)
+        connector = Stubborn(policy, DOWN, addresses=(A, B, C))
+        with pytest.raises(ConnectionFailedError):
+            connector.restore(connector.attempt, B, flaps=0)
+        order = connector._addresses()
+        assert set(order) == {A, B, C}
+        assert order[-1] == B
+        assert randomize or order == [A, C, B]
+
+
+def test_start_has_an_end_unless_told_otherwise() -> None:
+    """request_timeout, failover's timeout, or a time of its own; -1 is for ever."""
+    for policy, limit in (
+        (ReconnectPolicy(), 0.001),
+        (ReconnectPolicy(timeout=0.001), None),
+        (ReconnectPolicy(startup_timeout=0.001), None),
+    ):
+        connector = Stubborn(policy, DOWN, request_timeout=limit)
+        with pytest.raises(ConnectionFailedError):
+            connector.first(patient=True)
+        assert all(seconds <= 0.001 for seconds in connector.pauses.seconds)
+    endless = Stubborn(
+        ReconnectPolicy(startup_timeout=FOR_EVER, startup_maximum_attempts=50),
+        DOWN,
+        request_timeout=0.001,
+    )
+    with pytest.raises(ConnectionFailedError):
+        endless.first(patient=True)
+    assert endless.rounds == 50
