@@ -32,7 +32,13 @@ Source: the names follow the exceptions of Jakarta Messaging 3.1, chapter 8.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+#: Why a broker that is there may not take what is sent to it, and what to do.
+HELD_BACK: Final = (
+    "a full broker holds its senders back (producer flow control): make room in it, or raise its limits of store,"
+    " memory or temp"
+)
 
 
 class JmsxError(Exception):

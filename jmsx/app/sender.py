@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from jmsx.errors import ConnectionFailedError
@@ -17,45 +18,71 @@ if TYPE_CHECKING:
 
 
 class Sender:
-    """Sends confirmed messages over a connection that `connect` opens; a lost one is replaced at the next send."""
+    """
+    Sends confirmed messages over a connection that `connect` opens; a lost one is replaced at the next send.
+
+    Threads wait side by side, each for its own receipt: a broker that is slow to answer one delays no other.
+    """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
-        self._producer: MessageProducer | None = None
+        self._line: _Line | None = None
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         """Send one message and wait for the broker's receipt; returns its key."""
         with self._lock:
-            try:
-                producer = self._producer or self._open()
-                return producer.send(message, destination=to, **options)
-            except ConnectionFailedError:
-                self.abort()  # the next send opens a new one
-                raise
+            line, fresh = self._line, self._line is None
+            if line is None:
+                line = self._line = _Line(self._connect())
+        try:
+            if fresh:
+                line.open()
+            producer = line.producer.result()
+        except BaseException:
+            self._drop(line)
+            raise
+        try:
+            return producer.send(message, destination=to, **options)
+        except ConnectionFailedError:
+            self._drop(line)  # the next send opens a new one
+            raise
 
     def close(self) -> None:
         """Close the connection in good order, if there is one."""
-        connection = self._take()
-        if connection is not None:
-            connection.close()
+        line = self._take()
+        if line is not None:
+            line.connection.close()
 
     def abort(self) -> None:
-        """Drop the connection, if there is one."""
-        connection = self._take()
-        if connection is not None:
-            connection.abort()
+        """Drop the connection, if there is one, also while it is being opened."""
+        line = self._take()
+        if line is not None:
+            line.connection.abort()
 
-    def _open(self) -> MessageProducer:
-        connection = self._connection = self._connect()  # known at once, so that it can be aborted
+    def _drop(self, line: _Line) -> None:
+        with self._lock:
+            if self._line is line:  # not what another thread has put in its place
+                self._line = None
+        line.connection.abort()
+
+    def _take(self) -> _Line | None:
+        with self._lock:
+            line, self._line = self._line, None
+        return line
+
+
+class _Line:
+    """One connection, and its producer once it is open; who comes while somebody opens it shares the outcome."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.producer: Future[MessageProducer] = Future()
+
+    def open(self) -> None:
+        """Open the session."""
         try:
-            self._producer = connection.create_session().create_producer()
-        except BaseException:
-            self.abort()
+            self.producer.set_result(self.connection.create_session().create_producer())
+        except BaseException as error:
+            self.producer.set_exception(error)
             raise
-        return self._producer
-
-    def _take(self) -> Connection | None:
-        connection, self._connection, self._producer = self._connection, None, None
-        return connection

@@ -22,7 +22,7 @@ from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.requests import Request, answered
 from jmsx.core.salvage import Salvage, repeatable
-from jmsx.core.transaction import Transaction, TxInput, TxSend
+from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
@@ -174,8 +174,12 @@ class UnitOfWork:
         transaction.step(TxInput.ABORT)
 
     def condemn(self, cause: str) -> None:
-        """The broker complained about an unknown frame: what is open can only be rolled back."""
-        if self._transaction.begun:
+        """
+        The broker complained about an unknown frame: what is open can only be rolled back.
+
+        While it is being committed, the complaint tells why the broker will refuse that.
+        """
+        if self._transaction.state is not TxState.IDLE:
             self._transaction.rollback_only = f"the broker refused a part of it: {cause}"
 
     def refusal(self) -> TransactionRolledBackError | None:
@@ -319,11 +323,12 @@ class UnitOfWork:
             cause = f"{_HALF}: {error}" if transaction.sent else str(error)
             transaction.step(TxInput.LOST)
             return TransactionInDoubtError(name, broker, cause)
+        words = f"{transaction.rollback_only}; {error}" if transaction.rollback_only else str(error)
         transaction.step(TxInput.REFUSED)
         everything = [one for _, batch in batches for one in batch]
         self._refused = {(one.subscription_id, one.message_id): one for one in everything}
         self._outbox.disconnect(f"{broker} refused to commit {name}")
-        return TransactionRolledBackError(f"{broker} refused to commit {name}: {error}")
+        return TransactionRolledBackError(f"{broker} refused to commit {name}: {words}")
 
     def _report_sends(self, outcome: str, now: float) -> None:
         for sent in self._transaction.sends:

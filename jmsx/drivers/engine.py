@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.actions import Disconnect, Record, Report, Transmit
-from jmsx.core.events import LinkRestored
+from jmsx.core.events import ErrorReceived, LinkRestored
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
@@ -25,7 +25,7 @@ from jmsx.errors import ConnectionFailedError, JmsxError, MessageFormatError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jmsx.clock import Clock
     from jmsx.core.events import Event, Source
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jmsx.core.session import SessionCore
     from jmsx.drivers.reconnect import Connected, Connector
     from jmsx.observe import Observers
+    from jmsx.uri import BrokerAddress
 
 T = TypeVar("T")
 
@@ -124,6 +125,21 @@ class Engine:
         """Whether there is a link, as far as we know, with all consumers on it."""
         return self.error is None and self.outage is None
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def address(self) -> BrokerAddress:
+        """Of the broker at the other end of the link that there is, or was last."""
+        return self._life.link.address
+
+    @property
+    def greeting(self) -> Mapping[str, str]:
+        """The headers of CONNECTED on the link that there is, or was last."""
+        return self._life.greeting
+
     def now(self) -> float:
         """Seconds, monotonic."""
         return self._clock.monotonic()
@@ -138,6 +154,11 @@ class Engine:
         _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
         with self.changed:
             self._lose("protocol", f"{type(error).__name__}: {error}", for_good=True)
+
+    def renew(self, reason: str) -> None:
+        """Drop a link that is of no more use; it is restored, with or without a reconnect policy."""
+        with self.changed:
+            self._lose("protocol", reason, dropped=True)
 
     def end(self, reason: str) -> None:
         """Close the socket and stop the thread; idempotent."""
@@ -344,6 +365,8 @@ class Engine:
         return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")
 
     def _report(self, event: Event) -> None:
+        if isinstance(event, ErrorReceived) and event.receipt_id is None:  # nobody waits for it
+            _log.warning("broker complained", broker=self.source.broker, error=event.message)
         self._observers.observe(event, self.source)
 
     def _arm(self) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from jmsx.core.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx.drivers.reconnect import Connected
 
 
@@ -15,7 +17,8 @@ class Lifeline:
 
     def __init__(self, connected: Connected, offered: tuple[float, float], now: float) -> None:
         self.link = connected.link
-        answer = connected.frame.headers.get("heart-beat", "0,0")
+        self.greeting: Mapping[str, str] = connected.frame.headers  #: of CONNECTED
+        answer = self.greeting.get("heart-beat", "0,0")
         self._heartbeat = Heartbeat(offered, answer, now, connected.dialect.patience)
 
     def write(self, data: bytes, now: float) -> str | None:

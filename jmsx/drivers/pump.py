@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from jmsx.drivers.engine import FAREWELL, LONGEST, Engine
-from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, IllegalStateError
+from jmsx.errors import HELD_BACK, BrokerTimeoutError, ConnectionFailedError, IllegalStateError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Pump(Engine):
                 now = self.now()
                 late = BrokerTimeoutError(
                     f"{self.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {self.request_timeout:g} s"
+                    f" in {self.request_timeout:g} s{_advice(request)}"
                 )
                 self.core.abandon(request, late, now)
                 self._perform(now)
@@ -167,3 +167,10 @@ class Pump(Engine):
                 f"{what} was not sent: {self.outage}, and no broker could be reached for {seconds:g} s;"
                 " jmsx goes on trying"
             )
+
+
+def _advice(request: Request) -> str:
+    """What may be wrong with a broker that does not answer this."""
+    if request.command not in ("SEND", "COMMIT"):
+        return ""
+    return f"; it may or may not have been done. If nothing else is wrong, {HELD_BACK}"

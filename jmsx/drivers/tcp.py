@@ -8,6 +8,8 @@ import struct
 import time
 from typing import Final
 
+from jmsx.errors import HELD_BACK
+
 #: Bytes read at once; a full chunk holds some hundred messages, which then cost one hand-over.
 CHUNK: Final = 256 * 1024
 
@@ -81,5 +83,5 @@ class TcpStream:
 
     def _late(self) -> TimeoutError:
         return TimeoutError(
-            f"the broker did not read what was written for {self._write_timeout:g} s"
+            f"the broker did not read what was written for {self._write_timeout:g} s; {HELD_BACK}"
         )

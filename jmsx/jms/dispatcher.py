@@ -47,6 +47,11 @@ class Dispatcher:
         return bool(self._names())
 
     @property
+    def alive(self) -> bool:
+        """Whether its thread runs, if there is something to listen to."""
+        return self._stopped or self._thread is None or self._thread.is_alive()
+
+    @property
     def inside(self) -> bool:
         """Whether the caller is a listener of this session."""
         return threading.current_thread() is self._thread

@@ -33,7 +33,7 @@ from jmsx.memory import MEMORY
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from jmsx.core.delivery import Delivery
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from jmsx.drivers.open import OpenLink
     from jmsx.jms.connection import Connection
     from jmsx.jms.message import Message
+    from jmsx.uri import BrokerAddress
 
 
 #: Modes in which `message.acknowledge()` does something; in the others it may be called at any time.
@@ -73,6 +74,21 @@ class Session:
     def transacted(self) -> bool:
         """Whether receives and sends take effect at commit()."""
         return self.mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    @property
+    def alive(self) -> bool:
+        """Whether the threads that serve it run."""
+        return self.pump.alive and self._dispatcher.alive
+
+    @property
+    def address(self) -> BrokerAddress:
+        """Of the broker that it is connected to, or was last."""
+        return self.pump.address
+
+    @property
+    def greeting(self) -> Mapping[str, str]:
+        """The headers of the broker's CONNECTED on the link that there is, or was last."""
+        return self.pump.greeting
 
     @property
     def closed(self) -> bool:
@@ -294,6 +310,10 @@ class Session:
     def abort(self) -> None:
         """Drop the socket without farewell: the broker takes back all that is not settled."""
         self.pump.end("aborted")
+
+    def renew(self, reason: str) -> None:
+        """Go on with a new link and new subscriptions; what is not settled is the broker's again."""
+        self.pump.renew(reason)
 
     def pause(self) -> None:
         """Hand out nothing until `resume()`."""

@@ -9,9 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
+from jmsx_broker.classic_recipe import ClassicRecipe
+from jmsx_broker.local import LocalBroker
 from jmsx_broker.wire import Wire
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jmsx_broker import Broker
+    from jmsx_broker.recipe import Listeners
 
 
 def send(
@@ -94,6 +98,26 @@ def read_line(process: subprocess.Popen[str]) -> str:
     line = process.stdout.readline()
     assert line, process.stderr.read()
     return line.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedRecipe(ClassicRecipe):
+    """Classic with other words in its activemq.xml."""
+
+    changes: tuple[tuple[str, str], ...] = ()
+
+    def configuration(self, listeners: Listeners) -> str:
+        """The text of activemq.xml, changed."""
+        text = ClassicRecipe.configuration(self, listeners)
+        for old, new in self.changes:
+            assert old in text
+            text = text.replace(old, new)
+        return text
+
+
+def changed_classic(*changes: tuple[str, str]) -> LocalBroker:
+    """A Classic, not yet started, in whose activemq.xml each (old, new) was replaced."""
+    return LocalBroker(_ChangedRecipe(changes=changes))
 
 
 def executable(path: Path, script: str) -> Path:

@@ -91,6 +91,18 @@ def test_refused_commit_drops_the_link_and_says_so() -> None:
     assert talk.ended() == ["a#1 abandoned"]
 
 
+def test_refused_commit_tells_what_was_refused_before() -> None:
+    """The broker complains of a SEND while COMMIT is on its way; its refusal of that alone would say nothing."""
+    talk = Talk(TRANSACTED)
+    talk.send()
+    request = talk.commit()
+    talk.complain("Persistent store is Full")
+    talk.refuse("COMMIT FAILED: Transaction marked rollback only")
+    assert isinstance(request.error, TransactionRolledBackError)
+    assert "Persistent store is Full" in str(request.error)
+    assert "COMMIT FAILED" in str(request.error)
+
+
 def test_refused_plain_ack_is_a_refused_commit() -> None:
     """The message is not settled, and its ack id is spent."""
     talk = Talk(TRANSACTED)

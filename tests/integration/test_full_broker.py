@@ -1,0 +1,248 @@
+"""
+A broker that is full: store (persistent messages), temp (non-persistent ones), memory (a queue without a store cursor).
+
+By default it holds the sender back for as long as it is full (producer flow control): it reads nothing more from that
+socket. With `sendFailIfNoSpace` it refuses. Neither may hang a call for longer than its timeout, nor hold up the
+acknowledgements of anybody else. Measured on Classic 6.1.8.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import Connection, Message, Queue
+from jmsx.app import App
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    JmsxError,
+    ResourceAllocationError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
+from tests.integration.broker_support import changed_classic, eventually
+from tests.integration.support import (
+    TRANSACTED,
+    bodies,
+    fresh_queue,
+    put,
+    settles,
+    within,
+)
+from tests.integration.support import Outcome as Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx import Session
+    from jmsx_broker import Broker
+    from jmsx_broker.local import LocalBroker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+
+#: Ten of them fill any limit of FullBroker.
+BIG = "x" * 1_000_000
+
+#: Seconds that a call may wait for an answer.
+PATIENCE = 1.0
+
+
+MEMORY_POLICY = """
+    <destinationPolicy><policyMap><policyEntries>
+      <policyEntry queue="memory.>" producerFlowControl="true" memoryLimit="6mb">
+        <pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy>
+      </policyEntry>
+    </policyEntries></policyMap></destinationPolicy>
+    """
+
+
+def full_broker(*, refuses: bool) -> LocalBroker:
+    """A broker of 9 MB: in its store, on its disk for temporary data; and of 6 in the memory of a queue `memory.*`."""
+    return changed_classic(
+        ('storeUsage limit="8 gb"', 'storeUsage limit="9 mb"'),
+        ('tempUsage limit="2 gb"', 'tempUsage limit="9 mb"'),
+        ('memoryUsage limit="256 mb"', 'memoryUsage limit="8 mb"'),
+        (
+            "<kahaDB ",
+            '<kahaDB journalMaxFileLength="1mb" checkpointInterval="200" cleanupInterval="400" ',
+        ),
+        ("<plugins>", f"{MEMORY_POLICY}<plugins>"),
+        ("      <systemUsage>", f'      <systemUsage sendFailIfNoSpace="{str(refuses).lower()}">'),
+    )
+
+
+@pytest.fixture(scope="module")
+def holding() -> Iterator[Broker]:
+    """A broker that holds senders back while it is full."""
+    with full_broker(refuses=False) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[Broker]:
+    """A broker that refuses what it has no room for."""
+    with full_broker(refuses=True) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["store", "temp", "memory"])
+def limit(request: pytest.FixtureRequest) -> str:
+    """What is full."""
+    name: str = request.param
+    return name
+
+
+def a_queue(limit: str) -> Queue:
+    """A queue that this limit bounds."""
+    name = fresh_queue().name
+    return Queue(f"memory.{name}") if limit == "memory" else Queue(name)
+
+
+def fill(session: Session, queue: Queue, *, persistent: bool) -> JmsxError:
+    """Send until that fails; returns how."""
+    producer = session.create_producer(queue)
+    try:
+        for _ in range(20):
+            producer.send(Message(BIG), persistent=persistent)
+    except JmsxError as error:
+        return error
+    pytest.fail("the broker is not full after 20 MB")
+
+
+def make_room(broker: Broker, queue: Queue) -> None:
+    """Take all out of `queue`; senders that are held back may fill it meanwhile."""
+    with Connection(broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        while consumer.receive(1.0) is not None:
+            pass
+
+
+def test_a_sender_is_held_back(holding: Broker, limit: str) -> None:
+    """The send ends in time, with an error that says where, what and why; room made, all goes on."""
+    queue = a_queue(limit)
+    connection = Connection(holding.url, request_timeout=PATIENCE)
+    session = connection.create_session()
+    call = within(30, lambda: fill(session, queue, persistent=limit != "temp"))
+    error = call.value
+    assert isinstance(error, ConnectionFailedError if limit == "temp" else BrokerTimeoutError)
+    words = str(error)
+    assert "127.0.0.1" in words
+    assert "producer flow control" in words
+    if limit != "temp":  # with no receipt to wait for, it is the socket that takes no more
+        assert f"SEND {queue.uri}" in words
+        assert "1 s" in words
+    assert within(PATIENCE * 3, connection.close)
+    make_room(holding, queue)
+    with Connection(holding.url, request_timeout=10) as after:
+        after.create_session().create_producer(queue).send(Message("room again"))
+    make_room(holding, queue)
+
+
+def test_others_are_not_held_back(holding: Broker) -> None:
+    """While a thread's send waits, the app's handlers go on and their acknowledgements get through."""
+    full, work = fresh_queue(), fresh_queue()
+    put(holding, work, *map(str, range(20)))
+    app = App(holding.url, request_timeout=PATIENCE)
+    handled: list[str] = []
+    begin = threading.Event()
+
+    @app.consumer(work)
+    def handle(message: Message) -> None:
+        begin.wait(20)
+        handled.append(message.text)
+
+    def send_much() -> None:
+        for _ in range(20):
+            app.send(full, BIG)
+
+    with app:
+        assert isinstance(within(30, send_much).error, BrokerTimeoutError)
+        held = [Call(lambda: app.send(full, BIG)) for _ in range(3)]
+        begin.set()
+        assert settles(holding, work, size=0)
+        assert all(call.waiting for call in held) or all(call.error for call in held)
+        for call in held:  # they wait side by side, not one after the other
+            assert isinstance(call.join(2.5).error, BrokerTimeoutError)
+            assert call.seconds < 2 * PATIENCE
+    assert len(handled) == 20
+    make_room(holding, full)
+
+
+def test_a_transaction_that_is_held_back(holding: Broker) -> None:
+    """Its commit is in doubt in time; room made, the message is in one of the two queues and not in both."""
+    full, work = fresh_queue(), fresh_queue()
+    put(holding, work, "a")
+    with Connection(holding.url, request_timeout=PATIENCE) as connection:
+        fill(connection.create_session(), full, persistent=True)
+    with Connection(holding.url, request_timeout=PATIENCE) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        out = Queue(f"{work.name}.out")
+        message = session.create_consumer(work).receive(5)
+        assert message is not None
+        session.create_producer(out).send(Message("result"))
+        commit = within(PATIENCE * 5, session.commit)
+        assert isinstance(commit.error, TransactionInDoubtError)
+        assert "producer flow control" in str(commit.error)
+    make_room(holding, full)
+
+    def places() -> list[list[str]]:
+        return [bodies(holding, queue) for queue in (work, out)]
+
+    assert eventually(lambda: places() in ([["a"], []], [[], ["result"]]))
+
+
+@pytest.mark.parametrize("limit", ["store", "memory"])
+def test_a_sender_is_refused(refusing: Broker, limit: str) -> None:
+    """At once, with the broker's own words; the session is as good as before."""
+    queue = a_queue(limit)
+    with Connection(refusing.url) as connection:
+        session = connection.create_session()
+        call = within(20, lambda: fill(session, queue, persistent=True))
+        assert isinstance(call.value, ResourceAllocationError)
+        words = str(call.value)
+        assert f"refused SEND {queue.uri}" in words
+        assert "127.0.0.1" in words
+        assert "producer-flow-control" in words
+        make_room(refusing, queue)
+        session.create_producer(queue).send(Message("room again"))
+    make_room(refusing, queue)
+
+
+def test_a_send_that_nobody_waits_for(refusing: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """A non-persistent message is not answered: that it was refused is told in the log, with the broker's words."""
+    queue = a_queue("temp")
+    with Connection(refusing.url) as connection:
+        producer = connection.create_session().create_producer(queue)
+        for _ in range(20):
+            producer.send(Message(BIG), persistent=False)
+        assert eventually(lambda: "Temp Store is Full" in caplog.text, 10)
+    assert "broker complained" in caplog.text
+    make_room(refusing, queue)
+
+
+def test_a_transaction_that_is_refused(refusing: Broker) -> None:
+    """The commit says so, the message comes again, and what was sent is not there."""
+    full, work = fresh_queue(), fresh_queue()
+    put(refusing, work, "a")
+    with Connection(refusing.url) as connection:
+        connection.start()
+        fill(connection.create_session(), full, persistent=True)
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(work)
+        assert consumer.receive(5) is not None
+        session.create_producer(full).send(Message(BIG))
+        commit = within(10, session.commit)
+        assert isinstance(commit.error, TransactionRolledBackError)
+        assert "producer-flow-control" in str(commit.error)
+        again = consumer.receive(10)
+        assert again is not None
+        assert again.text == "a"
+        make_room(refusing, full)
+        session.commit()
+    assert settles(refusing, work, size=0)
+    make_room(refusing, full)
