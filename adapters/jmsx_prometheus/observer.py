@@ -9,7 +9,7 @@ from importlib.metadata import version
 from threading import Lock
 from typing import TYPE_CHECKING, assert_never
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from jmsx.core.events import (
     AckDropped,
@@ -91,6 +91,7 @@ class PrometheusObserver:
         self._make_process_series()
         self.registry = CollectorRegistry() if registry is None else registry
         self.registry.register(self)
+        self.wsgi = make_wsgi_app(self.registry)  #: shows the metrics; `App(health=…)` serves it
 
     def observe(self, event: Event, source: Source) -> None:
         """Count `event`."""

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from jmsx.app.draining import drain
-from jmsx.app.registration import Consumer, takes_session
+from jmsx.app.endpoint import Endpoint, application
+from jmsx.app.health import HealthLimits, live, ready
+from jmsx.app.progress import Progress
+from jmsx.app.registry import Registry
 from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
+from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
-from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
-from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.jms.connection import Connection
-from jmsx.jms.destination import Destination, destination
 from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
-from jmsx.options import FOR_EVER, PrefetchPolicy, ReconnectPolicy
+from jmsx.options import FOR_EVER, ReconnectPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
+    from wsgiref.types import WSGIApplication
 
-    from jmsx.app.registration import Handler
+    from jmsx.app.health import Verdict, WorkerState
+    from jmsx.app.registration import Consumer
     from jmsx.core.dialect import Body
-    from jmsx.core.policy import Policy
     from jmsx.dedupe import IdempotencyStore
+    from jmsx.jms.destination import Destination
     from jmsx.jms.message import Property
-
-H = TypeVar("H", bound="Handler")
 
 #: Seconds that draining may take; Kubernetes kills 30 s after its SIGTERM.
 DRAIN_TIMEOUT: Final = 25.0
@@ -39,7 +41,7 @@ DRAIN_TIMEOUT: Final = 25.0
 _log = logger("jmsx.app")
 
 
-class App:
+class App(Registry):
     """
     Consumers and a sender on one broker.
 
@@ -48,6 +50,17 @@ class App:
 
     With `reconnect` (True, or a ReconnectPolicy) it waits for its broker, at the start and whenever it is gone; with
     False the loss of a connection ends the app, unless its URL is a `failover:` one.
+
+    Args:
+        url: of the broker.
+        observers: are told every event of the app's sessions.
+        health: HOST:PORT (or PORT, of all addresses) where `/healthz`, `/readyz` and, if an observer has them,
+            `/metrics` are served while the app runs; None: nowhere.
+        health_limits: when something counts as stuck.
+        watch: seconds without a message after which the broker is asked whether a subscription is still there, where
+            brokers drop some in silence; 0: never.
+        options: the fields of `ConnectionOptions`.
+
     """
 
     def __init__(
@@ -56,13 +69,19 @@ class App:
         *,
         observers: Iterable[Observer] = (),
         reconnect: bool | ReconnectPolicy = True,
+        health: str | None = None,
+        health_limits: HealthLimits | None = None,
+        watch: float = 60.0,
         **options: Any,
     ) -> None:
+        super().__init__(options)
         self.url = url
         self.reconnect = reconnect
+        self.health = health
+        self.health_limits = health_limits or HealthLimits()
+        self.watch = watch
+        self.endpoint: Endpoint | None = None  #: serves health while the app runs
         self._observers: list[Observer] = list(observers)
-        self._options = options
-        self._consumers: dict[str, Consumer] = {}
         self._workers: list[Worker] = []
         self._stores: list[IdempotencyStore] = []  #: open
         self._opening: Connection | None = None  #: of the worker that comes next
@@ -71,73 +90,15 @@ class App:
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
         self._ending = threading.Lock()
         self._closed_observers = False
+        self._progress = Progress()
+        self._watch: Watch | None = None
         self._failure: JmsxError | None = None
-        self._running = False
-
-    @property
-    def consumers(self) -> tuple[Consumer, ...]:
-        """The registered consumers."""
-        return tuple(self._consumers.values())
+        self._flowing = False  #: all consumers are open and messages may come
 
     def observe(self, *observers: Observer) -> None:
         """Add observers; before `start()`."""
         self._check_not_running()
         self._observers.extend(observers)
-
-    def consumer(
-        self,
-        source: Destination | str,
-        *,
-        mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE,
-        redelivery: Policy | None = None,
-        name: str | None = None,
-        **settings: Any,
-    ) -> Callable[[H], H]:
-        """
-        Make the decorated function the handler of `source`, such as `queue://orders`.
-
-        It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments. When it returns,
-        the message is settled (with SESSION_TRANSACTED, all that it sent through `session` too); when it raises, the
-        message is delivered again by `redelivery`; it may raise Retry, Reject or Discard to say more. Further settings
-        are those of `Consumer`. Raises ConfigurationError for settings that make no sense.
-        """
-
-        def register(handler: H) -> H:
-            self._check_not_running()
-            label = name or handler.__qualname__
-            if label in self._consumers:
-                raise ConfigurationError(f"there is a consumer {label!r} already; give it a name=")
-            target = destination(source)
-            try:
-                self._consumers[label] = Consumer(
-                    handler=handler,
-                    destination=target,
-                    name=label,
-                    mode=AcknowledgeMode(mode),
-                    redelivery=redelivery or self._policy(target),
-                    takes_session=takes_session(handler),
-                    **settings,
-                )
-            except TypeError as error:
-                raise ConfigurationError(f"consumer {label}: {error}") from error
-            return handler
-
-        return register
-
-    def replace_handler(self, name: str, handler: Handler) -> None:
-        """Put another handler in the place of the consumer `name`'s; before `start()`, for tests and trials."""
-        self.change(name, handler=handler, takes_session=takes_session(handler))
-
-    def change(self, name: str, **settings: Any) -> None:
-        """Change settings (fields of `Consumer`) of the consumer `name`; before `start()`."""
-        self._check_not_running()
-        if name not in self._consumers:
-            known = ", ".join(self._consumers)
-            raise ConfigurationError(f"no consumer {name!r}; there are {known}")
-        try:
-            self._consumers[name] = replace(self._consumers[name], **settings)
-        except TypeError as error:
-            raise ConfigurationError(f"consumer {name}: {error}") from error
 
     def start(self) -> None:
         """
@@ -156,7 +117,24 @@ class App:
         given = {**self._options, **options}
         if self.reconnect:
             given.setdefault("reconnect", self._reconnect_policy())
-        return Connection(self.url, observers=self._observers, **given)
+        observers = (self._progress, *self._observers)
+        return Connection(self.url, observers=observers, **given)
+
+    def live(self) -> Verdict:
+        """Whether messages move, or could: what `/healthz` says."""
+        return live(self._states(), self.health_limits, time.monotonic())
+
+    def ready(self) -> Verdict:
+        """Whether the app is connected, subscribed and not draining: what `/readyz` says."""
+        stopping = self._stopping.is_set()
+        now = time.monotonic()
+        return ready(self._states(), running=self._flowing, draining=stopping, now=now)
+
+    @property
+    def wsgi(self) -> WSGIApplication:
+        """A WSGI application with `/healthz`, `/readyz` and `/metrics`, for a web server of your own."""
+        metrics = next((one.wsgi for one in self._observers if hasattr(one, "wsgi")), None)
+        return application({"/healthz": self.live, "/readyz": self.ready}, metrics)
 
     def send(
         self,
@@ -231,6 +209,8 @@ class App:
                 with signals.interrupting():
                     self._open()
                 self._begin()
+                if self.endpoint is not None:
+                    announce(f"health at {self.endpoint.url}")
                 number = signals.wait()
                 busy = sum(1 for worker in self._workers if worker.call is not None)
                 why = number.name if number is not None else "told to stop"
@@ -262,12 +242,6 @@ class App:
         else:
             self.abort()
 
-    def _policy(self, target: Destination) -> Policy:
-        """The app's own redelivery policy for `target`."""
-        plain = RedeliveryPolicyMap(self._options.get("redelivery_policy", RedeliveryPolicy()))
-        policies: RedeliveryPolicyMap = self._options.get("redelivery_policies") or plain
-        return policies.policy(target.uri)
-
     def _open(self) -> None:
         """Open all consumers; nothing flows yet."""
         self._check_not_running()
@@ -279,6 +253,8 @@ class App:
         self._stopping.clear()
         self._failure = None
         try:
+            if self.health is not None:
+                self.endpoint = Endpoint(self.health, self.wsgi)
             self._open_stores()
             for consumer in self._consumers.values():
                 for _ in range(consumer.concurrency):
@@ -302,7 +278,7 @@ class App:
         return given if isinstance(given, ReconnectPolicy) else ReconnectPolicy()
 
     def _open_worker(self, consumer: Consumer) -> None:
-        options = _connection_options(consumer, self._options)
+        options = consumer.connection_options(self._options)
         if self.reconnect:  # as long as it takes, unless the policy says otherwise
             policy = self._reconnect_policy()
             patience = FOR_EVER if policy.startup_timeout is None else policy.startup_timeout
@@ -323,6 +299,10 @@ class App:
         try:
             for worker in self._workers:
                 worker.begin()
+            if self.watch > 0:
+                options = self.connect().options
+                self._watch = Watch(self._workers, self._progress, options, self.watch)
+            self._flowing = True
         except BaseException:
             self._drop()
             raise
@@ -359,23 +339,30 @@ class App:
         if opening is not None:
             opening.abort()
         self._sender.abort()
-        self._workers.clear()
-        self._close_stores()
-        self._running = False
+        self._rest()
 
     def _end(self) -> None:
         """The app is over: nothing happens any more that observers could be told."""
         with self._ending:
-            self._workers.clear()
-            self._close_stores()
-            self._running = False
+            self._rest()
             if not self._closed_observers:
                 self._closed_observers = bool(self._observers)
                 Observers(self._observers).close()
 
-    def _check_not_running(self) -> None:
-        if self._running:
-            raise IllegalStateError("the app is running")
+    def _rest(self) -> None:
+        """Nothing runs any more."""
+        endpoint, self.endpoint = self.endpoint, None
+        watch, self._watch = self._watch, None
+        if endpoint is not None:
+            endpoint.close()
+        if watch is not None:
+            watch.close()
+        self._workers.clear()
+        self._close_stores()
+        self._running = self._flowing = False
+
+    def _states(self) -> list[WorkerState]:
+        return [worker.state(self._progress) for worker in tuple(self._workers)]
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:
@@ -385,18 +372,3 @@ def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | Non
     except JmsxError as error:
         return error
     return None
-
-
-def _connection_options(consumer: Consumer, given: dict[str, Any]) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "redelivery_policy": consumer.redelivery,
-        "redelivery_policies": None,  # the consumer's is the one for its destination already
-        "dead_letter": consumer.dead_letter,
-        "non_blocking_redelivery": consumer.non_blocking_redelivery,
-        "optimize_acknowledge": consumer.optimize_acknowledge,
-    }
-    if consumer.prefetch is not None:
-        options["prefetch_policy"] = PrefetchPolicy.all(consumer.prefetch)
-    if consumer.durable is None and "client_id" in given:
-        options["client_id"] = None  # only the one that needs it may claim it
-    return options

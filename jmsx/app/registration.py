@@ -10,9 +10,10 @@ from jmsx.core.ledger import Identity
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.errors import ConfigurationError
+from jmsx.options import PrefetchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jmsx.core.policy import Policy
     from jmsx.dedupe import IdempotencyStore
@@ -92,6 +93,21 @@ class Consumer:
                 f"consumer {self.name}: a message whose sends were lost with their transaction would be known as"
                 " done, and they would never be sent; use dedupe= with another mode"
             )
+
+    def connection_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of its connection that differ from the app's, which are `given`."""
+        options: dict[str, Any] = {
+            "redelivery_policy": self.redelivery,
+            "redelivery_policies": None,  # the consumer's is the one for its destination already
+            "dead_letter": self.dead_letter,
+            "non_blocking_redelivery": self.non_blocking_redelivery,
+            "optimize_acknowledge": self.optimize_acknowledge,
+        }
+        if self.prefetch is not None:
+            options["prefetch_policy"] = PrefetchPolicy.all(self.prefetch)
+        if self.durable is None and "client_id" in given:
+            options["client_id"] = None  # only the one that needs it may claim it
+        return options
 
 
 def connection_parameter(handler: Callable[..., Any]) -> str | None:

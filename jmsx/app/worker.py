@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jmsx.app.health import WorkerState
 from jmsx.app.registration import connection_parameter
 from jmsx.core.values import AcknowledgeMode
 from jmsx.log import logger
 from jmsx.steering import Duplicate, Reject
 
 if TYPE_CHECKING:
+    from jmsx.app.progress import Progress
     from jmsx.app.registration import Consumer
     from jmsx.jms.connection import Connection
     from jmsx.jms.message import Message
+    from jmsx.uri import BrokerAddress
 
 _log = logger("jmsx.app")
 
@@ -57,6 +60,30 @@ class Worker:
         }.get(consumer.mode, self._handle)
         subscription.set_listener(self._listen)
 
+    @property
+    def session_id(self) -> str:
+        """Of its session."""
+        return self._session.session_id
+
+    @property
+    def dialect(self) -> str:
+        """The kind of its broker."""
+        return self._session.dialect.name
+
+    @property
+    def address(self) -> BrokerAddress:
+        """Of its broker."""
+        return self._session.address
+
+    @property
+    def link(self) -> str:
+        """What the broker calls the link that it has now."""
+        return self._session.greeting.get("session", "")
+
+    def renew(self, reason: str) -> None:
+        """Subscribe anew, on a new link."""
+        self._session.renew(reason)
+
     def begin(self) -> None:
         """Let messages flow."""
         self._connection.start()
@@ -77,6 +104,18 @@ class Worker:
     def abort(self) -> None:
         """Drop the socket; what is not settled is the broker's again."""
         self._connection.abort()
+
+    def state(self, progress: Progress) -> WorkerState:
+        """How it stands, for a probe."""
+        call = self.call
+        return WorkerState(
+            consumer=self.consumer.name,
+            destination=self.consumer.destination.uri,
+            movement=progress.movement(self._session.session_id),
+            alive=self._session.alive,
+            running_since=call.since if call else None,
+            message_id=call.message_id if call else None,
+        )
 
     def _listen(self, message: Message) -> None:
         """Handle and settle one message, and let others see that it is being done."""

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from jmsx import plugins
+from jmsx.cli.check import check
 from jmsx.cli.demo import demo
 from jmsx.cli.report import report
 from jmsx.cli.run import run_app
@@ -23,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(check)
 app.command()(demo)
 app.command("run")(run_app)
 app.command()(report)

@@ -25,10 +25,15 @@ def run_app(
     drain_timeout: Annotated[
         float, typer.Option(help="Seconds that stopping may take.")
     ] = DRAIN_TIMEOUT,
+    health: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT for /healthz, /readyz and /metrics; wins over the app's."),
+    ] = None,
 ) -> None:
     """Run an application's consumers."""
     app = load_app(target)
     app.url = url or app.url
+    app.health = health or app.health
     broker = parse_broker_uri(app.url) if app.url else "no broker"  # shown without its password
     _err.print(f"{target}: {len(app.consumers)} consumers on {broker}; Ctrl-C drains")
     app.run(drain_timeout, announce=_err.print)

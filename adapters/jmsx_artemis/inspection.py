@@ -1,0 +1,50 @@
+"""What ActiveMQ Artemis tells of queues by its management, for `jmsx check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.clock import SystemClock
+from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.errors import JmsxError
+from jmsx.inspection import Finding, Level
+from jmsx_artemis.questions import queues
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jmsx import Session
+    from jmsx.core.management import Inquiry
+    from jmsx_artemis.questions import Queue
+
+
+def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
+    """How many messages and consumers each queue has."""
+    management = session.dialect.management
+    if management is None or not session.options.use_management:
+        return
+    exchange = Exchange(session.address, session.options, SystemClock())
+    try:
+        found = exchange.conduct(session.dialect, management, _find(names))
+    except (UnansweredError, JmsxError) as error:
+        told = f"not visible: {error}; {management.remedy}"
+        yield Finding("management", Level.WARNING, told)
+        return
+    yield Finding("management", Level.OK, "it answers")
+    for name, queue in found.items():
+        if queue is None:
+            told = "does not exist yet; it is made at its first use"
+        else:
+            told = f"{queue['messageCount']} messages, {queue['consumerCount']} consumers"
+        yield Finding(f"queue {name}", Level.NOTE, told)
+
+
+def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:
+    """The queues with these names; a broker with none is asked something all the same."""
+    found: dict[str, Queue | None] = {}
+    for name in names:
+        listed = yield from queues("NAME", name)
+        found[name] = listed[0] if listed else None
+    if not names:
+        yield from queues("NAME", "jmsx")
+    return found

@@ -1,0 +1,124 @@
+"""
+Health: whether messages move, and not whether a socket is open.
+
+Live: nothing is stuck here that a restart would mend. A broker that is away is no reason, since a new process would not
+reach it either; nor is an empty queue, or a message that waits for its redelivery. Ready: connected, subscribed and not
+draining. Both say why not, worker by worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx.app.progress import Movement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthLimits:
+    """Seconds after which something counts as stuck; raises ConfigurationError unless they are positive."""
+
+    handler: float = 600.0  #: one call of a handler, its commit included
+    stall: float = 120.0  #: messages wait here, no handler runs, and nothing moves
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(
+                    f"health limit {name} must be more than 0 s, not {getattr(self, name):g}"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState:
+    """One worker at one moment, as far as health goes; times are seconds, monotonic."""
+
+    consumer: str
+    destination: str
+    movement: Movement
+    alive: bool  #: its threads run
+    running_since: float | None = None  #: of the handler call that runs
+    message_id: str | None = None  #: what that call is about
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer to a probe."""
+
+    ok: bool
+    body: dict[str, Any]  #: ready for JSON
+
+
+#: The word for a worker whose messages move, or would if there were any.
+_FINE: Final = ""
+
+
+def live(states: Iterable[WorkerState], limits: HealthLimits, now: float) -> Verdict:
+    """Whether nothing is stuck."""
+    return _verdict([(state, _stuck(state, limits, now)) for state in states], now)
+
+
+def ready(states: Iterable[WorkerState], *, running: bool, draining: bool, now: float) -> Verdict:
+    """Whether messages can come: the app is started, not draining, and every worker is subscribed."""
+    told = [(state, _missing(state)) for state in states]
+    whole = "draining" if draining else _FINE if running else "not started"
+    return _verdict(told, now, whole)
+
+
+def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
+    movement = state.movement
+    if not state.alive:
+        return "its thread has ended"
+    if state.running_since is not None:
+        seconds = now - state.running_since
+        if seconds > limits.handler:
+            return f"the handler has been running for {seconds:.0f} s, longer than {limits.handler:g} s"
+        return _FINE
+    quiet = now - max(movement.moved_at, movement.due_at)
+    if movement.in_hand and quiet > limits.stall:
+        return f"{movement.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
+    return _FINE
+
+
+def _missing(state: WorkerState) -> str:
+    if not state.movement.connected:
+        return "not connected"
+    return _FINE if state.movement.subscribed else "not subscribed"
+
+
+def _verdict(told: list[tuple[WorkerState, str]], now: float, whole: str = _FINE) -> Verdict:
+    reasons = [whole] if whole else []
+    reasons += [f"{state.consumer}: {why}" for state, why in told if why]
+    return Verdict(
+        not reasons,
+        {
+            "status": "failing" if reasons else "ok",
+            "reasons": reasons,
+            "workers": [_row(state, why, now) for state, why in told],
+        },
+    )
+
+
+def _row(state: WorkerState, why: str, now: float) -> dict[str, Any]:
+    """One worker for the body of an answer."""
+    movement = state.movement
+    row: dict[str, Any] = {
+        "consumer": state.consumer,
+        "destination": state.destination,
+        "connected": movement.connected,
+        "subscribed": movement.subscribed,
+        "in_hand": movement.in_hand,
+    }
+    if movement.moved_at > 0:
+        row["quiet_seconds"] = round(now - movement.moved_at, 3)
+    if movement.due_at > now:
+        row["redelivery_in_seconds"] = round(movement.due_at - now, 3)
+    if state.running_since is not None:
+        row["handler_seconds"] = round(now - state.running_since, 3)
+        row["message_id"] = state.message_id
+    return {**row, "reason": why} if why else row

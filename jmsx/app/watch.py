@@ -1,0 +1,141 @@
+"""
+The watch: finds subscriptions that are dead although their link lives, and has them made anew.
+
+A worker that has got no message for a while is either idle or forgotten by its broker, and looks the same. So the
+broker is asked, over a connection that lives for the moment. Brokers that tell a client when they drop its consumer
+need no watch; those that do not have an adapter in the entry point group `jmsx.subscriptions`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from jmsx import plugins
+from jmsx.direct import connect_to
+from jmsx.errors import JmsxError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jmsx.app.progress import Progress
+    from jmsx.app.worker import Worker
+    from jmsx.jms.connection import Connection
+    from jmsx.jms.session import Session
+    from jmsx.options import ConnectionOptions
+    from jmsx.uri import BrokerAddress
+
+T = TypeVar("T")
+
+#: Seconds that a question which is left needs to end, at the most.
+LEAVING: Final = 2.0
+
+_log = logger("jmsx.app")
+
+
+class Watch:
+    """
+    Looks after `workers` until closed, on a thread of its own.
+
+    Args:
+        workers: whose subscriptions.
+        progress: tells when a worker has got something.
+        options: for the connections to ask over.
+        patience: seconds without a message after which the broker is asked, and asked again.
+
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        progress: Progress,
+        options: ConnectionOptions,
+        patience: float,
+    ) -> None:
+        self._workers = tuple(workers)
+        self._progress = progress
+        self._options = options
+        self._patience = patience
+        self._asked: dict[Worker, float] = {}  #: seconds, monotonic
+        self._asking: Connection | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more, and leave a question that waits for its answer."""
+        self._closed.set()
+        asking = self._asking
+        if asking is not None:
+            asking.abort()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(LEAVING)
+
+    def _run(self) -> None:
+        dialects = {worker.dialect for worker in self._workers}
+        if not dialects & set(plugins.names("jmsx.subscriptions")):
+            return
+        while not self._closed.wait(self._patience / 4):
+            suspects = self._suspects(time.monotonic())
+            for address, workers in _grouped(suspects, attrgetter("address")).items():
+                self._try(address, partial(self._ask, workers))
+
+    def _try(self, address: BrokerAddress, question: Callable[[Session], None]) -> None:
+        """Ask a broker something; without an answer it is asked again another time."""
+        try:
+            with connect_to(address, self._options) as connection:
+                self._asking = connection
+                connection.start()
+                question(connection.create_session())
+        except JmsxError as error:
+            _log.info("broker does not tell", error=str(error))
+        except Exception:  # noqa: BLE001 - the watch must not die of a fault of its own
+            _log.exception("watch failed")
+        finally:
+            self._asking = None
+
+    def _suspects(self, now: float) -> list[Worker]:
+        """Who has been without a message, and without a question, for long enough."""
+        suspects = []
+        for worker in self._workers:
+            movement = self._progress.movement(worker.session_id)
+            since = max(movement.received_at, self._asked.get(worker, 0.0))
+            if movement.subscribed and now - since >= self._patience:
+                suspects.append(worker)
+                self._asked[worker] = now
+        return suspects
+
+    def _ask(self, suspects: list[Worker], session: Session) -> None:
+        """Ask the broker about each."""
+        missing: Any = plugins.load("jmsx.subscriptions", session.dialect.name)
+        by_destination = _grouped(suspects, attrgetter("consumer.destination"))
+        for destination, workers in by_destination.items():
+            links = {worker.link: worker for worker in workers}
+            lost = missing(session, destination, set(links))
+            if lost is None:
+                raise JmsxError("it sends no advisories, so dead subscriptions cannot be found out")
+            for link in lost:
+                self._renew(links[link], link)
+
+    def _renew(self, worker: Worker, link: str) -> None:
+        """Have the subscription made anew, unless that has happened meanwhile."""
+        if worker.link != link or self._closed.is_set():
+            return
+        _log.error(
+            "subscription dead",
+            consumer=worker.consumer.name,
+            destination=worker.consumer.destination.uri,
+            why="the broker has closed it without a word, perhaps as a slow consumer",
+        )
+        worker.renew("the broker has closed its subscription without a word")
+
+
+def _grouped(workers: Iterable[Worker], key: Callable[[Worker], T]) -> dict[T, list[Worker]]:
+    groups: dict[T, list[Worker]] = {}
+    for worker in workers:
+        groups.setdefault(key(worker), []).append(worker)
+    return groups

@@ -1,0 +1,73 @@
+"""`jmsx check`: whether a broker, and an application on it, will do what they should; before anything runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jmsx.cli.run import load_app
+from jmsx.errors import ConfigurationError
+from jmsx.inspection import Finding, Level
+from jmsx.preflight import examine
+
+_out = Console(highlight=False, soft_wrap=True)
+
+_STYLES: Final = {
+    Level.OK: "green",
+    Level.NOTE: "dim",
+    Level.WARNING: "yellow",
+    Level.FAILURE: "red",
+}
+
+
+def check(
+    url: Annotated[
+        str | None, typer.Argument(envvar="JMSX_BROKER_URL", help="The broker; else the app's.")
+    ] = None,
+    *,
+    target: Annotated[
+        str | None, typer.Option("--app", help="MODULE:APP whose options and consumers to check.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, and nothing else.")
+    ] = False,
+) -> None:
+    """Check a broker, and an application on it; exit code 1 if something does not work."""
+    if not logging.getLogger().isEnabledFor(logging.INFO):
+        logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # what it would say are findings
+    app = load_app(target) if target is not None else None
+    url = url or (app.url if app is not None else None)
+    if url is None:
+        raise ConfigurationError("nothing to check: give a broker URL, or --app with one")
+    findings = []
+    for finding in examine(url, app.options if app is not None else {}, app):
+        findings.append(finding)
+        if not as_json:
+            _tell(finding)
+    passed = not any(finding.level is Level.FAILURE for finding in findings)
+    if as_json:
+        rows = [asdict(finding) for finding in findings]
+        _out.print_json(json.dumps({"ok": passed, "findings": rows}), indent=None, highlight=False)
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _tell(finding: Finding) -> None:
+    """One row, as soon as it is known: what follows may take its time. Whole lines where no person looks on."""
+    if not _out.is_terminal:
+        _out.print(f"{finding.level:8} {finding.check:24} {finding.told}", markup=False)
+        return
+    row = Table.grid(padding=(0, 2), pad_edge=False)
+    row.add_column(width=7)
+    row.add_column(width=24)
+    row.add_column(overflow="fold")
+    level = Text(finding.level.value, style=_STYLES[finding.level])
+    row.add_row(level, Text(finding.check), Text(finding.told))
+    _out.print(row)

@@ -1,0 +1,162 @@
+"""`jmsx check` on real brokers: what works is tried, what does not is said, and nothing is taken or left."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import Connection, Message
+from jmsx.core.frames import Frame
+from jmsx_broker.wire import Wire
+from tests.integration.broker_support import python
+from tests.integration.support import bodies, fresh_queue, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jmsx import Queue
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+
+
+def check(*arguments: str, **environment: str) -> tuple[int, dict[str, dict[str, str]], str]:
+    """Exit code, findings by what was checked, and what stands on standard error."""
+    with python("-m", "jmsx.cli", "check", *arguments, "--json", **environment) as process:
+        out, errors = process.communicate(timeout=60)
+    assert "Traceback" not in errors
+    told: dict[str, Any] = json.loads(out)
+    assert told["ok"] is (process.returncode == 0)
+    return process.returncode, {one["check"]: one for one in told["findings"]}, errors
+
+
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+def test_a_broker_that_is_well(kind: str, request: pytest.FixtureRequest) -> None:
+    """Everything that jmsx needs of it works."""
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
+    code, findings, _ = check(broker.url)
+    assert code == 0
+    (address,) = [name for name in findings if name.startswith("broker 127")]
+    assert f"dialect {kind}" in findings[address]["told"]
+    assert findings["transport"]["level"] == "note"
+    assert (
+        findings["heart-beats"]["told"] == "we send every 10 s at the least, the broker every 5 s"
+    )
+    for tried in ("probe", "transaction"):
+        assert findings[tried]["level"] == "ok", findings[tried]
+    assert "confirmed copies to queue://" in findings["dead letters"]["told"]
+    assert (kind == "artemis") is (findings.get("management", {}).get("level") == "ok")
+
+
+APP = """\
+from jmsx import AcknowledgeMode, RedeliveryPolicy
+from jmsx.app import App
+
+app = App({url!r}, heartbeat=(0, 10), request_timeout=None)
+
+@app.consumer("queue://{queue}", mode=AcknowledgeMode.SESSION_TRANSACTED, prefetch=7, concurrency=2)
+def fine(message):
+    pass
+
+@app.consumer("queue://other", redelivery=RedeliveryPolicy(maximum_redeliveries=-1))
+def forever(message):
+    pass
+
+@app.consumer("topic://news", durable="reader")
+def nameless(message):
+    pass
+"""
+
+
+def test_an_application(
+    classic_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each consumer in words, with what is seldom meant; its queues are counted, and none of it is touched."""
+    queue = fresh_queue()
+    put(classic_broker, queue, "a", "b")
+    text = APP.format(url=classic_broker.url, queue=queue.name)
+    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    code, findings, _ = check("--app", "shop:app")
+    assert code == 1
+    levels = {name: one["level"] for name, one in findings.items()}
+    assert levels["consumer fine"] == "ok"
+    assert (
+        "prefetch 7, 2 workers, dead letter after 7 deliveries" in findings["consumer fine"]["told"]
+    )
+    assert levels["consumer forever"] == "warning"
+    assert levels["consumer nameless"] == "failure"
+    assert "needs a client_id" in findings["consumer nameless"]["told"]
+    assert levels["heart-beat"] == levels["request_timeout"] == "warning"
+    assert findings[f"queue {queue.name}"]["told"] == "2 messages, 0 consumers"
+    assert bodies(classic_broker, queue) == ["a", "b"]
+    assert classic_broker.statistics(queue.name).inflight_count == 0
+
+
+def test_one_of_two_brokers_is_away(classic_broker: Broker) -> None:
+    """That is how a pair of brokers looks, so it is a warning; that nobody is there is a failure."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = f"stomp://127.0.0.1:{server.getsockname()[1]}"
+    code, findings, _ = check(f"failover:({nobody},{classic_broker.url})")
+    assert code == 0
+    (away,) = [one for one in findings.values() if "refused" in one["told"]]
+    assert away["level"] == "warning"
+    code, findings, _ = check(nobody)
+    assert code == 1
+    assert [one["level"] for one in findings.values()] == ["failure"]
+
+
+def test_bad_input() -> None:
+    """A misspelled option is a finding; nothing to check is an error; no password is shown."""
+    code, findings, _ = check("stomp://user:hunter2@127.0.0.1:1?jms.optimizeAcknowlege=true")
+    assert code == 1
+    assert "optimizeAcknowledge" in findings["options"]["told"]
+    assert "hunter2" not in json.dumps(findings)
+    with python("-m", "jmsx.cli", "check") as process:
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "give a broker URL" in errors
+
+
+def test_a_table_for_people(classic_broker: Broker) -> None:
+    """Without --json: one line for each finding."""
+    with python("-m", "jmsx.cli", "check", classic_broker.url) as process:
+        out, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    (line,) = [line for line in out.splitlines() if " probe " in line]
+    assert line.startswith("ok")
+    assert "a message to ourselves came back" in line
+
+
+def test_redelivery_by_broker_and_client(artemis_broker: Broker, tmp_path: Path) -> None:
+    """An Artemis that was told to redeliver on its own, where jmsx does: shown, with what to do; not so elsewhere."""
+    queue = fresh_queue()
+    set_redelivery(artemis_broker, queue)
+    with Connection(artemis_broker.url) as connection:
+        connection.create_session().create_producer(queue).send(Message("a"))
+    text = APP.format(url=artemis_broker.url, queue=queue.name)
+    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
+    code, findings, _ = check("--app", "shop:app", PYTHONPATH=str(tmp_path))
+    assert code == 1
+    told = findings[f"settings of {queue.uri}"]
+    assert told["level"] == "warning"
+    assert "the broker redelivers too" in told["told"]
+    assert "redelivery-delay 200, max-delivery-attempts 3, maximum_redeliveries 6" in told["told"]
+    assert findings["management"]["level"] == "ok"
+    assert findings[f"queue {queue.name}"]["told"] == "1 messages, 0 consumers"
+
+
+def set_redelivery(broker: Broker, queue: Queue) -> None:
+    """Have the broker redeliver what comes back from this queue, three times in all, 200 ms later."""
+    settings = json.dumps({"maxDeliveryAttempts": 3, "redeliveryDelay": 200})
+    headers = {
+        "destination": "activemq.management",
+        "_AMQ_ResourceName": "broker",
+        "_AMQ_OperationName": "addAddressSettings",
+    }
+    body = json.dumps([queue.name, settings]).encode()
+    with Wire(broker.url, timeout=30) as wire:
+        wire.request(Frame("SEND", headers, body))

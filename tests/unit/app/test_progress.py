@@ -1,0 +1,119 @@
+"""Progress: what the events of a session say about its movement."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx.app.progress import Movement, Progress
+from jmsx.core.events import (
+    DeliveryEnded,
+    ErrorReceived,
+    LinkClosed,
+    LinkOpened,
+    MessagesReceived,
+    Outcome,
+    RedeliveryScheduled,
+    Source,
+    SubscriptionClosed,
+    SubscriptionOpened,
+)
+
+if TYPE_CHECKING:
+    from jmsx.core.events import Event
+
+OPENED = LinkOpened(at=1.0, server="ActiveMQ/6.1.8", seconds=0.1)
+SUBSCRIBED = SubscriptionOpened(
+    at=2.0,
+    consumer="ship",
+    destination="queue://orders",
+    ack_mode="auto",
+    prefetch=10,
+    maximum_redeliveries=6,
+    optimize_acknowledge=False,
+)
+RECEIVED = MessagesReceived(
+    at=3.0, consumer="ship", destination="queue://orders", messages=2, redelivered=0
+)
+CLOSED = SubscriptionClosed(at=9.0, consumer="ship", destination="queue://orders")
+LOST = LinkClosed(at=9.0, reason="io")
+
+
+def ended(outcome: Outcome) -> DeliveryEnded:
+    """One delivery is over at 5.0."""
+    return DeliveryEnded(
+        at=5.0,
+        consumer="ship",
+        destination="queue://orders",
+        message_id="ID:1",
+        message_key="1",
+        correlation_id=None,
+        ack_mode="auto",
+        prefetch=10,
+        attempt=1,
+        redelivered=False,
+        sent_ms=None,
+        received_at=3.0,
+        started_at=4.0,
+        ended_at=5.0,
+        outcome=outcome,
+    )
+
+
+def again(delay: float) -> RedeliveryScheduled:
+    """At 5.0 a redelivery is promised."""
+    return RedeliveryScheduled(
+        at=5.0,
+        consumer="ship",
+        destination="queue://orders",
+        message_key="1",
+        next_attempt=2,
+        delay=delay,
+        blocking=True,
+    )
+
+
+UP = (OPENED, SUBSCRIBED, RECEIVED)
+
+#: After UP: two messages in hand.
+HAND = {"connected": True, "subscribed": True, "in_hand": 2, "received_at": 3.0, "moved_at": 3.0}
+
+CASES: dict[str, tuple[tuple[Event, ...], dict[str, Any]]] = {
+    "nothing": ((), {}),
+    "connected": ((OPENED,), {"connected": True, "moved_at": 1.0}),
+    "subscribed": (
+        (OPENED, SUBSCRIBED),
+        HAND | {"in_hand": 0, "received_at": 2.0, "moved_at": 2.0},
+    ),
+    "received": (UP, HAND),
+    "acknowledged": ((*UP, ended(Outcome.ACKNOWLEDGED)), HAND | {"in_hand": 1, "moved_at": 5.0}),
+    "rolled back": (
+        (*UP, ended(Outcome.ROLLED_BACK), again(7.0)),
+        HAND | {"moved_at": 5.0, "due_at": 12.0},
+    ),
+    "the later promise": ((*UP, again(7.0), again(1.0)), HAND | {"due_at": 12.0}),
+    "unsubscribed": ((*UP, CLOSED), HAND | {"subscribed": False, "in_hand": 0}),
+    "lost": ((*UP, again(7.0), LOST), {"received_at": 3.0, "moved_at": 9.0}),
+    "what is none of its business": ((*UP, ErrorReceived(at=8.0, message="no")), HAND),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), CASES.values(), ids=CASES)
+def test_movement(events: tuple[Event, ...], expected: dict[str, Any]) -> None:
+    """Each event moves the session as it should, and no other session."""
+    progress = Progress()
+    for event in events:
+        progress.observe(event, Source("b", "classic", "c", "mine", 1))
+    assert progress.movement("mine") == Movement(**expected)
+    assert progress.movement("other") == Movement()
+    progress.close()
+
+
+def test_a_count_never_falls_below_zero() -> None:
+    """An end that belongs to an older link is no debt."""
+    movement = Movement()
+    movement.note(ended(Outcome.ABANDONED))
+    assert movement.in_hand == 0
+    assert math.isinf(movement.received_at)
