@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
 import time
 from typing import Final
 
@@ -29,6 +30,8 @@ class TcpStream:
         write_timeout: float | None,
     ) -> None:
         self._write_timeout = write_timeout
+        self._writing = threading.Lock()
+        self._ending = threading.Lock()
         self._socket = socket.create_connection(address, timeout=connect_timeout)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -60,13 +63,14 @@ class TcpStream:
     def write(self, data: bytes, deadline: float | None) -> None:
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
         left = memoryview(data)
-        while left:
-            try:
-                left = left[self._socket.send(left) :]
-            except BlockingIOError as error:
-                raise self._late() from error
-            if left and deadline is not None and time.monotonic() > deadline:
-                raise self._late()
+        with self._writing:
+            while left:
+                try:
+                    left = left[self._socket.send(left) :]
+                except BlockingIOError as error:
+                    raise self._late() from error
+                if left and deadline is not None and time.monotonic() > deadline:
+                    raise self._late()
 
     def send(self, data: bytes) -> None:
         """As `write`, with the deadline of a write that begins now."""
@@ -74,12 +78,18 @@ class TcpStream:
 
     def shutdown(self) -> None:
         """End reading and writing at once, also where another thread waits in them; `close` is for the reader."""
-        with contextlib.suppress(OSError):  # closed already, which is what is wanted
+        with self._ending, contextlib.suppress(OSError):  # closed already: that is what is wanted
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the descriptor back."""
-        self._socket.close()
+        """
+        Give the descriptor back, when nobody uses it any more.
+
+        Its number may be another connection's the next moment, and what is written then would go there.
+        """
+        self.shutdown()
+        with self._writing, self._ending:
+            self._socket.close()
 
     def _late(self) -> TimeoutError:
         return TimeoutError(
