@@ -36,8 +36,8 @@ _TLS: Final = 61614
 #: Java as root: files that are copied into a container belong to root, and so its folder can be written by nobody else.
 _USER: Final = "0"
 
-#: How the logging library of the published images is told to log what ours does by itself.
-_LOGGING: Final = "-Dlog4j2.level=INFO"
+#: For the logging library of the published images, which tells errors only if not told; at INFO it tells each message.
+_LOGGING: Final = "-Dlog4j2.level=WARN"
 
 
 class ContainerBroker(OwnBroker):
