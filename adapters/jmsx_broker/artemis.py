@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from jmsx_broker.artemis_recipe import ArtemisRecipe
 from jmsx_broker.local import LocalBroker
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jmsx_broker.artemis_recipe import Setting
-    from jmsx_broker.certificates import TlsOptions
+    from jmsx_broker.own import Doors
 
 
 class ArtemisBroker(LocalBroker):
@@ -34,6 +34,7 @@ class ArtemisBroker(LocalBroker):
         data: the folder for messages and log, created if missing; None is a temporary one, removed by `close()`.
         tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
         tls_port: of STOMP over TLS; 0 takes a free one.
+        users: passwords by name; then nobody else may connect. The URLs do not have them.
         address_settings: for each pattern of addresses (`#`: all) what its address-setting says. Artemis' defaults
             hold, save that dead letters go to the queue DLQ and expired messages to the queue ExpiryQueue, as in every
             broker that `artemis create` made; what is set here for `#` comes before that.
@@ -46,23 +47,17 @@ class ArtemisBroker(LocalBroker):
         self,
         port: int = 0,
         *,
-        openwire_port: int = 0,
         data: Path | None = None,
-        tls: bool | TlsOptions = False,
-        tls_port: int = 0,
+        users: Mapping[str, str] | None = None,
         address_settings: Mapping[str, Mapping[str, Setting]] | None = None,
         stomp_options: Mapping[str, Setting] | None = None,
         persistent: bool = True,
+        **doors: Unpack[Doors],
     ) -> None:
-        super().__init__(
-            ArtemisRecipe(
-                address_settings=address_settings or {},
-                stomp_options=stomp_options or {},
-                persistent=persistent,
-            ),
-            port=port,
-            openwire_port=openwire_port,
-            data=data,
-            tls=tls,
-            tls_port=tls_port,
+        recipe = ArtemisRecipe(
+            users=users or {},
+            address_settings=address_settings or {},
+            stomp_options=stomp_options or {},
+            persistent=persistent,
         )
+        super().__init__(recipe, port, data=data, **doors)

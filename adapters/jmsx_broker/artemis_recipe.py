@@ -33,7 +33,7 @@ _TEMPLATE: Final = """\
 <configuration xmlns="urn:activemq">
   <core xmlns="urn:activemq:core">
     <name>jmsx</name>
-    <security-enabled>false</security-enabled>
+    <security-enabled>{secure}</security-enabled>
     <persistence-enabled>{persistent}</persistence-enabled>
     <journal-type>NIO</journal-type>
     <journal-pool-files>10</journal-pool-files>
@@ -48,6 +48,7 @@ _TEMPLATE: Final = """\
       <acceptor name="stomp">{stomp}</acceptor>
       <acceptor name="openwire">{openwire}</acceptor>{tls}
     </acceptors>
+    <security-settings>{permissions}</security-settings>
     <addresses>
       <address name="DLQ"><anycast><queue name="DLQ"/></anycast></address>
       <address name="ExpiryQueue"><anycast><queue name="ExpiryQueue"/></anycast></address>
@@ -60,6 +61,23 @@ _TEMPLATE: Final = """\
 """
 
 
+#: What each user may do, everywhere.
+_PERMISSIONS: Final = (
+    *("createAddress", "deleteAddress", "createDurableQueue", "deleteDurableQueue"),
+    *("createNonDurableQueue", "deleteNonDurableQueue", "send", "consume", "browse", "manage"),
+)
+
+#: The name of the login that the acceptors ask for, and the one role.
+_DOMAIN: Final = "jmsx"
+
+_LOGIN: Final = f"""\
+{_DOMAIN} {{
+  org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule required
+    org.apache.activemq.jaas.properties.user="users.properties"
+    org.apache.activemq.jaas.properties.role="roles.properties";
+}};
+"""
+
 _TLS: Final = """
       <acceptor name="stomp+ssl">{}</acceptor>"""
 
@@ -69,8 +87,8 @@ class ArtemisRecipe:
     """ActiveMQ Artemis with the options of `ArtemisBroker`."""
 
     product: Product = ARTEMIS
-    file: str = "etc/broker.xml"
     main: tuple[str, ...] = (
+        "-Djava.security.auth.login.config=etc/login.config",
         "-Dorg.slf4j.simpleLogger.log.org.apache.activemq.audit=warn",
         "org.apache.activemq.artemis.core.server.embedded.Main",
         ".",
@@ -79,15 +97,27 @@ class ArtemisRecipe:
     address_settings: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     stomp_options: Mapping[str, Setting] = field(default_factory=dict)
     persistent: bool = True
+    users: Mapping[str, str] = field(default_factory=dict)
 
-    def configuration(self, listeners: Listeners) -> str:
-        """The text of broker.xml."""
+    def files(self, listeners: Listeners) -> dict[str, str]:
+        """Its broker.xml, and who may log in."""
+        roles = ",".join(map(_property, self.users))
+        return {
+            "etc/broker.xml": self._broker_xml(listeners),
+            "etc/login.config": _LOGIN,
+            "etc/users.properties": _properties(self.users),
+            "etc/roles.properties": f"{_DOMAIN}={roles}\n",
+        }
+
+    def _broker_xml(self, listeners: Listeners) -> str:
         all_addresses = {**_DEFAULTS, **self.address_settings.get("#", {})}
         matches = {**self.address_settings, "#": all_addresses}
-        stomp = {"protocols": "STOMP", **self.stomp_options}
-        openwire = {"protocols": "CORE,OPENWIRE"}
+        stomp = {"protocols": "STOMP", "securityDomain": _DOMAIN, **self.stomp_options}
+        openwire = {"protocols": "CORE,OPENWIRE", "securityDomain": _DOMAIN}
         host, tls = listeners.host, listeners.tls
         return _TEMPLATE.format(
+            secure=_text(bool(self.users)),
+            permissions=_permissions() if self.users else "",
             persistent=_text(self.persistent),
             stomp=_acceptor(host, listeners.stomp, stomp),
             openwire=_acceptor(host, listeners.openwire, openwire),
@@ -120,6 +150,22 @@ def _address_setting(match: str, settings: Mapping[str, Setting]) -> str:
     """What holds for the addresses that match."""
     lines = "".join(f"<{name}>{escape(_text(value))}</{name}>" for name, value in settings.items())
     return f"      <address-setting match={quoteattr(match)}>{lines}</address-setting>"
+
+
+def _permissions() -> str:
+    """What holds for every address."""
+    lines = "".join(f'<permission type="{kind}" roles="{_DOMAIN}"/>' for kind in _PERMISSIONS)
+    return f'<security-setting match="#">{lines}</security-setting>'
+
+
+def _properties(values: Mapping[str, str]) -> str:
+    """A file of Java properties."""
+    return "".join(f"{_property(name)}={_property(value)}\n" for name, value in values.items())
+
+
+def _property(text: str) -> str:
+    """A text as it stands in such a file, whatever is in it."""
+    return "".join(f"\\u{unit:04x}" for unit in memoryview(text.encode("utf-16-le")).cast("H"))
 
 
 def _text(value: Setting) -> str:

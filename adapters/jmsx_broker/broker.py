@@ -20,11 +20,15 @@ class Broker:
 
     def statistics(self, queue: str) -> QueueStatistics:
         """Its own counts of `queue`; the errors are those of `queue_statistics`."""
-        return queue_statistics(self.url, queue)
+        return queue_statistics(self._asking_url(), queue)
 
     def browse(self, queue: str) -> list[BrowsedMessage]:
         """All messages that lie in `queue`, oldest first; the errors are those of `browse_queue`."""
-        return browse_queue(self.url, queue)
+        return browse_queue(self._asking_url(), queue)
+
+    def _asking_url(self) -> str:
+        """Its URL for these questions, which may have to say who asks."""
+        return self.url
 
 
 class ExternalBroker(Broker):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.local import LocalBroker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from jmsx_broker.certificates import TlsOptions
+    from jmsx_broker.own import Doors
 
 
 class ClassicBroker(LocalBroker):
@@ -25,6 +26,7 @@ class ClassicBroker(LocalBroker):
         data: the folder for messages and log, created if missing; None is a temporary one, removed by `close()`.
         tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
         tls_port: of STOMP over TLS; 0 takes a free one.
+        users: passwords by name; then nobody else may connect. The URLs do not have them.
 
     """
 
@@ -32,16 +34,8 @@ class ClassicBroker(LocalBroker):
         self,
         port: int = 0,
         *,
-        openwire_port: int = 0,
         data: Path | None = None,
-        tls: bool | TlsOptions = False,
-        tls_port: int = 0,
+        users: Mapping[str, str] | None = None,
+        **doors: Unpack[Doors],
     ) -> None:
-        super().__init__(
-            ClassicRecipe(),
-            port=port,
-            openwire_port=openwire_port,
-            data=data,
-            tls=tls,
-            tls_port=tls_port,
-        )
+        super().__init__(ClassicRecipe(users=users or {}), port, data=data, **doors)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import quoteattr
 
 from jmsx_broker.products import CLASSIC
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx_broker.certificates import TlsConnector
     from jmsx_broker.products import Product
     from jmsx_broker.recipe import Listeners
@@ -29,7 +31,7 @@ _TEMPLATE: Final = """\
   <broker xmlns="http://activemq.apache.org/schema/core" brokerName="jmsx" dataDirectory="data"
           persistent="true" schedulerSupport="true" useJmx="false">
     <persistenceAdapter><kahaDB directory="data/kahadb"/></persistenceAdapter>
-    <plugins><statisticsBrokerPlugin/></plugins>
+    <plugins><statisticsBrokerPlugin/>{authentication}</plugins>
     <systemUsage>
       <systemUsage>
         <memoryUsage><memoryUsage limit="256 mb"/></memoryUsage>
@@ -47,6 +49,12 @@ _TEMPLATE: Final = """\
 """
 
 
+_AUTHENTICATION: Final = """
+      <simpleAuthenticationPlugin anonymousAccessAllowed="false"><users>{}</users></simpleAuthenticationPlugin>"""
+
+_USER: Final = """
+        <authenticationUser username={} password={} groups="users"/>"""
+
 _SSL_CONTEXT: Final = """
     <sslContext>
       <sslContext keyStore={keys} keyStoreType="PKCS12" keyStorePassword={password}
@@ -59,10 +67,9 @@ _SSL_CONNECTOR: Final = """
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecipe:
-    """ActiveMQ Classic as its users run it: no destination policy, no user."""
+    """ActiveMQ Classic as its users run it: no destination policy."""
 
     product: Product = CLASSIC
-    file: str = _FILE
     main: tuple[str, ...] = (
         "-Dactivemq.home=.",
         "-Dactivemq.base=.",
@@ -74,10 +81,16 @@ class ClassicRecipe:
         "Connector openwire started",
     )  # they start in their order; it is the last
 
-    def configuration(self, listeners: Listeners) -> str:
-        """The text of activemq.xml."""
+    users: Mapping[str, str] = field(default_factory=dict)
+
+    def files(self, listeners: Listeners) -> dict[str, str]:
+        """Its activemq.xml."""
+        return {_FILE: self._activemq_xml(listeners)}
+
+    def _activemq_xml(self, listeners: Listeners) -> str:
         tls = listeners.tls
         return _TEMPLATE.format(
+            authentication=_authentication(self.users) if self.users else "",
             host=listeners.host,
             stomp=listeners.stomp,
             openwire=listeners.openwire,
@@ -85,6 +98,12 @@ class ClassicRecipe:
             ssl_context=_ssl_context(tls) if tls else "",
             ssl_connector=_ssl_connector(listeners.host, tls) if tls else "",
         )
+
+
+def _authentication(users: Mapping[str, str]) -> str:
+    """Who may connect."""
+    entries = (_USER.format(*map(quoteattr, user)) for user in users.items())
+    return _AUTHENTICATION.format("".join(entries))
 
 
 def _ssl_context(tls: TlsConnector) -> str:

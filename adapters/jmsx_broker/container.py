@@ -7,13 +7,13 @@ the same broker comes out of each image, and it has what `statistics` needs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx_broker.artemis_recipe import ArtemisRecipe
 from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.docker import docker_client, told_errors
-from jmsx_broker.own import OwnBroker
+from jmsx_broker.own import Doors, OwnBroker
 from jmsx_broker.recipe import JAVA_OPTIONS, Listeners
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
     from jmsx_broker.artemis_recipe import Setting
-    from jmsx_broker.certificates import TlsOptions
     from jmsx_broker.recipe import Recipe
 
 #: The working folder of the broker in its container.
@@ -46,27 +45,18 @@ class ContainerBroker(OwnBroker):
 
     Args:
         recipe: which kind, and how it is configured.
-        image: None is the one that the makers of the broker publish.
         port: of STOMP, on this machine; 0 takes a free one.
-        openwire_port: for Java clients; 0 takes a free one.
-        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
-        tls_port: of STOMP over TLS; 0 takes a free one.
+        image: None is the one that the makers of the broker publish.
+        doors: as for `OwnBroker`, on this machine.
 
     """
 
     _look = 0.25  # each look is a question to the daemon
 
     def __init__(
-        self,
-        recipe: Recipe,
-        *,
-        image: str | None = None,
-        port: int = 0,
-        openwire_port: int = 0,
-        tls: bool | TlsOptions = False,
-        tls_port: int = 0,
+        self, recipe: Recipe, port: int, *, image: str | None = None, **doors: Unpack[Doors]
     ) -> None:
-        super().__init__(recipe, port=port, openwire_port=openwire_port, tls=tls, tls_port=tls_port)
+        super().__init__(recipe, port, **doors)
         self._image = image or recipe.product.image
         self._container: DockerContainer | None = None
 
@@ -159,8 +149,8 @@ class ContainerBroker(OwnBroker):
             for store in (self.certificates.key_store, self.certificates.trust_store):
                 container.with_copy_into_container(store, f"{_FOLDER}/tls/{store.name}")
         listeners = Listeners(host="0.0.0.0", stomp=_STOMP, openwire=_OPENWIRE, tls=tls)  # noqa: S104 - of the container
-        text = recipe.configuration(listeners)
-        container.with_copy_into_container(text.encode(), f"{_FOLDER}/{recipe.file}")
+        for path, text in recipe.files(listeners).items():
+            container.with_copy_into_container(text.encode(), f"{_FOLDER}/{path}")
         return container
 
     def _exit_code(self) -> int | None:
@@ -194,76 +184,47 @@ class ContainerBroker(OwnBroker):
 
 class ClassicContainer(ContainerBroker):
     """
-    ActiveMQ Classic 6 in a container; as `ClassicBroker` else.
+    ActiveMQ Classic 6 in a container, with the options of `ClassicBroker` but `data`, and `image`.
 
-    Args:
-        image: None is the published one, apache/activemq-classic.
-        port: of STOMP, on this machine; 0 takes a free one.
-        openwire_port: for Java clients; 0 takes a free one.
-        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
-        tls_port: of STOMP over TLS; 0 takes a free one.
-
+    Without `image` it is the published one, apache/activemq-classic.
     """
 
     def __init__(
         self,
+        port: int = 0,
         *,
         image: str | None = None,
-        port: int = 0,
-        openwire_port: int = 0,
-        tls: bool | TlsOptions = False,
-        tls_port: int = 0,
+        users: Mapping[str, str] | None = None,
+        **doors: Unpack[Doors],
     ) -> None:
-        super().__init__(
-            ClassicRecipe(),
-            image=image,
-            port=port,
-            openwire_port=openwire_port,
-            tls=tls,
-            tls_port=tls_port,
-        )
+        super().__init__(ClassicRecipe(users=users or {}), port, image=image, **doors)
 
 
 class ArtemisContainer(ContainerBroker):
     """
-    ActiveMQ Artemis 2 in a container; as `ArtemisBroker` else.
+    ActiveMQ Artemis 2 in a container, with the options of `ArtemisBroker` but `data`, and `image`.
 
-    Args:
-        image: None is the published one, apache/activemq-artemis.
-        port: of STOMP, on this machine; 0 takes a free one.
-        openwire_port: for Java clients; 0 takes a free one.
-        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
-        tls_port: of STOMP over TLS; 0 takes a free one.
-        address_settings: as for `ArtemisBroker`.
-        stomp_options: as for `ArtemisBroker`.
-        persistent: as for `ArtemisBroker`.
-
+    Without `image` it is the published one, apache/activemq-artemis.
     """
 
     def __init__(
         self,
+        port: int = 0,
         *,
         image: str | None = None,
-        port: int = 0,
-        openwire_port: int = 0,
-        tls: bool | TlsOptions = False,
-        tls_port: int = 0,
+        users: Mapping[str, str] | None = None,
         address_settings: Mapping[str, Mapping[str, Setting]] | None = None,
         stomp_options: Mapping[str, Setting] | None = None,
         persistent: bool = True,
+        **doors: Unpack[Doors],
     ) -> None:
-        super().__init__(
-            ArtemisRecipe(
-                address_settings=address_settings or {},
-                stomp_options=stomp_options or {},
-                persistent=persistent,
-            ),
-            image=image,
-            port=port,
-            openwire_port=openwire_port,
-            tls=tls,
-            tls_port=tls_port,
+        recipe = ArtemisRecipe(
+            users=users or {},
+            address_settings=address_settings or {},
+            stomp_options=stomp_options or {},
+            persistent=persistent,
         )
+        super().__init__(recipe, port, image=image, **doors)
 
 
 def _pull(client: Any, image: str) -> None:

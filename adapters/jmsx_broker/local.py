@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from jmsx.errors import IllegalStateError
 from jmsx_broker.artefacts import libraries
 from jmsx_broker.java import find_java
-from jmsx_broker.own import OwnBroker
+from jmsx_broker.own import Doors, OwnBroker
 from jmsx_broker.ports import HOST
 from jmsx_broker.process import Child
 from jmsx_broker.recipe import JAVA_OPTIONS, Listeners
@@ -16,7 +16,6 @@ from jmsx_broker.recipe import JAVA_OPTIONS, Listeners
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jmsx_broker.certificates import TlsOptions
     from jmsx_broker.recipe import Recipe
 
 
@@ -27,24 +26,15 @@ class LocalBroker(OwnBroker):
     Args:
         recipe: which kind, and how it is configured.
         port: of STOMP; 0 takes a free one.
-        openwire_port: for Java clients; 0 takes a free one.
         data: the folder for messages and log, created if missing; None is a temporary one, removed by `close()`.
-        tls: whether it offers STOMP over TLS too, with certificates made for it; TlsOptions say how.
-        tls_port: of STOMP over TLS; 0 takes a free one.
+        doors: as for `OwnBroker`.
 
     """
 
     def __init__(
-        self,
-        recipe: Recipe,
-        *,
-        port: int = 0,
-        openwire_port: int = 0,
-        data: Path | None = None,
-        tls: bool | TlsOptions = False,
-        tls_port: int = 0,
+        self, recipe: Recipe, port: int, *, data: Path | None = None, **doors: Unpack[Doors]
     ) -> None:
-        super().__init__(recipe, port=port, openwire_port=openwire_port, tls=tls, tls_port=tls_port)
+        super().__init__(recipe, port, **doors)
         self._data = data.absolute() if data else None
         self._child: Child | None = None
         self._command: list[str | Path] = []
@@ -122,10 +112,11 @@ class LocalBroker(OwnBroker):
             openwire=self._openwire_port,
             tls=self._tls_connector(self._tls_port),
         )
-        file = folder / self._recipe.file
-        file.parent.mkdir(exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(self._recipe.configuration(listeners), encoding="utf-8")
+        for path, text in self._recipe.files(listeners).items():
+            file = folder / path
+            file.parent.mkdir(exist_ok=True)
+            file.touch(mode=0o600)
+            file.write_text(text, encoding="utf-8")
 
     def _exit_code(self) -> int | None:
         return self._running().exit_code

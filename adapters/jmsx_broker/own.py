@@ -7,7 +7,8 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypedDict
+from urllib.parse import quote
 
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 
 #: Seconds at least for one attempt to connect.
 _CONNECT: Final = 0.05
+
+
+class Doors(TypedDict, total=False):
+    """What else a broker of ours opens beside STOMP, with the defaults and meanings that `OwnBroker` gives."""
+
+    openwire_port: int
+    tls: bool | TlsOptions
+    tls_port: int
 
 
 class OwnBroker(Broker):
@@ -50,8 +59,8 @@ class OwnBroker(Broker):
     def __init__(
         self,
         recipe: Recipe,
-        *,
         port: int = 0,
+        *,
         openwire_port: int = 0,
         tls: bool | TlsOptions = False,
         tls_port: int = 0,
@@ -159,6 +168,12 @@ class OwnBroker(Broker):
                 self._scratch = None
                 self._certificates = None
 
+    def _asking_url(self) -> str:
+        user = next(iter(self._recipe.users.items()), None)
+        if user is None:
+            return self.url
+        return self.url.replace("//", f"//{quote(user[0], safe='')}:{quote(user[1], safe='')}@", 1)
+
     def _host(self) -> str:
         """Where clients find it."""
         return HOST
@@ -227,7 +242,7 @@ class OwnBroker(Broker):
 
     def _answers(self, deadline: float) -> bool:
         try:
-            Wire(self.url, timeout=max(deadline - time.monotonic(), _CONNECT)).close()
+            Wire(self._asking_url(), timeout=max(deadline - time.monotonic(), _CONNECT)).close()
         except (ConnectionFailedError, BrokerTimeoutError):
             return False
         return True

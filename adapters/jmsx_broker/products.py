@@ -32,6 +32,7 @@ CLASSIC: Final = Product(
         ("org.apache.activemq", "activemq-broker", CLASSIC_VERSION),
         ("org.apache.activemq", "activemq-client", CLASSIC_VERSION),
         ("org.apache.activemq", "activemq-console", CLASSIC_VERSION),
+        ("org.apache.activemq", "activemq-jaas", CLASSIC_VERSION),
         ("org.apache.activemq", "activemq-kahadb-store", CLASSIC_VERSION),
         ("org.apache.activemq", "activemq-spring", CLASSIC_VERSION),
         ("org.apache.activemq", "activemq-stomp", CLASSIC_VERSION),

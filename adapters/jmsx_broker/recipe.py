@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx_broker.certificates import TlsConnector
     from jmsx_broker.products import Product
 
@@ -37,8 +39,8 @@ class Recipe(Protocol):
         """What it is made of."""
 
     @property
-    def file(self) -> str:
-        """Where it looks for its configuration."""
+    def users(self) -> Mapping[str, str]:
+        """Passwords by name; whoever is none of them is refused, and without any everybody is welcome."""
 
     @property
     def main(self) -> tuple[str, ...]:
@@ -48,5 +50,5 @@ class Recipe(Protocol):
     def up(self) -> tuple[str, ...]:
         """What its log says when its connectors listen."""
 
-    def configuration(self, listeners: Listeners) -> str:
-        """The text of its configuration."""
+    def files(self, listeners: Listeners) -> dict[str, str]:
+        """Its configuration: what it wants in its working folder, texts by path."""

@@ -33,7 +33,7 @@ def core(
         persistent=persistent,
     )
     listeners = Listeners(host="127.0.0.1", stomp=1111, openwire=2222, tls=tls)
-    text = recipe.configuration(listeners)
+    text = recipe.files(listeners)["etc/broker.xml"]
     found = ET.fromstring(text).find(f"{CORE}core")  # noqa: S314 - our own text
     assert found is not None
     return found
@@ -55,8 +55,8 @@ def settings(element: ET.Element) -> dict[str | None, dict[str, str | None]]:
 def test_acceptors_listen_where_they_are_told() -> None:
     """STOMP on one port, Java clients on another."""
     assert acceptors(core()) == {
-        "stomp": "tcp://127.0.0.1:1111?protocols=STOMP",
-        "openwire": "tcp://127.0.0.1:2222?protocols=CORE%2COPENWIRE",
+        "stomp": "tcp://127.0.0.1:1111?protocols=STOMP;securityDomain=jmsx",
+        "openwire": "tcp://127.0.0.1:2222?protocols=CORE%2COPENWIRE;securityDomain=jmsx",
     }
 
 
@@ -67,6 +67,7 @@ def test_options_of_the_stomp_acceptor_keep_their_names() -> None:
     assert uri is not None
     assert uri.partition("?")[2].split(";") == [
         "protocols=STOMP",
+        "securityDomain=jmsx",
         "connectionTtl=4000",
         "stompEnableMessageId=true",
         "anycastPrefix=%2Fqueue%2F",
@@ -118,3 +119,17 @@ def test_tls_is_an_acceptor_more(*, required: bool, expected: str) -> None:
             "keyStorePassword": "pass",
         }.items()
     )
+
+
+def test_users_are_asked_for_only_where_there_are_some() -> None:
+    """With users each of them may do everything; names and passwords may have any sign."""
+    listeners = Listeners(host="127.0.0.1", stomp=1111, openwire=2222)
+    open_files = ArtemisRecipe().files(listeners)
+    files = ArtemisRecipe(users={"ann": "a=ö", "b": "c"}).files(listeners)
+    assert "<security-enabled>false<" in open_files["etc/broker.xml"]
+    assert "<security-enabled>true<" in files["etc/broker.xml"]
+    assert '<permission type="manage" roles="jmsx"/>' in files["etc/broker.xml"]
+    assert files["etc/users.properties"] == (
+        "\\u0061\\u006e\\u006e=\\u0061\\u003d\\u00f6\n\\u0062=\\u0063\n"
+    )
+    assert files["etc/roles.properties"] == "jmsx=\\u0061\\u006e\\u006e,\\u0062\n"

@@ -13,10 +13,10 @@ from jmsx_broker.recipe import Listeners
 CORE = "{http://activemq.apache.org/schema/core}"
 
 
-def broker(tls: TlsConnector | None = None) -> ET.Element:
-    """The broker element of the configuration for two ports, and perhaps TLS."""
+def broker(tls: TlsConnector | None = None, users: dict[str, str] | None = None) -> ET.Element:
+    """The broker element of the configuration for two ports, and perhaps TLS and users."""
     listeners = Listeners(host="127.0.0.1", stomp=1111, openwire=2222, tls=tls)
-    text = ClassicRecipe().configuration(listeners)
+    text = ClassicRecipe(users=users or {}).files(listeners)["activemq.xml"]
     found = ET.fromstring(text).find(f"{CORE}broker")  # noqa: S314 - our own text
     assert found is not None
     return found
@@ -64,3 +64,15 @@ def test_tls_is_a_connector_more(*, required: bool) -> None:
         "file:tls/authority.p12",
         "<&>",
     )
+
+
+def test_users_are_asked_for_only_where_there_are_some() -> None:
+    """Names and passwords may have any sign."""
+    plugin = f"{CORE}plugins/{CORE}simpleAuthenticationPlugin"
+    assert broker().find(plugin) is None
+    found = broker(users={"ann": 'a"<&>', "bob": "b"}).find(plugin)
+    assert found is not None
+    assert found.get("anonymousAccessAllowed") == "false"
+    users = found.iter(f"{CORE}authenticationUser")
+    told = [(user.get("username"), user.get("password")) for user in users]
+    assert told == [("ann", 'a"<&>'), ("bob", "b")]
