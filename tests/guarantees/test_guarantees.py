@@ -334,3 +334,42 @@ def test_counts_with_a_ledger(
         counts.append(message.delivery_count)
         assert eventually(lambda: broker.statistics(queue.name).consumer_count == 0, 10)
     assert counts == [1, 2, 3][: len(counts)]
+
+
+def test_a_dead_letter_that_fails_again_stays(
+    kind: str, broker: Broker, connection: jmsx.Connection, queue: jmsx.Queue
+) -> None:
+    """It is a dead letter once more; the Java client would have it deleted."""
+    key = queue.name
+    grave = jmsx.Queue(DEAD_LETTERS[kind])
+    policy = jmsx.RedeliveryPolicy(maximum_redeliveries=0)
+    sender = connection.create_session().create_producer(queue)
+    sender.send(jmsx.Message(key, properties={"marker": key}))
+    with jmsx.Connection(broker.url, redelivery_policy=policy) as failing:
+        failing.start()
+        session = failing.create_session(Mode.SESSION_TRANSACTED)
+        consumer = session.create_consumer(queue)
+        assert consumer.receive(5) is not None
+        session.rollback()
+        digger = session.create_consumer(grave, selector=f"marker = '{key}'")
+        assert digger.receive(5) is not None
+        session.rollback()
+        assert digger.receive(0.5) is not None
+    assert [one.body.decode() for one in broker.browse(grave.name)].count(key) == 1
+
+
+def test_a_group_is_closed_by_its_sequence(
+    kind: str, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """On Classic a negative JMSXGroupSeq closes a group; on Artemis that is refused by send()."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    producer.send(jmsx.Message("a", group_id="g", group_sequence=1))
+    last = jmsx.Message("b", group_id="g", group_sequence=-1)
+    if kind == "artemis":
+        with pytest.raises(UnsupportedError, match="JMSXGroupSeq"):
+            producer.send(last)
+        producer.send(jmsx.Message("b", group_id="g"))
+    else:
+        producer.send(last)
+    assert texts(left(connection, queue)) == ["a", "b"]
