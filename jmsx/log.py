@@ -7,6 +7,7 @@ A library must not choose where its users' logs go: whoever configures `logging`
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import structlog
@@ -23,3 +24,21 @@ def logger(name: str) -> Any:
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+class Seldom:
+    """A line that could come in floods: one in `seconds` is written, and says how many were left out before it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next = -math.inf
+        self._left_out = 0
+
+    def due(self, now: float) -> int | None:
+        """How many lines were left out since the last one; None if this one is to be left out (`now`: monotonic)."""
+        if now < self._next:
+            self._left_out += 1
+            return None
+        self._next = now + self._seconds
+        left_out, self._left_out = self._left_out, 0
+        return left_out

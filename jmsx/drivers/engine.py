@@ -22,7 +22,7 @@ from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.errors import ConnectionFailedError, JmsxError, MessageFormatError
-from jmsx.log import logger
+from jmsx.log import Seldom, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +45,9 @@ FAREWELL: Final = 2.0
 
 #: A link that lived shorter than this, in seconds, was none: the next one is not opened at once.
 STEADY: Final = 5.0
+
+#: Seconds between two log lines about ERROR frames that answer nothing.
+COMPLAINTS: Final = 10.0
 
 _log = logger("jmsx.session")
 
@@ -84,6 +87,7 @@ class Engine:
         self._flaps = 0  #: links in a row that did not last
         self._armed = self._life.next_timer()  #: what the thread waits for (seconds, monotonic)
         self._ended = False
+        self._complaints = Seldom(COMPLAINTS)
         self._told = False  #: `on_lost` was called, or is not to be
         self._thread = threading.Thread(
             target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
@@ -366,8 +370,14 @@ class Engine:
 
     def _report(self, event: Event) -> None:
         if isinstance(event, ErrorReceived) and event.receipt_id is None:  # nobody waits for it
-            _log.warning("broker complained", broker=self.source.broker, error=event.message)
+            self._complain(event)
         self._observers.observe(event, self.source)
+
+    def _complain(self, event: ErrorReceived) -> None:
+        left_out = self._complaints.due(event.at)
+        if left_out is not None:
+            broker, text = self.source.broker, event.message
+            _log.warning("broker complained", broker=broker, error=text, left_out=left_out)
 
     def _arm(self) -> None:
         timers = (self.core.next_timer(), self._life.next_timer())
