@@ -43,6 +43,8 @@ class ContainerBroker(OwnBroker):
     """
     A broker in a Docker container, with its ports on this machine. Its messages stay until `close()`.
 
+    Docker opens the ports to the network of this machine, and without `users` the broker lets everybody in.
+
     Args:
         recipe: which kind, and how it is configured.
         port: of STOMP, on this machine; 0 takes a free one.
