@@ -1,0 +1,76 @@
+"""The command line of the fault bench; `--help` tells."""
+
+# ruff: noqa: T201 - printing is what this module is for
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from typing import TYPE_CHECKING
+
+from jmsx.errors import JmsxError
+from tests.faults.bench import KINDS, run_case, running
+from tests.faults.cases import CASES
+from tests.faults.workload import BenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.faults.account import Account
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the cases and give the exit code: 0 all kept, 1 a promise was broken, 2 a case had no end, or wrong usage."""
+    options = _parser().parse_args(arguments)
+    codes = [0]
+    with running(options.broker) as broker:
+        for case in options.case or CASES:
+            # a case's chances do not depend on which others are run
+            chance = random.Random(f"{options.seed} {case}")  # noqa: S311 - not for secrets
+            try:
+                account = run_case(
+                    case, broker, chance, rounds=options.rounds, size=options.messages
+                )
+            except (BenchError, JmsxError) as error:
+                print(f"{case}: {error}", file=sys.stderr)
+                codes.append(2)
+                if not broker.running:
+                    broker.start()
+            else:
+                print(json.dumps(account.as_json()) if options.json else _line(account), flush=True)
+                codes.append(int(account.failed))
+    return max(codes)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults",
+        description="Do what goes wrong between a client and its broker, and count every message.",
+    )
+    parser.add_argument("--broker", choices=KINDS, default="classic")
+    parser.add_argument(
+        "--case", action="append", choices=tuple(CASES), help="one case; may be repeated"
+    )
+    parser.add_argument("--rounds", type=_positive, default=1, help="of each case (default 1)")
+    parser.add_argument("--messages", type=_positive, default=300, help="a round (default 300)")
+    parser.add_argument("--seed", type=int, default=0, help="of all that is left to chance")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each case")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def _line(account: Account) -> str:
+    counts = " ".join(f"{name}={value}" for name, value in account.as_json().items() if value)
+    return f"{'FAILED' if account.failed else 'kept  '} {counts}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

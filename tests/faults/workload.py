@@ -1,0 +1,67 @@
+"""The load: a producer that sends message by message, and says which of them the broker confirmed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from jmsx import Connection, Message, Queue
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, SendUnconfirmedError
+from tests.faults.settings import HEARTBEAT, failover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+#: Seconds between two sends, so that the load outlasts the fault.
+_PACE: Final = 0.005
+
+
+class BenchError(Exception):
+    """A round could not be brought to its end; says why."""
+
+
+class Producer:
+    """Sends `bodies` to a queue in a thread of its own; one that may have arrived is not sent again."""
+
+    def __init__(self, url: str, queue: str, bodies: Iterable[str]) -> None:
+        self.sent: set[str] = set()
+        self.unconfirmed: set[str] = set()
+        self._bodies = list(bodies)
+        self._where = url, queue
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait for its end; raises BenchError if it failed, or still sends after `timeout` seconds."""
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            raise BenchError(f"the producer still sends after {timeout:g} s")
+        if self._error is not None:
+            raise BenchError(f"the producer ended with {self._error!r}") from self._error
+
+    def _run(self) -> None:
+        url, queue = self._where
+        try:
+            with Connection(failover(url), heartbeat=HEARTBEAT) as connection:
+                producer = connection.create_session().create_producer(Queue(queue))
+                for body in self._bodies:
+                    self._send(body, lambda body=body: producer.send(Message(body)))  # type: ignore[misc]
+                    time.sleep(_PACE)
+        except Exception as error:  # noqa: BLE001 - raised again by join()
+            self._error = error
+
+    def _send(self, body: str, send: Callable[[], object]) -> None:
+        while True:
+            try:
+                send()
+            except (SendUnconfirmedError, BrokerTimeoutError):
+                self.unconfirmed.add(body)
+            except ConnectionFailedError as error:
+                if not error.retriable:
+                    raise
+                continue  # nothing was sent
+            else:
+                self.sent.add(body)
+            return
