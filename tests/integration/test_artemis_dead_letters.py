@@ -115,6 +115,8 @@ def test_management_brings_dead_letters_back(
         consumer = consume(session, destination, durable)
         received = [consumer.receive(10) for _ in SENT]
         assert [told(message) for message in received] == [told(message) for message in SENT]
+        home_uri = destination.uri.partition("::")[0]
+        assert {str(message.destination) for message in received if message} == {home_uri}
         assert consumer.receive_no_wait() is None
 
 
