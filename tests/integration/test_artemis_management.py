@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -34,54 +34,45 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-#: Everything but `manage` for everybody.
-SECURITY: Final = """<security-enabled>true</security-enabled>
-    <security-settings><security-setting match="#">{}</security-setting></security-settings>"""
-ALLOWED: Final = (
-    "createAddress", "deleteAddress", "createNonDurableQueue", "deleteNonDurableQueue", "createDurableQueue",
-    "deleteDurableQueue", "consume", "browse", "send",
-)  # fmt: skip
-LOGIN: Final = """guests {
-  org.apache.activemq.artemis.spi.core.security.jaas.GuestLoginModule required
-  org.apache.activemq.jaas.guest.user="guest" org.apache.activemq.jaas.guest.role="guests";
-};"""
-
-
-OPEN: Final = "<security-enabled>false</security-enabled>"
+USER = "shop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten(ArtemisRecipe):
-    """An Artemis with another text for what switches its security off."""
+    """An Artemis with one thing in its broker.xml replaced by another."""
 
-    instead: str = OPEN
+    old: str
+    new: str
 
-    def configuration(self, listeners: Listeners) -> str:
-        """The text of broker.xml."""
-        return ArtemisRecipe.configuration(self, listeners).replace(OPEN, self.instead)
+    def files(self, listeners: Listeners) -> dict[str, str]:
+        """As always, but for that."""
+        files = ArtemisRecipe.files(self, listeners)
+        assert self.old in files["etc/broker.xml"]
+        return {
+            **files,
+            "etc/broker.xml": files["etc/broker.xml"].replace(self.old, self.new),
+        }
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+def closed() -> Iterator[LocalBroker]:
     """Its users may do all but manage it: it refuses at once."""
-    login = tmp_path_factory.mktemp("login") / "login.config"
-    login.write_text(LOGIN, "utf-8")
-    permissions = "".join(f'<permission type="{one}" roles="guests"/>' for one in ALLOWED)
-    recipe = Rewritten(
-        main=(f"-Djava.security.auth.login.config={login}", *ArtemisRecipe().main),
-        stomp_options={"securityDomain": "guests"},
-        instead=SECURITY.format(permissions),
-    )
-    with LocalBroker(recipe) as broker:
+    manage = '<permission type="manage" roles="jmsx"/>'
+    with LocalBroker(Rewritten(users={USER: USER}, old=manage, new=""), 0) as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
 def moved() -> Iterator[LocalBroker]:
     """Its management has another address: it never answers."""
-    instead = f"<management-address>elsewhere</management-address>{OPEN}"
-    with LocalBroker(Rewritten(instead=instead)) as broker:
+    new = "<management-address>elsewhere</management-address><acceptors>"
+    with LocalBroker(Rewritten(old="<acceptors>", new=new), 0) as broker:
         yield broker
+
+
+def connect(broker: Broker, **options: str) -> Connection:
+    """With a user and password, which matter to one of them."""
+    return Connection(broker.url, username=USER, password=USER, **options)
 
 
 def warnings(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
@@ -96,7 +87,7 @@ def test_without_management_everything_else_goes_on(
 ) -> None:
     """One warning, which says what to do; one wait; and dead letters go where they are safe."""
     broker: Broker = request.getfixturevalue(kind)
-    with Connection(broker.url, client_id="shop") as connection:
+    with connect(broker, client_id="shop") as connection:
         connection.start()
         session = connection.create_session(CLIENT)
         began = time.monotonic()
@@ -127,7 +118,7 @@ def test_what_needs_management_says_so(
 ) -> None:
     """And the session lives on."""
     broker: Broker = request.getfixturevalue(kind)
-    with Connection(broker.url, client_id="shop2") as connection:
+    with connect(broker, client_id="shop2") as connection:
         connection.start()
         session = connection.create_session()
         consumer = session.create_consumer(Queue(f"d.{uuid.uuid4().hex}"))
@@ -155,7 +146,7 @@ def test_management_can_be_left_alone(
 
 def test_bad_selector_is_named_without_management_too(closed: Broker) -> None:
     """The trial needs no permission to manage."""
-    with Connection(closed.url) as connection, pytest.raises(InvalidSelectorError):
+    with connect(closed) as connection, pytest.raises(InvalidSelectorError):
         connection.create_session().create_consumer(Queue("a"), selector="= =")
 
 
