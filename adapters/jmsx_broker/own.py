@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self, TypedDict
 from urllib.parse import quote
@@ -72,6 +73,7 @@ class OwnBroker(Broker):
         self._tls_port = tls_port
         self._certificates: Certificates | None = None
         self._scratch: Path | None = None
+        self._remove_scratch: weakref.finalize[..., OwnBroker] | None = None
         self._has_run = False  #: it may have messages to keep
 
     def __enter__(self) -> Self:
@@ -163,10 +165,9 @@ class OwnBroker(Broker):
             self.stop()
         finally:
             self._has_run = False
-            if self._scratch is not None:
-                shutil.rmtree(self._scratch, ignore_errors=True)
-                self._scratch = None
-                self._certificates = None
+            if self._remove_scratch is not None:
+                self._remove_scratch()
+                self._scratch = self._remove_scratch = self._certificates = None
 
     def _asking_url(self) -> str:
         user = next(iter(self._recipe.users.items()), None)
@@ -202,6 +203,10 @@ class OwnBroker(Broker):
         """A folder for its files on this machine; it goes with `close()`."""
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="jmsx-broker-"))
+            # who forgets to close a broker that he has stopped leaves nothing behind either
+            self._remove_scratch = weakref.finalize(
+                self, shutil.rmtree, self._scratch, ignore_errors=True
+            )
         return self._scratch
 
     def _started(self, port: int) -> int:

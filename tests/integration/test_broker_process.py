@@ -81,6 +81,15 @@ def test_broker_ends_with_its_parent(number: signal.Signals) -> None:
         assert eventually(lambda: not folder.exists())
 
 
+def test_forgotten_broker_leaves_no_folder() -> None:
+    """A program that stops its broker, does not close it, and ends, leaves nothing."""
+    program = PARENT.replace("input()", "broker.stop()")
+    with python("-c", program) as process:
+        _, _, folder = where(process)
+        assert process.wait(30) == 0
+    assert not folder.exists()
+
+
 def test_paused_broker_ends_with_its_parent() -> None:
     """A frozen broker is not forgotten either."""
     with python("-c", PARENT) as process:
