@@ -14,7 +14,7 @@ from tests.faults.account import Account, Traces
 from tests.faults.cases import CASES, Scene
 from tests.faults.process import Consumer
 from tests.faults.proxy import Proxy
-from tests.faults.workload import Producer
+from tests.faults.workload import BenchError, Producer
 from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def _run_round(case: str, broker: LocalBroker, chance: Random, size: int) -> Tra
         Proxy(broker.url) as proxy,
         Consumer(proxy.url, name, Path(folder) / "journal") as consumer,
     ):
+        # else a slow start of the program would leave no load for the fault
+        if not eventually(lambda: broker.statistics(name).consumer_count > 0, 30):
+            raise BenchError("the consumer did not subscribe within 30 s")
         producer = Producer(proxy.url, name, bodies)
         consumer.wait_count(max(1, int(size * chance.uniform(0.1, 0.5))), 60)
         CASES[case](Scene(broker=broker, proxy=proxy, consumer=consumer, chance=chance))

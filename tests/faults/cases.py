@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.faults.proxy import Proxy
 
 #: Bytes: a cut falls somewhere in the first few frames of either direction.
-_REACH: Final = 4000
+_REACH: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
