@@ -175,6 +175,8 @@ class App(Registry):
         if any(worker.call and worker.call.thread == own for worker in self._workers):
             raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
         self._stopping.set()
+        if self._watch is not None:
+            self._watch.leave()  # nothing is made anew any more
         failures = (
             self._failure,
             _attempt(drain, tuple(self._workers), drain_timeout),
@@ -215,7 +217,10 @@ class App(Registry):
                 busy = sum(1 for worker in self._workers if worker.call is not None)
                 why = number.name if number is not None else "told to stop"
                 _log.info("draining", why=why, running=busy, drain_timeout=drain_timeout)
-                announce(f"{why}: {busy} handlers finish, in {drain_timeout:g} s; again aborts")
+                announce(
+                    f"{why}: waiting for {busy} running handlers, {drain_timeout:g} s at the most;"
+                    " a second signal aborts"
+                )
                 self._stop_or_abort(drain_timeout, signals)
             except Interrupted:  # nothing was taken yet
                 self.abort()

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from jmsx.errors import DrainError, JmsxError
+from jmsx.errors import ConnectionFailedError, DrainError, JmsxError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class _Drain(threading.Thread):
         super().__init__(name=f"jmsx-drain-{worker.consumer.name}", daemon=True)
         self.worker = worker
         self.overdue = False  #: its handler has not returned
+        self._begun = (worker.call, worker.greeting)  #: what runs, and on which link
         self._cut_off = False
         self._deadline = deadline
         self._failure: JmsxError | None = None
@@ -66,9 +67,17 @@ class _Drain(threading.Thread):
         try:
             self.overdue = not self.worker.rest(max(self._deadline - time.monotonic(), 0.0))
             if not self.overdue:
-                self.worker.close()
+                self._close()
         except JmsxError as error:
             self._failure = error
+
+    def _close(self) -> None:
+        """Give back the rest; raises if what was finished meanwhile can never be confirmed."""
+        call, greeting = self._begun
+        lost = not self.worker.connected or self.worker.greeting is not greeting
+        self.worker.close()
+        if call is not None and lost:
+            raise ConnectionFailedError(f"the connection was lost with message {call.message_id}")
 
     def cut_off(self) -> None:
         """Drop the worker's socket, which also ends the waiting for its broker."""

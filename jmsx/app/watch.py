@@ -66,12 +66,16 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """Ask no more, and leave a question that waits for its answer."""
+    def leave(self) -> None:
+        """Ask no more, and leave a question that waits for its answer; waits for nothing."""
         self._closed.set()
         asking = self._asking
         if asking is not None:
             asking.abort()
+
+    def close(self) -> None:
+        """As `leave`, and see it end."""
+        self.leave()
         if threading.current_thread() is not self._thread:
             self._thread.join(LEAVING)
 

@@ -15,6 +15,8 @@ from jmsx.log import logger
 from jmsx.steering import Duplicate, Reject
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx.app.progress import Progress
     from jmsx.app.registration import Consumer
     from jmsx.jms.connection import Connection
@@ -76,9 +78,19 @@ class Worker:
         return self._session.address
 
     @property
+    def connected(self) -> bool:
+        """Whether it has a link, as far as we know, and is subscribed on it."""
+        return self._session.connected
+
+    @property
+    def greeting(self) -> Mapping[str, str]:
+        """What the broker said when its link was opened; another object for each link."""
+        return self._session.greeting
+
+    @property
     def link(self) -> str:
         """What the broker calls the link that it has now."""
-        return self._session.greeting.get("session", "")
+        return self.greeting.get("session", "")
 
     def renew(self, reason: str) -> None:
         """Subscribe anew, on a new link."""

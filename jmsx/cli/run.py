@@ -23,7 +23,7 @@ def run_app(
         str | None, typer.Option(envvar="JMSX_BROKER_URL", help="The broker; wins over the app's.")
     ] = None,
     drain_timeout: Annotated[
-        float, typer.Option(help="Seconds that stopping may take.")
+        float, typer.Option(min=0.0, help="Seconds that stopping may take.")
     ] = DRAIN_TIMEOUT,
     health: Annotated[
         str | None,

@@ -81,6 +81,11 @@ class Session:
         return self.pump.alive and self._dispatcher.alive
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a link, as far as we know, with all consumers on it."""
+        return self.pump.reachable
+
+    @property
     def address(self) -> BrokerAddress:
         """Of the broker that it is connected to, or was last."""
         return self.pump.address

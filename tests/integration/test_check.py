@@ -146,12 +146,15 @@ def test_redelivery_by_broker_and_client(artemis_broker: Broker, tmp_path: Path)
     assert "the broker redelivers too" in told["told"]
     assert "redelivery-delay 200, max-delivery-attempts 3, maximum_redeliveries 6" in told["told"]
     assert findings["management"]["level"] == "ok"
+    assert "address-full-policy DROP" in findings[f"address {queue.name}"]["told"]
     assert findings[f"queue {queue.name}"]["told"] == "1 messages, 0 consumers"
 
 
 def set_redelivery(broker: Broker, queue: Queue) -> None:
-    """Have the broker redeliver what comes back from this queue, three times in all, 200 ms later."""
-    settings = json.dumps({"maxDeliveryAttempts": 3, "redeliveryDelay": 200})
+    """Have the broker redeliver what comes back from this queue, three times in all, and drop what is too much."""
+    settings = json.dumps(
+        {"maxDeliveryAttempts": 3, "redeliveryDelay": 200, "addressFullMessagePolicy": "DROP"}
+    )
     headers = {
         "destination": "activemq.management",
         "_AMQ_ResourceName": "broker",

@@ -21,6 +21,7 @@ from jmsx_broker import ClassicBroker
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually, python, read_line
 from tests.integration.support import (
+    AUTO,
     CLIENT,
     DUPS_OK,
     INDIVIDUAL,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from jmsx import Session
+    from jmsx import AcknowledgeMode, Session
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
@@ -225,6 +226,53 @@ def test_a_broker_that_does_not_answer(mortal: ClassicBroker, queue: Queue) -> N
     assert "ship" in str(stop.error)
 
 
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
+def test_a_broker_that_is_away(mortal: ClassicBroker, queue: Queue, mode: AcknowledgeMode) -> None:
+    """Nobody waits for it to come back: the handler finishes, what it did is told as not confirmed, and that is all."""
+    app = App(mortal.url)
+    began, free = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    @app.consumer(queue, name="busy", mode=mode)
+    def busy(message: Message) -> None:
+        began.set()
+        free.wait(20)
+        done.append(message.text)
+
+    app.consumer(fresh_queue(), name="idle")(lambda _message: None)
+    put(mortal, queue, "a", "b")
+    with nothing_left():
+        app.start()
+        assert began.wait(5)
+        mortal.kill()
+        assert eventually(lambda: not app.ready().ok, 5)
+        stop = Call(app.stop)
+        assert not eventually(lambda: not stop.waiting, 0.3)
+        free.set()
+        error = stop.join(3).error
+    assert isinstance(error, DrainError)
+    assert "busy" in str(error)
+    assert "idle" not in str(error)
+    assert done == ["a"]
+    mortal.start()
+    assert bodies(mortal, queue) == ["a", "b"]
+
+
+def test_a_signal_while_it_waits_for_its_broker(shop: Callable[[float], None]) -> None:
+    """An app that starts before its broker ends at the first signal, with nothing to drain."""
+    shop(1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"stomp://127.0.0.1:{server.getsockname()[1]}"
+    with python("-m", "jmsx.cli", "run", "shop:app", "--url", url) as process:
+        assert process.stderr is not None
+        assert "Ctrl-C drains" in process.stderr.readline()
+        assert "waiting for broker" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=5)
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors
+
+
 def test_a_handler_that_stops_the_app(classic_broker: Broker, queue: Queue) -> None:
     """quit() in a handler ends the app after it, in good order; stop() there would wait for itself, and says so."""
     app = App(classic_broker.url)
@@ -314,7 +362,7 @@ def test_a_signal_drains(
         out, errors = process.communicate(timeout=10)
         assert process.returncode == 0, errors
         assert out == ""
-        assert "1 handlers finish" in errors
+        assert "waiting for 1 running handlers" in errors
         assert "Traceback" not in errors
     assert bodies(classic_broker, queue) == ["b"]
     assert settles(classic_broker, queue, size=1)

@@ -14,7 +14,9 @@ import pytest
 from jmsx import Message, Queue, RedeliveryPolicy
 from jmsx.app import App, HealthLimits
 from jmsx.core.events import LinkClosed, Outcome
+from jmsx.core.frames import Frame
 from jmsx.errors import ConfigurationError
+from jmsx_broker.wire import Wire
 from jmsx_prometheus import PrometheusObserver
 from tests.integration.broker_support import changed_classic, eventually, python, read_line
 from tests.integration.support import (
@@ -282,3 +284,34 @@ def test_a_subscription_that_died_in_silence(strict: Broker, queue: Queue, watch
             assert settles(strict, queue, size=0)
     finally:
         app.abort()
+
+
+def test_a_consumer_that_artemis_closes(artemis_broker: Broker, queue: Queue) -> None:
+    """Its queue is removed under it: Artemis says so, and the consumer is there again, on a queue that is made anew."""
+    app = App(artemis_broker.url)
+    handled: list[str] = []
+
+    @app.consumer(queue)
+    def handle(message: Message) -> None:
+        handled.append(message.text)
+
+    with app:
+        app.send(queue, "before")
+        assert eventually(lambda: handled == ["before"], 10)
+        assert settles(artemis_broker, queue, size=0)
+        headers = {
+            "destination": "activemq.management",
+            "_AMQ_ResourceName": "broker",
+            "_AMQ_OperationName": "destroyQueue",
+        }
+        with Wire(artemis_broker.url, timeout=30) as wire:
+            wire.request(Frame("SEND", headers, json.dumps([queue.name, True]).encode()))
+        assert eventually(lambda: not app.ready().ok or _epoch(app) > 1, 10)
+        assert eventually(lambda: app.ready().ok, 10)
+        app.send(queue, "after")
+        assert eventually(lambda: handled == ["before", "after"], 10)
+
+
+def _epoch(app: App) -> int:
+    """Which link the first worker is on."""
+    return app._workers[0]._session.pump.source.epoch
