@@ -106,9 +106,13 @@ class _ChangedRecipe(ClassicRecipe):
 
     changes: tuple[tuple[str, str], ...] = ()
 
-    def configuration(self, listeners: Listeners) -> str:
-        """The text of activemq.xml, changed."""
-        text = ClassicRecipe.configuration(self, listeners)
+    def files(self, listeners: Listeners) -> dict[str, str]:
+        """Its activemq.xml, changed."""
+        return {
+            name: self._changed(text) for name, text in ClassicRecipe.files(self, listeners).items()
+        }
+
+    def _changed(self, text: str) -> str:
         for old, new in self.changes:
             assert old in text
             text = text.replace(old, new)
@@ -117,7 +121,7 @@ class _ChangedRecipe(ClassicRecipe):
 
 def changed_classic(*changes: tuple[str, str]) -> LocalBroker:
     """A Classic, not yet started, in whose activemq.xml each (old, new) was replaced."""
-    return LocalBroker(_ChangedRecipe(changes=changes))
+    return LocalBroker(_ChangedRecipe(changes=changes), 0)
 
 
 def executable(path: Path, script: str) -> Path:
