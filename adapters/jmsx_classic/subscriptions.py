@@ -18,9 +18,12 @@ from jmsx import Topic
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from jmsx import Destination, Session
+    from jmsx import Destination, MessageConsumer, Session
 
 _ADVISORY: Final = "ActiveMQ.Advisory"
+
+#: What makes a destination several; advisories name each of them, and not the whole.
+_SEVERAL: Final = frozenset("*>,")
 
 #: Seconds that advisories may take; they come within some milliseconds.
 PATIENCE: Final = 2.0
@@ -31,30 +34,36 @@ def missing(session: Session, destination: Destination, links: Collection[str]) 
     Those of `links` (CONNECTED's `session`) that have no consumer on `destination`; None if the broker does not tell.
 
     `session` must be started, and of nobody else's use. Links with a client id are called by that, which advisories do
-    not show with consumers; they are taken for alive.
+    not show with consumers; they are taken for alive, and so is all that consumes a wildcard or composite destination.
     """
-    wanted = {link for link in links if link.startswith("ID:")}
+    left = {link for link in links if link.startswith("ID:")}
+    if _SEVERAL.intersection(destination.name):
+        return set()
     kind = "Topic" if destination.is_topic else "Queue"
-    left = wanted - _told(session, f"{_ADVISORY}.Consumer.{kind}.{destination.name}", wanted)
+    consumers = _subscribe(session, f"{_ADVISORY}.Consumer.{kind}.{destination.name}")
+    left -= _told(consumers, left, PATIENCE)
     if not left:
         return left
+    # Our own connection is told of after them, on the same socket: what has not come by then does not come.
     own = session.greeting.get("session", "")
-    return left if own in _told(session, f"{_ADVISORY}.Connection", {own}) else None
+    if own not in _told(_subscribe(session, f"{_ADVISORY}.Connection"), {own}, PATIENCE):
+        return None
+    return left - _told(consumers, left, 0.0)
 
 
-def _told(session: Session, topic: str, wanted: set[str]) -> set[str]:
-    """Those of the connections `wanted` that the advisories of `topic` name."""
+def _subscribe(session: Session, topic: str) -> MessageConsumer:
+    return session.create_consumer(Topic(topic))
+
+
+def _told(advisories: MessageConsumer, wanted: set[str], patience: float) -> set[str]:
+    """Those of the connections `wanted` that are told of, as soon as all are."""
     found: set[str] = set()
-    deadline = time.monotonic() + PATIENCE
-    consumer = session.create_consumer(Topic(topic))
-    try:
-        while not wanted <= found:
-            advisory = consumer.receive(max(deadline - time.monotonic(), 0.0))
-            if advisory is None:
-                break
-            body = advisory.body if isinstance(advisory.body, str) else ""
-            if "RemoveInfo" not in body:  # in XML or JSON, as the subscription has it
-                found |= {link for link in wanted if f">{link}<" in body or f'"{link}"' in body}
-    finally:
-        consumer.close()
+    deadline = time.monotonic() + patience
+    while not wanted <= found:
+        advisory = advisories.receive(max(deadline - time.monotonic(), 0.0))
+        if advisory is None:
+            break
+        body = advisory.body if isinstance(advisory.body, str) else ""
+        if "RemoveInfo" not in body:  # in XML or JSON, as the subscription has it
+            found |= {link for link in wanted if f">{link}<" in body or f'"{link}"' in body}
     return found

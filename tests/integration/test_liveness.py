@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from jmsx.app.worker import Worker
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
@@ -284,6 +285,27 @@ def test_a_subscription_that_died_in_silence(strict: Broker, queue: Queue, watch
             assert settles(strict, queue, size=0)
     finally:
         app.abort()
+
+
+def test_subscriptions_that_live_are_left_alone(classic_broker: Broker, queue: Queue) -> None:
+    """Idle ones of every kind are asked about again and again, and stay on their links."""
+    diary = Diary()
+    app = App(classic_broker.url, watch=0.4, observers=[diary])
+    names = [queue.uri, f"{queue.uri}.>", f"topic://{queue.name}", f"{queue.uri}.a,b"]
+    for number, name in enumerate(names):
+        app.consumer(name, name=f"idle {number}", concurrency=2)(lambda _message: None)
+    with nothing_left(), app:
+        assert eventually(lambda: app._watch is not None and len(app._watch._asked) == 8, 10)
+        first = dict(app._watch._asked) if app._watch is not None else {}
+        assert eventually(lambda: _later(app, first), 20)
+        assert not [event for event in diary.events if isinstance(event, LinkClosed)]
+        assert app.ready().ok
+
+
+def _later(app: App, first: dict[Worker, float]) -> bool:
+    """Whether every worker was asked about twice more."""
+    asked = app._watch._asked if app._watch is not None else {}
+    return all(at > first[worker] + 0.4 for worker, at in asked.items())
 
 
 def test_a_consumer_that_artemis_closes(artemis_broker: Broker, queue: Queue) -> None:
