@@ -101,7 +101,7 @@ class ArtemisManagement:
 
         Removing that fails, with JmsxError, if somebody else took it up meanwhile.
         """
-        queue = yield from _queue(f"{client_id}.{subscription}")
+        queue = yield from _subscription(f"{client_id}.{subscription}")
         if queue is None:
             return
         if int(queue["consumerCount"]):
@@ -121,7 +121,7 @@ class ArtemisManagement:
 
     def remove_durable(self, client_id: str, subscription: str) -> Inquiry[None]:
         """Its queue is the subscription."""
-        queue = yield from _queue(f"{client_id}.{subscription}")
+        queue = yield from _subscription(f"{client_id}.{subscription}")
         if queue is None:
             raise InvalidDestinationError(
                 f"No durable subscription exists for clientID: {client_id} and subscriptionName: {subscription}"
@@ -136,6 +136,18 @@ class ArtemisManagement:
 def _queue(name: str) -> Inquiry[Queue | None]:
     found = yield from queues("NAME", name)
     return found[0] if found else None
+
+
+def _subscription(name: str) -> Inquiry[Queue | None]:
+    """
+    The queue of a subscription; raises InvalidDestinationError if the name is that of another queue.
+
+    Subscriptions are removed and made anew; what an application sends to a queue must never be.
+    """
+    queue = yield from _queue(name)
+    if queue is not None and queue["routingType"] != MULTICAST:
+        raise InvalidDestinationError(f"{name!r} is a queue, and no subscription of a topic")
+    return queue
 
 
 def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from jmsx import Connection, Message, Topic
+from jmsx import Connection, Message, Queue, Topic
 from jmsx.errors import (
     BrokerError,
     InvalidClientIdError,
@@ -159,3 +159,16 @@ def test_queue_of_another_address_is_refused(session: Session, topic: Topic) -> 
     session.create_consumer(session.create_queue(f"{topic.name}::q-{topic.name}")).close()
     with pytest.raises(InvalidDestinationError, match="belongs to address"):
         session.create_consumer(session.create_queue(f"other.{topic.name}::q-{topic.name}"))
+
+
+def test_queue_that_is_called_like_a_subscription_is_never_touched(
+    session: Session, topic: Topic
+) -> None:
+    """A subscription's queue is called after client and name, and so may an application's be: it keeps its messages."""
+    queue = Queue(f"{CLIENT_ID}.{topic.name}")
+    session.create_producer(queue).send(Message("kept"))
+    with pytest.raises(InvalidDestinationError, match="is a queue"):
+        session.create_durable_consumer(topic, topic.name)
+    with pytest.raises(InvalidDestinationError, match="is a queue"):
+        session.unsubscribe(topic.name)
+    assert bodies(session.create_consumer(queue)) == ["kept"]

@@ -243,3 +243,15 @@ def test_durable_subscription_that_cannot_be_removed(
     with pytest.raises(error):
         broker.conduct(MANAGEMENT.remove_durable("shop", "sub"))
     assert broker.commands == []
+
+
+def test_queue_of_an_application_is_never_removed() -> None:
+    """It may be called as the queue of a subscription would be."""
+    broker = Broker([queue("shop.sub")])
+    for inquiry in (
+        MANAGEMENT.remove_durable("shop", "sub"),
+        MANAGEMENT.claim_durable("shop", "sub", HEADERS),
+    ):
+        with pytest.raises(InvalidDestinationError, match="is a queue"):
+            broker.conduct(inquiry)
+    assert broker.commands == []
