@@ -164,6 +164,7 @@ class ConnectionOptions:
     connect_timeout: float | None = 10.0  #: for each of TCP, TLS, CONNECTED; None: no limit
     request_timeout: float | None = 30.0  #: for every answer of the broker; None: no limit
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
+    commit_markers: bool = False  #: a commit whose answer was lost is cleared up on the next link
     #: Whether a message whose receipt was lost with the link is sent again; None: where the broker drops a second one.
     resend_unconfirmed: bool | None = None
     max_body_size: int = BODY_LIMIT  #: bytes; a broker that sends a longer body loses the link
@@ -224,6 +225,7 @@ _FLAGS: Final = (
     "transacted_individual_ack",
     "use_async_send",
     "use_management",
+    "commit_markers",
 )
 _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 

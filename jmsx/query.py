@@ -133,6 +133,7 @@ _OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         _boolean,
     ),
     "jmsx.ledger": ("", "ledger", str),
+    "jmsx.commitMarkers": ("", "commit_markers", _boolean),
     "jmsx.resendUnconfirmed": ("", "resend_unconfirmed", _boolean),
     "wireFormat.maxFrameSize": ("", "max_body_size", _whole),
     "tls.caFile": ("tls", "ca_file", str),

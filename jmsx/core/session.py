@@ -21,6 +21,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.ledger import identity
+from jmsx.core.markers import SUBSCRIPTION
 from jmsx.core.postponing import Postponements
 from jmsx.core.requests import Request, Requests, answered
 from jmsx.core.subscriptions import Subscriptions
@@ -71,7 +72,10 @@ class SessionCore:
     @property
     def idle(self) -> bool:
         """Whether nothing binds the session to its link."""
-        return not (self._consumers or self.browsings or self._requests or self._work.begun)
+        marked = self._work.markers is not None and self._work.markers.opened
+        return not (
+            self._consumers or self.browsings or self._requests or self._work.begun or marked
+        )
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -94,6 +98,8 @@ class SessionCore:
             self.settings = self._work.settings = replace(self.settings, broker=broker)
         self._outbox.report(events.LinkOpened(at=now, server=server, seconds=seconds))
         self._work.resume()
+        if self._work.markers is not None and self._work.markers.opened:
+            self._work.markers.open()
         return self._consumers.reopen()
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
@@ -136,7 +142,9 @@ class SessionCore:
             elif frame.command == "ERROR":
                 self._receive_error(frame, now)
         for subscription_id, deliveries in chunk.items():
-            if not self._consumers.accept(subscription_id, deliveries, now):
+            if subscription_id == SUBSCRIPTION and self._work.markers is not None:
+                self._work.markers.accept(deliveries, now)
+            elif not self._consumers.accept(subscription_id, deliveries, now):
                 # A browser's, or its consumer was closed meanwhile and the broker takes them back.
                 self.browsings.accept(subscription_id, deliveries)
 
@@ -175,6 +183,8 @@ class SessionCore:
 
     def offer(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
         """The next message of these consumers; `admit` decides whether the application may have it."""
+        if self._work.in_doubt:
+            return None
         consumers = [self._consumers.find(name) for name in subscription_ids]
         if len(consumers) > 1:
             consumers.sort(key=lambda consumer: consumer.next_arrival)
@@ -347,6 +357,32 @@ class SessionCore:
         for consumer in self._consumers:
             self._give_back(consumer, failure, now)
 
+    def may_commit(self) -> bool:
+        """
+        Whether `commit` may be called; ask again whenever something has come.
+
+        A session with commit markers needs the last one in its hands; at its first commit it asks for one.
+        """
+        markers = self._work.markers
+        if markers is None or not self.linked or self._work.refusal() is not None:
+            return True
+        if not (self._work.sent or any(consumer.delivered for consumer in self._consumers)):
+            return True  # there is nothing to commit
+        if not markers.opened:
+            markers.open()
+        if markers.error is not None:
+            raise markers.error
+        return markers.ready
+
+    @property
+    def tidy(self) -> bool:
+        """Whether closing now leaves nothing of jmsx's own on the broker."""
+        return self._work.markers is None or not self.linked or self._work.markers.tidy
+
+    def give_up(self, now: float) -> None:
+        """There will be no other link: a commit that waits for one stays in doubt."""
+        self._work.give_up(now)
+
     def commit(self, now: float) -> Request:
         """Make sends and receives of the transaction final; raises IllegalStateError if not transacted."""
         if not self.transacted:
@@ -369,7 +405,10 @@ class SessionCore:
     def close(self, now: float) -> list[Request]:
         """Close every consumer, after rolling back; the requests are answered when the broker has it all."""
         if self.transacted:
+            self._work.give_up(now)
             self.rollback(now)
+            if self._work.markers is not None:
+                self._work.markers.close()
         return self._consumers.close_all(now)
 
     def disconnect(self) -> Request:
@@ -380,9 +419,10 @@ class SessionCore:
 
     def abandon(self, request: Request, error: JmsxError, now: float) -> None:
         """Nobody waits for the answer of `request` any longer; a COMMIT without an answer drops the link."""
+        marked = self._work.in_doubt  # then its link is gone already
         self._requests.abandon(request)
         request.end(now, error)
-        if request.command == "COMMIT":
+        if request.command == "COMMIT" and not marked:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------

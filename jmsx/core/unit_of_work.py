@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from jmsx.core import events
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
+from jmsx.core.markers import CommitMarkers
 from jmsx.core.requests import Request, answered
 from jmsx.core.salvage import Salvage, repeatable
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
@@ -66,6 +67,21 @@ class UnitOfWork:
         self._transaction = Transaction(settings.session_id)
         self._refused: dict[tuple[str, str], Delivery] = {}  #: of a commit that was refused
         self._salvage: Salvage | None = None
+        self.markers: CommitMarkers | None = None
+        if settings.marker_day is not None:
+            self.markers = CommitMarkers(
+                settings.session_id, settings.marker_day, dialect, requests, outbox
+            )
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit has lost its link, and its outcome is still looked for."""
+        return self.markers is not None and self.markers.in_doubt
+
+    @property
+    def sent(self) -> bool:
+        """Whether something was sent in the transaction that is open."""
+        return bool(self._transaction.sends)
 
     @property
     def begun(self) -> bool:
@@ -153,7 +169,11 @@ class UnitOfWork:
                 return None
             return self._not_committed(batches, error, now)
 
-        if transaction.sends and batches and not self._dialect.transactional_ack:
+        if self.markers is not None:
+            frames = self._in_a_transaction(consumers, batches)
+            name, broker = transaction.transaction_id, self.settings.broker
+            request = self.markers.commit(name, broker, frames, answer)
+        elif transaction.sends and batches and not self._dialect.transactional_ack:
             request = self._commit_in_two_steps(batches, answer)
         else:
             request = self._requests.open("COMMIT", transaction.transaction_id, answer)
@@ -198,7 +218,9 @@ class UnitOfWork:
 
         Source: `ActiveMQMessageConsumer.java:761-771`.
         """
-        if self._salvage is not None:
+        if self.markers is not None:
+            self.markers.lost()
+        if self._salvage is not None or self.in_doubt:
             return
         transaction = self._transaction
         cause, transaction_id = transaction.rollback_only, transaction.transaction_id
@@ -229,12 +251,26 @@ class UnitOfWork:
             consumer, batch = batches[0]
             if len(batch) == 1 or not consumer.settings.individual:
                 return _acks(batches, receipt)
+        frames = self._in_a_transaction(consumers, batches)
+        return [*frames, Frame("COMMIT", {**wire, **receipt})]
+
+    def _in_a_transaction(self, consumers: list[ConsumerCore], batches: Batches) -> list[Frame]:
+        """The ACKs of `batches` in the transaction, which is begun if it is not."""
+        wire = {"transaction": Transaction.WIRE_NAME}
         frames = [frame for consumer in consumers for frame in consumer.window.release()]
         frames += [] if self._transaction.begun else [Frame("BEGIN", wire)]
         for consumer, batch in batches:
             frames += consumer.ack_frames(batch, **wire)
             consumer.window.reset()
-        return [*frames, Frame("COMMIT", {**wire, **receipt})]
+        return frames
+
+    def give_up(self, now: float) -> None:
+        """There will be no other link: who waits for it to end a commit is told that it is in doubt."""
+        gone = ConnectionFailedError(f"the connection to {self.settings.broker} is gone")
+        if self.markers is not None:
+            self.markers.give_up(now, gone)
+        if self._salvage is not None:
+            self._salvage.whole.end(now, gone)
 
     def _commit_in_two_steps(
         self,
@@ -324,6 +360,9 @@ class UnitOfWork:
             transaction.step(TxInput.LOST)
             return TransactionInDoubtError(name, broker, cause)
         words = f"{transaction.rollback_only}; {error}" if transaction.rollback_only else str(error)
+        if isinstance(error, TransactionRolledBackError):  # as its marker has told on the next link
+            transaction.step(TxInput.LOST)
+            return error
         transaction.step(TxInput.REFUSED)
         everything = [one for _, batch in batches for one in batch]
         self._refused = {(one.subscription_id, one.message_id): one for one in everything}

@@ -174,8 +174,7 @@ class Engine:
                 return
             self._ended = True
             self._lose("closed", reason, for_good=True)
-            self.error = self.error or self._gone(reason)
-            self.changed.notify_all()
+            self._give_up(self.error or self._gone(reason))
         self._inbox.put(None)
         if threading.current_thread() is not self._thread and self._thread.ident is not None:
             self._thread.join(FAREWELL)
@@ -253,12 +252,8 @@ class Engine:
             )
         except JmsxError as error:
             with self.changed:
-                if self.error is None:
-                    self.error = ConnectionFailedError(
-                        f"{self.outage}; it could not be restored: {error}"
-                    )
-                self.outage = None
-                self.changed.notify_all()
+                gone = ConnectionFailedError(f"{self.outage}; it could not be restored: {error}")
+                self._give_up(self.error or gone)
         else:
             self._restored(attempts)
 
@@ -355,15 +350,27 @@ class Engine:
         if for_good or self.farewell or self._ended or not (wanted or self.outage is not None):
             self._connector.cancel()
             self.error = lost
-            self.outage = None
         elif self.outage is None:
             self.outage, self._lost_at = lost, now
         self.core.link_closed("closed" if self.farewell else reason, detail, now)
+        if self.error is not None:
+            self._give_up(self.error)
+        self._report_only()
+        self.changed.notify_all()
+        self._inbox.put(None)  # the thread does the rest
+
+    def _give_up(self, error: JmsxError) -> None:
+        """There will be no other link."""
+        self.error, self.outage = error, None
+        self.core.give_up(self.now())
+        self._report_only()
+        self.changed.notify_all()
+
+    def _report_only(self) -> None:
+        """What the core asks for without a link can only be to tell."""
         for action in self.core.take_actions():
             if isinstance(action, Report):
                 self._report(action.event)
-        self.changed.notify_all()
-        self._inbox.put(None)  # the thread does the rest
 
     def _gone(self, detail: str) -> ConnectionFailedError:
         return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")

@@ -80,6 +80,24 @@ class Pump(Engine):
         with self.changed:
             self.wait(self.call(operation))
 
+    def commit(self) -> None:
+        """
+        Commit the transaction, and wait for the answer; raises what the core says, or BrokerTimeoutError.
+
+        A session with commit markers needs the last one in its hands, which comes right behind the last commit.
+        """
+        deadline = self.now() + self._limit
+        with self.changed:
+            while not self.call(lambda core, _now: core.may_commit()):
+                left = deadline - self.now()
+                if left <= 0:
+                    raise BrokerTimeoutError(
+                        f"{self.source.broker} did not deliver the marker for the next commit in"
+                        f" {self.request_timeout:g} s; nothing was committed"
+                    )
+                self.changed.wait(min(left, LONGEST))
+            self.finish(lambda core, now: core.commit(now))
+
     def take(
         self,
         subscription_ids: Callable[[], Sequence[str]],
@@ -132,6 +150,14 @@ class Pump(Engine):
         with self.changed:
             self.closing = True
             self.changed.notify_all()
+
+    def tidy_up(self) -> None:
+        """Before the session closes: wait a moment for what it has to take along."""
+        with self.changed:
+            self.changed.wait_for(
+                lambda: self.error is not None or self.outage is not None or self.core.tidy,
+                FAREWELL,
+            )
 
     def leave(self, reason: str) -> None:
         """Say DISCONNECT and wait until the broker has closed the socket, so that it has forgotten us; then `end`."""

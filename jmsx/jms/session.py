@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import platform
+import time
 from typing import TYPE_CHECKING, Final, Self
 
 from jmsx.core.values import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
     from jmsx.core.ledger import Ledger
     from jmsx.core.management import Findings
     from jmsx.drivers.open import OpenLink
@@ -233,7 +235,7 @@ class Session:
         had received comes again.
         """
         self.check_open()
-        self.pump.finish(lambda core, now: core.commit(now))
+        self.pump.commit()
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """
@@ -271,6 +273,7 @@ class Session:
         self.pump.hurry()
         self._dispatcher.stop()
         try:
+            self.pump.tidy_up()
             if self.pump.error is None:
                 for request in self.pump.call(lambda core, now: core.close(now)):
                     self.pump.wait(request)
@@ -299,6 +302,7 @@ class Session:
             session_id=self.session_id,
             dead_letter=self.options.dead_letter,
             host=platform.node(),
+            marker_day=self._marker_day(link.dialect),
         )
         self.client_id = link.client_id
         self.dialect = link.dialect
@@ -311,6 +315,16 @@ class Session:
     def _ledger(self) -> Ledger | None:
         ledger = self._connection.ledger
         return MEMORY if ledger is None and not self.dialect.flags_redelivery else ledger
+
+    def _marker_day(self, dialect: Dialect) -> int | None:
+        if not (self.options.commit_markers and self.transacted):
+            return None
+        if not dialect.transactional_ack:
+            raise UnsupportedError(
+                f"commit_markers need a broker whose ACKs take part in transactions, and {dialect.name}'s"
+                " do not; what is sent for a message that comes again has the identity of the first time"
+            )
+        return int(time.time() // 86400)
 
     def abort(self) -> None:
         """Drop the socket without farewell: the broker takes back all that is not settled."""

@@ -39,6 +39,15 @@ class Proxy:
             for sock in pair:
                 _reset(sock)
 
+    def hang_up(self) -> None:
+        """End every connection in good order, on the broker's side behind what was sent to it."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for sock in pair:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_WR)
+
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
         """Every connection is reset, and who comes is turned away."""

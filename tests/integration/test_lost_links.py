@@ -18,6 +18,7 @@ from jmsx.errors import (
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
+from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
@@ -49,6 +50,13 @@ def proxy(classic_broker: Broker) -> Iterator[Proxy]:
     """A way to the broker that can be cut."""
     with Proxy(classic_broker.url) as way:
         yield way
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[ClassicBroker]:
+    """A broker that may be paused."""
+    with ClassicBroker() as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -323,7 +331,12 @@ def test_an_unconfirmed_send(proxy: Proxy, classic_broker: Broker, queue: Queue)
         for body, passed in (("once", False), ("twice", True)):
             proxy.cut_at(b"SEND", to_broker=True, passed=passed)
             within(5, lambda text=body: producer.send(Message(text)))
-    expected = ["once", "there", "twice", "twice"]  # the broker may come late to what a dead socket held
+    expected = [
+        "once",
+        "there",
+        "twice",
+        "twice",
+    ]  # the broker may come late to what a dead socket held
     assert eventually(lambda: sorted(bodies(classic_broker, queue)) == expected)
 
 
@@ -360,15 +373,17 @@ def test_a_transaction_that_loses_its_link(
     assert settles(classic_broker, queue, size=0)
 
 
-@pytest.mark.parametrize(
-    ("to_broker", "word", "passed", "committed"),
-    [
-        pytest.param(True, b"COMMIT", False, False, id="before COMMIT"),
-        pytest.param(True, b"COMMIT", True, True, id="after COMMIT"),
-        pytest.param(False, b"RECEIPT", False, True, id="before RECEIPT"),
-        pytest.param(False, b"RECEIPT", True, True, id="after RECEIPT"),
-    ],
-)
+#: Where a link can end under a commit, and what the broker has made of it.
+CUTS = [
+    pytest.param(True, b"COMMIT", False, False, id="before COMMIT"),
+    pytest.param(True, b"COMMIT", True, True, id="after COMMIT"),
+    pytest.param(False, b"RECEIPT", False, True, id="before RECEIPT"),
+    pytest.param(False, b"RECEIPT", True, True, id="after RECEIPT"),
+]
+
+
+@pytest.mark.parametrize("markers", [False, True])
+@pytest.mark.parametrize(("to_broker", "word", "passed", "committed"), CUTS)
 def test_a_commit_that_loses_its_link(
     proxy: Proxy,
     classic_broker: Broker,
@@ -378,26 +393,69 @@ def test_a_commit_that_loses_its_link(
     to_broker: bool,
     passed: bool,
     committed: bool,
+    markers: bool,
 ) -> None:
-    """In doubt until its receipt is here, and so says the error; it is all there or not at all, and never repeated."""
+    """
+    All of it is there or nothing, and it is never repeated.
+
+    It is in doubt until its receipt is here, and so says the error; with markers there is no doubt, on either side.
+    """
     out = fresh_queue()
     put(classic_broker, queue, "a")
-    with nothing_left(), connect(proxy) as connection:
+    with nothing_left(), connect(proxy, commit_markers=markers) as connection:
         session = connection.create_session(TRANSACTED)
         consumer = session.create_consumer(queue)
+        session.create_producer(fresh_queue()).send(Message("first"))
+        session.commit()
         take_and_send(session, consumer, out)
+        if markers:
+            assert eventually(lambda: session.pump.call(lambda core, _now: core.may_commit()))
         proxy.cut_at(word, to_broker=to_broker, passed=passed)
         call = within(10, session.commit)
-        if not to_broker and passed:
+        answered = not to_broker and passed
+        if answered or (markers and committed):
             assert call.error is None
+        elif markers:
+            assert isinstance(call.error, TransactionRolledBackError), call.error
         else:
             assert isinstance(call.error, TransactionInDoubtError), call.error
         assert eventually(lambda: session.pump.reachable and session.pump.core.epoch == 2)
         again = consumer.receive(2)
         assert (again is None) is committed
         session.rollback()
+        session.create_producer(fresh_queue()).send(Message("last"))
+        session.commit()
     assert bodies(classic_broker, out) == (["A"] if committed else [])
     assert bodies(classic_broker, queue) == ([] if committed else ["a"])
+    assert bodies(classic_broker, "jmsx.commits") == []
+
+
+def test_markers_wait_for_a_broker_that_is_still_at_it(mortal: ClassicBroker, queue: Queue) -> None:
+    """A paused broker has the COMMIT in a dead socket: nobody knows, until it has come to it."""
+    out = fresh_queue()
+    put(mortal, queue, "a")
+    with Proxy(mortal.url) as way, nothing_left():
+        connection = connect(way, commit_markers=True, connect_timeout=1.0)
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        session.create_producer(fresh_queue()).send(Message("first"))
+        session.commit()
+        take_and_send(session, consumer, out)
+        assert eventually(lambda: session.pump.call(lambda core, _now: core.may_commit()))
+        mortal.pause()
+        try:
+            commit = Call(session.commit)
+            time.sleep(0.3)  # so that COMMIT is on its way
+            way.hang_up()
+            assert eventually(lambda: outage(session))
+            time.sleep(0.3)  # so that it tries
+            assert commit.waiting
+        finally:
+            mortal.resume()
+        assert commit.join(20).error is None
+        connection.close()
+    assert bodies(mortal, out) == ["A"]
+    assert bodies(mortal, "jmsx.commits") == []
 
 
 # What belongs to a socket --------------------------------------------------------------------------------------------

@@ -1,0 +1,261 @@
+"""Commit markers: what they say of a commit that lost its link, and that nothing of them is left behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.core.events import DeliveryEnded, MessageSent, TransactionEnded
+from jmsx.errors import ConnectionFailedError, SecurityError, TransactionInDoubtError
+from tests.unit.core.harness import CLIENT, TRANSACTED, Talk, outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx.core.requests import Request
+
+MARKER = "SEND queue:jmsx.commits '' in jmsx"
+
+
+def begin(*, today: int = 20_000) -> Talk:
+    """A session with a consumer, a message in its transaction, and one marker in hand."""
+    talk = Talk(TRANSACTED, marker_day=today)
+    talk.subscribe()
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.send()
+    talk.wrote()
+    assert not talk.core.may_commit()
+    assert talk.wrote() == ["SUBSCRIBE commits ?", "SEND queue:jmsx.commits ''"]
+    talk.answer()
+    marker(talk, 1)
+    assert talk.core.may_commit()
+    return talk
+
+
+def marker(talk: Talk, *numbers: int, session: str = "s") -> None:
+    """Markers come, each called by its number."""
+    for number in numbers:
+        talk.comes(f"m{number}", to="commits", jmsx_session=session, jmsx_marker=str(number))
+
+
+def reopen(talk: Talk) -> None:
+    """A new link is up, and the broker confirms the subscriptions on it."""
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ/6.1.8", 0.01, talk.now)
+    asked = sum(frame.endswith("?") for frame in talk.wrote())
+    for _ in range(asked):
+        talk.answer()
+
+
+def outcomes(talk: Talk) -> tuple[list[str], list[str], list[str]]:
+    """How the transaction, its message and its send ended."""
+
+    def told(events: Iterable[DeliveryEnded | MessageSent | TransactionEnded]) -> list[str]:
+        return [str(event.outcome) for event in events]
+
+    return (
+        told(talk.reported(TransactionEnded)),
+        told(talk.reported(DeliveryEnded)),
+        told(talk.reported(MessageSent)),
+    )
+
+
+def test_marker_goes_with_the_commit_and_the_last_one_goes_away() -> None:
+    """In the transaction, both; so either all of it is done, or nothing."""
+    talk = begin()
+    request = talk.commit()
+    assert talk.wrote() == ["ACK a in jmsx", MARKER, "ACK m1 in jmsx", "COMMIT in jmsx ?"]
+    assert not request.done
+    talk.answer()
+    assert outcome(request) == "done"
+
+
+def test_next_commit_waits_for_the_marker_of_the_last_one() -> None:
+    """It comes right behind, also before the answer."""
+    talk = begin()
+    talk.commit()
+    talk.wrote()
+    marker(talk, 2)
+    talk.answer()
+    talk.send()
+    assert talk.core.may_commit()
+    talk.commit()
+    assert talk.wrote()[-3:] == [MARKER, "ACK m2 in jmsx", "COMMIT in jmsx ?"]
+    talk.answer()
+    talk.send()
+    assert not talk.core.may_commit()
+    marker(talk, 3)
+    assert talk.core.may_commit()
+
+
+def test_receives_alone_have_a_marker_too() -> None:
+    """A plain ACK would do without a transaction, and nobody would know of it."""
+    talk = begin()
+    talk.rollback()
+    talk.receive()
+    talk.wrote()
+    talk.commit()
+    assert talk.wrote() == ["BEGIN in jmsx", "ACK a in jmsx", MARKER, "ACK m1 in jmsx", "COMMIT in jmsx ?"]  # fmt: skip
+
+
+def test_without_work_there_is_no_marker() -> None:
+    """Nor after a rollback, nor where the session only rolls back."""
+    talk = Talk(TRANSACTED, marker_day=20_000)
+    assert talk.core.may_commit()
+    assert talk.commit().done
+    assert talk.wrote() == []
+    assert Talk(CLIENT, marker_day=20_000).core.next_timer() is None
+
+
+@pytest.mark.parametrize("seen", [(2,), (2, 4), (4, 2)])
+def test_its_own_marker_says_that_it_was_committed(seen: tuple[int, ...]) -> None:
+    """commit() returns as if its answer had come, and the evidence says so; a second loss on the way is no matter."""
+    talk = begin()
+    request = talk.commit()
+    talk.cut()
+    reopen(talk)
+    talk.cut()
+    reopen(talk)
+    assert not request.done
+    assert talk.take() is None  # nothing is handed out before this is clear
+    marker(talk, *seen)
+    assert outcome(request) == "done"
+    assert outcomes(talk) == (["committed"], ["committed"], ["confirmed"])
+    talk.send()
+    assert talk.core.may_commit()
+
+
+def test_marker_of_the_last_commit_says_that_it_was_rolled_back() -> None:
+    """It was acknowledged in the transaction, so only a rollback brings it again."""
+    talk = begin()
+    request = talk.commit()
+    talk.cut()
+    reopen(talk)
+    talk.comes("a", redelivered="true")
+    assert talk.take() is None
+    marker(talk, 1)
+    assert outcome(request) == "TransactionRolledBackError"
+    assert "broker:61613" in str(request.error)
+    assert outcomes(talk) == (["rolled_back"], ["abandoned"], ["rolled_back"])
+    assert "DROP" not in talk.wrote()
+    assert talk.receive() == "a#2"
+    assert talk.core.may_commit()
+    talk.commit()
+    assert talk.wrote()[-3:] == [MARKER, "ACK m1 in jmsx", "COMMIT in jmsx ?"]
+
+
+def test_marker_that_was_faster_than_the_answer() -> None:
+    """It came on the link that was lost then."""
+    talk = begin()
+    request = talk.commit()
+    talk.wrote()
+    marker(talk, 2)
+    talk.cut()
+    assert outcome(request) == "done"
+    assert outcomes(talk)[0] == ["committed"]
+
+
+def test_markers_of_others_say_nothing() -> None:
+    """They are orphans, and go with the next commit."""
+    talk = begin()
+    request = talk.commit()
+    talk.cut()
+    reopen(talk)
+    marker(talk, 1, 2, session="dead")
+    assert not request.done
+    marker(talk, 1)
+    assert outcome(request) == "TransactionRolledBackError"
+
+
+def test_doubt_that_nobody_clears_up_stays_one() -> None:
+    """The broker is gone for good, or too slow; the error says that nobody knows."""
+    for late in (True, False):
+        talk = begin()
+        request = talk.commit()
+        talk.cut()
+        talk.wrote()
+        if late:
+            talk.core.abandon(request, ConnectionFailedError("too late"), talk.now)
+        else:
+            talk.core.give_up(talk.now)
+        assert isinstance(request.error, TransactionInDoubtError)
+        assert outcomes(talk) == (["in_doubt"], ["abandoned"], ["unconfirmed"])
+        assert talk.wrote() == []
+        reopen(talk)
+        marker(talk, 2)
+        assert isinstance(request.error, TransactionInDoubtError)
+        talk.send()
+        assert talk.core.may_commit()
+
+
+def test_refused_commit_is_refused_with_markers_too() -> None:
+    """The answer has come, and there is nothing to look for."""
+    talk = begin()
+    request = talk.commit()
+    talk.wrote()
+    talk.refuse()
+    assert outcome(request) == "TransactionRolledBackError"
+    assert talk.wrote() == ["DROP"]
+
+
+def test_markers_that_are_refused_fail_the_commit() -> None:
+    """Before anything is committed; with the broker's own words."""
+    talk = Talk(TRANSACTED, marker_day=20_000)
+    talk.send()
+    assert not talk.core.may_commit()
+    talk.refuse(
+        "java.lang.SecurityException: User x is not authorized to read from queue://jmsx.commits"
+    )
+    with pytest.raises(SecurityError, match="not authorized"):
+        talk.core.may_commit()
+
+
+def test_session_that_closes_takes_its_marker_along() -> None:
+    """Nothing is left in the queue, nor asked of the broker twice."""
+    talk = begin()
+    talk.core.close(talk.now)
+    assert talk.wrote() == ["ABORT in jmsx", "ACK m1", "UNSUBSCRIBE 1 ?"]
+    talk = begin()
+    talk.commit()
+    talk.wrote()
+    talk.answer()
+    talk.core.close(talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+
+
+def test_closing_ends_the_doubt() -> None:
+    """Whoever waits for the commit is told that it is in doubt."""
+    talk = begin()
+    request: Request = talk.commit()
+    talk.cut()
+    talk.core.close(talk.now)
+    assert isinstance(request.error, TransactionInDoubtError)
+
+
+def test_marked_session_stays_on_its_link() -> None:
+    """Its marker would be nobody's."""
+    talk = Talk(TRANSACTED, marker_day=20_000)
+    talk.send()
+    talk.core.may_commit()
+    talk.answer()
+    marker(talk, 1)
+    talk.commit()
+    talk.wrote()
+    talk.answer()
+    assert not talk.core.idle
+
+
+def test_orphans_are_those_of_a_week_ago() -> None:
+    """Of sessions that died: nobody else acknowledges their markers."""
+    talk = Talk(TRANSACTED, marker_day=20_007)
+    talk.send()
+    talk.core.may_commit()
+    frames = [
+        frame for action in talk.core.take_actions() for frame in getattr(action, "frames", ())
+    ]
+    (subscribe,) = [frame for frame in frames if frame.command == "SUBSCRIBE"]
+    assert subscribe.headers["selector"] == "jmsx_session = 's' OR jmsx_day < 20000"
+    assert frames[-1].headers["jmsx_day"] == "20007"
+    assert frames[-1].headers["persistent"] == "true"
