@@ -38,11 +38,21 @@ class Broker:
     openwire: OpenWire | None = None  #: None if the Java client cannot talk to it
     scheduler: bool = True  #: whether AMQ_SCHEDULED_DELAY works
     dead_letters: str = CLASSIC_DEAD_LETTERS  #: the queue where dead letters go
+    #: whether the broker holds a message of this queue for a consumer that has died, until it is restarted
+    stranded: Callable[[str], bool] = lambda _queue: False
     #: why this broker cannot do what a scenario asks for, judged by its outcomes; None if it can
     limit: Callable[[Scenario, Sequence[Json]], str | None] = lambda _scenario, _outcomes: None
 
 
 _ARTEMIS: Final = Broker(url="", dead_letters="DLQ", limit=artemis.limit)
+
+
+def _strands(artemis: ArtemisBroker) -> Callable[[str], bool]:
+    def stranded(queue: str) -> bool:
+        told = artemis.statistics(queue)
+        return bool(told.inflight_count) and not told.consumer_count
+
+    return stranded
 
 
 @contextmanager
@@ -59,7 +69,7 @@ def running(kind: str) -> Iterator[Broker]:
             yield Broker(url=classic.url, openwire=openwire)
     elif kind == "artemis":
         with ArtemisBroker() as running_artemis:
-            yield replace(_ARTEMIS, url=running_artemis.url)
+            yield replace(_ARTEMIS, url=running_artemis.url, stranded=_strands(running_artemis))
     elif kind == "fake":
         with FakeBrokerServer() as fake:
             yield Broker(url=fake.url)

@@ -104,6 +104,12 @@ class Script:
 
     # -- names ------------------------------------------------------------------------------------
 
+    @property
+    def queues(self) -> list[str]:
+        """The queues of the run, by their names on the broker."""
+        kinds = self._scenario.destinations.items()
+        return [self._physical(name) for name, kind in kinds if kind == "queue"]
+
     def _physical(self, name: str) -> str:
         return f"jmsx.{self._scenario.id}.{self._token}.{name}"
 
