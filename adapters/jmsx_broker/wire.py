@@ -6,6 +6,7 @@ It is not the jmsx driver, on purpose: what checks the library's work must not s
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,9 @@ from jmsx.errors import (
 #: The port of a STOMP broker whose URL names none.
 _STOMP_PORT: Final = 61613
 
+#: Seconds that Artemis is given to close the socket after an ERROR.
+_YIELD: Final = 1.0
+
 
 class Wire:
     """
@@ -34,6 +38,8 @@ class Wire:
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
         self.url = url
         self._timeout = timeout
+        self.server = ""  #: as it calls itself in CONNECTED
+        self._condemned = False  #: the broker has said ERROR
         address, headers = _parse(url)
         self.broker = f"{address[0]}:{address[1]}"  #: for errors, which must not show a password
         try:
@@ -76,13 +82,19 @@ class Wire:
         while True:
             frame = self._read()
             if frame.command == "ERROR":
+                self._condemned = True
                 text = frame.headers.get("message") or frame.body.decode("utf-8", "replace")
                 raise BrokerError(f"{self.broker} answered: {text}")
             if frame.command == command:
                 return frame
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up; after an ERROR, Artemis has to close first, or its threads may lock each other out for ever."""
+        if self._condemned and self.is_artemis:
+            self._socket.settimeout(_YIELD)
+            with contextlib.suppress(OSError):
+                while self._reader.read1():
+                    pass
         self._reader.close()
         self._socket.close()
 

@@ -18,6 +18,7 @@ class Lifeline:
     def __init__(self, connected: Connected, offered: tuple[float, float], now: float) -> None:
         self.link = connected.link
         self.greeting: Mapping[str, str] = connected.frame.headers  #: of CONNECTED
+        self._errors_close = connected.dialect.errors_close
         answer = self.greeting.get("heart-beat", "0,0")
         self._heartbeat = Heartbeat(offered, answer, now, connected.dialect.patience)
 
@@ -45,4 +46,4 @@ class Lifeline:
 
     def drop(self) -> None:
         """Close the socket without farewell; from any thread."""
-        self.link.drop()
+        self.link.drop(at_once=not self._errors_close)

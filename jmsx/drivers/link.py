@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 #: Characters kept of each header and of the body of an ERROR: it goes into errors, logs and events.
 _ERROR_LIMIT: Final = 16 * 1024
 
+#: Seconds that a broker which has said ERROR is given to close the socket before we do.
+_YIELD: Final = 1.0
+
 #: Characters of a password from which on it is hidden in the broker's texts; a shorter one would be found in any word.
 _SECRET: Final = 4
 
@@ -70,6 +73,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._answered = threading.Event()
         self._connected: Frame | None = None
         self._refusal: str | None = None
+        self._condemned = False  #: the broker has said ERROR
+        self._dropped = False
         self._transport = DriverTransport(
             (address.host, address.port),
             self._connect,
@@ -96,9 +101,16 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Write bytes; raises OSError if the socket is gone. One caller at a time."""
         self._transport.send(data)
 
-    def drop(self) -> None:
-        """Close the socket without farewell; ends a waiting `open` too."""
-        self._transport.drop()
+    def drop(self, *, at_once: bool = False) -> None:
+        """
+        Close the socket without farewell; ends a waiting `open` too.
+
+        A broker that has said ERROR, and so closes the connection, is let go first, unless `at_once`. Source: two
+        threads of Artemis 2.44.0 lock each other out for ever, and with them all who come later, if a client closes
+        while `StompFrameHandlerV11.replySent` does (thread dump: `StompConnection.destroy` against `.fail`).
+        """
+        self._dropped = True
+        self._transport.drop(after=_YIELD if self._condemned and not at_once else 0.0)
         self._answered.set()
 
     def _say_connect(self, client_id: str | None) -> None:
@@ -145,6 +157,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _hand_over(self, frames: list[Frame | MessageFrame]) -> None:
         """Pass a chunk's frames on; raises MessageFormatError on one that has no place here."""
+        if self._dropped:
+            return
         if self._connected is None:
             if self._refusal is not None:
                 return
@@ -178,6 +192,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _legible(self, error: Frame) -> Frame:
         """An ERROR whose texts are not endless and do not hold our password, should the broker repeat it."""
+        self._condemned = True
         headers = {name: self._told(value) for name, value in error.headers.items()}
         body = self._told(error.body[:_ERROR_LIMIT].decode("utf-8", "replace"))
         return Frame("ERROR", headers, body.encode())

@@ -13,6 +13,7 @@ RECEIPTs, and logged the password of CONNECT (its pattern for hiding it expects 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stomp.connect import BaseConnection, StompConnection12
@@ -64,6 +65,8 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self._sink = sink
         self._splitter = Splitter(body_limit)
         self.cause: Exception | None = None  #: why reading ended; None: the broker closed
+        self._ending = threading.Lock()
+        self._last_call: threading.Timer | None = None  #: closes the socket if the broker does not
         self.touched: Callable[[], None] = lambda: None  #: bytes have arrived
 
     def attempt_connection(self) -> None:
@@ -98,11 +101,24 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         """Write stomp.py's own frame, CONNECT, without logging it: it holds the password."""
         self.send(Frame(frame.cmd, frame.headers).encode())
 
-    def drop(self) -> None:
-        """Close the socket without farewell; stomp.py's thread then ends by itself."""
-        stream: Stream | None = self.socket
-        if stream is not None:
-            stream.shutdown()
+    def drop(self, *, after: float = 0.0) -> None:
+        """
+        Close the socket without farewell; stomp.py's thread then ends by itself.
+
+        The broker may close it first, within `after` seconds.
+        """
+        with self._ending:
+            if after:
+                if self._last_call is None:
+                    self._last_call = threading.Timer(after, self.drop)
+                    self._last_call.daemon = True
+                    self._last_call.start()
+                return
+            if self._last_call is not None:
+                self._last_call.cancel()
+            stream: Stream | None = self.socket
+            if stream is not None:
+                stream.shutdown()
 
 
 class DriverConnection(StompConnection12):  # type: ignore[misc]  # stomp.py ships no types

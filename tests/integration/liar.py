@@ -54,13 +54,13 @@ class Client:
         """Write."""
         self.socket.sendall(b"".join(data))
 
-    def obey(self, until: str | None = None) -> Frame | None:
+    def obey(self, until: str | None = None, *, greeting: bytes = CONNECTED) -> Frame | None:
         """Answer as a broker does, up to a frame with this command, which is returned and not answered."""
         for frame in self.frames():
             if frame.command == until:
                 return frame
             if frame.command == "CONNECT":
-                self.say(CONNECTED)
+                self.say(greeting)
             else:
                 self.say(receipt(frame))
             if frame.command == "DISCONNECT":
