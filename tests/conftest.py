@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 #: Worker processes of a whole run: most tests wait for a broker, so that three keep two processors busy.
 _WORKERS = 3
 
-#: What has neither broker nor clock, and is heard once.
-_ALONE = ("tests/unit/", "tests/property/", "tests/packaging/", "tests/dashboards/")
-
 settings.register_profile("jmsx", deadline=None)  # a busy machine is no fault of an example
 settings.load_profile("jmsx")
 
@@ -47,12 +44,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spreadi
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """
-    Begin with what takes longest; hear those again that meet real brokers.
-
-    Three processes on two cores starve sockets and clocks now and then; a fault fails every time.
-    """
+    """Begin with what takes longest."""
     items.sort(key=lambda item: turn(item.nodeid))
-    for item in items:
-        if not item.nodeid.startswith(_ALONE):
-            item.add_marker(pytest.mark.flaky(reruns=2))

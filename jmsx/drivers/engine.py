@@ -84,7 +84,7 @@ class Engine:
         self._life = Lifeline(connected, self._offered, self._opened_at)
         self._up = True  #: there is a socket, as far as we know
         self._lost_for = ""  #: what ended the last link
-        self._flaps = 0  #: links in a row that did not last
+        self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._life.next_timer()  #: what the thread waits for (seconds, monotonic)
         self._ended = False
         self._complaints = Seldom(COMPLAINTS)
@@ -255,6 +255,7 @@ class Engine:
                 gone = ConnectionFailedError(f"{self.outage}; it could not be restored: {error}")
                 self._give_up(self.error or gone)
         else:
+            self._flaps += attempts - 1
             self._restored(attempts)
 
     def _reopen(self) -> None:

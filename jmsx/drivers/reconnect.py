@@ -118,13 +118,13 @@ class Connector:
         Make `attempt()`, which calls `connect`, until it succeeds, for as long as the policy says.
 
         `lost` is the broker whose link was lost; `flaps` links in a row did not last, which is as if attempts had
-        failed. Returns the number of attempts; raises the last JmsxError.
+        failed, so that pauses go on growing. Returns the number of attempts; raises the last JmsxError.
         """
         policy = self.policy or ONCE
         self._failed = lost
         if flaps:
             self._cancelled.wait(policy.delay(flaps))
-        retrying = self._retrying(policy, policy.maximum_attempts, math.inf, ())
+        retrying = self._retrying(policy, policy.maximum_attempts, math.inf, (), before=flaps)
         retrying(attempt)
         return int(retrying.statistics["attempt_number"])
 
@@ -176,14 +176,17 @@ class Connector:
         attempts: int,
         seconds: float,
         hopeless: tuple[type[JmsxError], ...],
+        *,
+        before: int = 0,
     ) -> Retrying:
+        """`before` so many have failed already."""
         rounds = tenacity.stop_never if attempts < 0 else tenacity.stop_after_attempt(attempts)
         return Retrying(
             retry=retry_if_exception(
                 lambda error: isinstance(error, JmsxError) and not isinstance(error, hopeless)
             ),
             wait=lambda state: min(
-                policy.delay(state.attempt_number), max(seconds - _spent(state), 0.0)
+                policy.delay(before + state.attempt_number), max(seconds - _spent(state), 0.0)
             ),
             stop=tenacity.stop_any(
                 tenacity.stop_when_event_set(self._cancelled),

@@ -103,18 +103,24 @@ def test_receive_waits_through_an_outage(
         connection.set_exception_listener(errors.append)
         consumer = connection.create_session(AUTO).create_consumer(queue)
         call = Call(consumer.receive)
-        for number in range(3):
-            proxy.cut()
-            assert eventually(lambda n=number: _restored(diary) == n + 1)
+        for _ in range(3):
+            _cut(proxy, diary)
         assert call.waiting
         put(classic_broker, queue, "a", "b")
         assert told(call.join(5).value) == ("a", 1)
         assert settles(classic_broker, queue, size=1, inflight=1)  # a cut may take an ACK with it
-        proxy.cut()
+        _cut(proxy, diary)
         assert text(within(5, lambda: consumer.receive(5)).value) == "b"
         assert consumer.receive(0.1) is None
     assert errors == []
     assert settles(classic_broker, queue, size=0)
+
+
+def _cut(proxy: Proxy, diary: Diary) -> None:
+    """Cut, and wait until the session has noticed it and is there again: before, it would go on with what it has."""
+    links = _restored(diary)
+    proxy.cut()
+    assert eventually(lambda: _restored(diary) == links + 1)
 
 
 def _restored(diary: Diary) -> int:
