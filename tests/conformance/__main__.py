@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.conformance import brokers, recording
+from tests.conformance.artemis import STRANDED
 from tests.conformance.compare import first_difference
 from tests.conformance.java import JavaClient, JavaRunnerError
 from tests.conformance.scenario import ScenarioError, find, load
@@ -54,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.conformance",
         description="Run conformance scenarios (tests/conformance/scenarios/FORMAT.md)."
-        " One that goes by the clock and fails is run again, alone, before it is judged.",
+        " One that goes by the clock and fails is run again, alone, before it is judged. What failed is shown"
+        " whole on stderr, as a trace.",
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="file or folder")
     parser.add_argument("--client", choices=("java", "jmsx"), default="jmsx")
@@ -108,27 +110,30 @@ class _Verdicts:
 
     def judge(self, traces: Iterable[Trace], *, patient: bool) -> list[Scenario]:
         """
-        Judge `traces`; `patient`: give back, without a verdict, those that failed and go by the clock.
+        Judge `traces`; `patient`: give back, without a verdict, those that say nothing of the client yet.
 
-        They are to be run again, alone: among others it may have been the machine that was late.
+        They are to be run again, alone: one that goes by the clock and failed, for among others it may have been the
+        machine that was late; and one of which the broker kept a message for nobody. What failed is shown whole.
         """
         late = []
         for trace in traces:
-            scenario = trace.scenario
-            if trace.impossible is not None:
-                self._skipped += 1
-                print(f"NOT {scenario.id}: {trace.impossible}", flush=True)
-                continue
-            found = first_difference(scenario, trace.outcomes, over_stomp=self._over_stomp)
-            if found and patient and scenario.is_timed():
-                print(f"again, alone: {scenario.id}: {found}", file=sys.stderr)
-                late.append(scenario)
-            elif found:
-                self._failed += 1
-                print(f"FAIL {scenario.id}: {found}", flush=True)
-            else:
+            scenario, why_not = trace.scenario, trace.impossible
+            found = why_not or first_difference(
+                scenario, trace.outcomes, over_stomp=self._over_stomp
+            )
+            if found is None:
                 self._passed += 1
                 print(f"PASS {scenario.id}", flush=True)
+            elif patient and (scenario.is_timed() if why_not is None else why_not == STRANDED):
+                print(f"again, alone: {scenario.id}: {found}\n{trace.line()}", file=sys.stderr)
+                late.append(scenario)
+            elif why_not is not None:
+                self._skipped += 1
+                print(f"NOT {scenario.id}: {found}", flush=True)
+            else:
+                self._failed += 1
+                print(f"FAIL {scenario.id}: {found}", flush=True)
+                print(trace.line(), file=sys.stderr)
         return late
 
     def close(self) -> int:

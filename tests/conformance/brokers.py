@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -38,19 +39,28 @@ class Broker:
     openwire: OpenWire | None = None  #: None if the Java client cannot talk to it
     scheduler: bool = True  #: whether AMQ_SCHEDULED_DELAY works
     dead_letters: str = CLASSIC_DEAD_LETTERS  #: the queue where dead letters go
-    #: whether the broker holds a message of this queue for a consumer that has died, until it is restarted
-    stranded: Callable[[str], bool] = lambda _queue: False
-    #: why this broker cannot do what a scenario asks for, judged by its outcomes; None if it can
-    limit: Callable[[Scenario, Sequence[Json]], str | None] = lambda _scenario, _outcomes: None
+    #: how many messages of this queue the broker keeps for consumers that have died, until it is restarted
+    stranded: Callable[[str], int] = lambda _queue: 0
+    #: why this broker cannot do what a scenario asks for, judged by its outcomes and by what is stranded of a
+    #: destination; None if it can
+    limit: Callable[[Scenario, Sequence[Json], Callable[[str], int]], str | None] = (
+        lambda _scenario, _outcomes, _stranded: None
+    )
 
 
 _ARTEMIS: Final = Broker(url="", dead_letters="DLQ", limit=artemis.limit)
 
 
-def _strands(artemis: ArtemisBroker) -> Callable[[str], bool]:
-    def stranded(queue: str) -> bool:
-        told = artemis.statistics(queue)
-        return bool(told.inflight_count) and not told.consumer_count
+#: Seconds in which Artemis takes back what a consumer had that has gone; what it keeps longer it keeps for ever.
+_TAKING_BACK: Final = 2.0
+
+
+def _strands(artemis: ArtemisBroker) -> Callable[[str], int]:
+    def stranded(queue: str) -> int:
+        deadline = time.monotonic() + _TAKING_BACK
+        while (told := artemis.statistics(queue)).inflight_count and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return 0 if told.consumer_count else told.inflight_count
 
     return stranded
 

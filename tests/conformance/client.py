@@ -51,9 +51,9 @@ class JmsxClient:
         outcomes = list(script.outcomes)
         outcomes += [_STUCK] * (len(scenario.steps) - len(outcomes))
         _run_in_thread(script.close, _TIDY_LIMIT)
-        impossible = self.broker.limit(scenario, outcomes)
-        if impossible is None and any(self.broker.stranded(queue) for queue in script.queues):
-            impossible = "Artemis stranded a message when a socket broke (guarantee table)"
+        impossible = self.broker.limit(
+            scenario, outcomes, lambda name: sum(map(self.broker.stranded, script.queues(name)))
+        )
         return Trace(scenario=scenario, outcomes=outcomes, impossible=impossible)
 
 

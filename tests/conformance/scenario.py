@@ -174,6 +174,14 @@ def all_steps(steps: Iterable[Json]) -> Iterator[Json]:
             yield from all_steps(a for a in rule.get("do", ()) if isinstance(a, dict) and "op" in a)
 
 
+def bodies(send: Json) -> list[str]:
+    """The bodies that a step `send` sends, in order."""
+    given = send["bodies"]
+    if isinstance(given, list):
+        return given
+    return [f"{given['prefix']}{number}" for number in range(given["from"], given["to"] + 1)]
+
+
 def _faults(raw: Json, *, strict: bool) -> Iterator[str]:
     steps = raw.get("steps")
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmsx
 from tests.conformance.listener import Delivery, ScriptedListener
+from tests.conformance.scenario import all_steps, bodies
 from tests.conformance.translation import MODES, body, connection_options, describe, error_kind
 
 if TYPE_CHECKING:
@@ -104,14 +105,25 @@ class Script:
 
     # -- names ------------------------------------------------------------------------------------
 
-    @property
-    def queues(self) -> list[str]:
-        """The queues of the run, by their names on the broker."""
-        kinds = self._scenario.destinations.items()
-        return [self._physical(name) for name, kind in kinds if kind == "queue"]
+    def queues(self, name: str) -> list[str]:
+        """The queues of a destination on the broker; those of a topic are its durable subscriptions (Artemis)."""
+        kind = self._scenario.destinations.get(name)
+        if kind != "topic":
+            return [] if kind is None else [self._physical(name)]
+        made = {(step["op"], step.get("as")): step for step in all_steps(self._scenario.steps)}
+        found = set()
+        for (op, _), step in made.items():
+            if op == "consumer" and step["destination"] == name and step.get("durable"):
+                connection = made["connect", made["session", step["in"]]["on"]]
+                found.add(f"{self._client_id(connection)}.{step['durable']}")
+        return sorted(found)
 
     def _physical(self, name: str) -> str:
         return f"jmsx.{self._scenario.id}.{self._token}.{name}"
+
+    def _client_id(self, connection: Json) -> str | None:
+        given = connection.get("client_id")
+        return None if given is None else f"{given}-{self._token}"
 
     def _uri(self, name: str) -> str:
         kind = self._scenario.destinations.get(name, "queue")
@@ -147,8 +159,8 @@ class Script:
         return connection
 
     def _connect(self, step: Json) -> None:
-        client_id = f"{step['client_id']}-{self._token}" if "client_id" in step else None
-        connection = self._open({**self._scenario.options, **step.get("options", {})}, client_id)
+        options = {**self._scenario.options, **step.get("options", {})}
+        connection = self._open(options, self._client_id(step))
         self._objects[step["as"]] = connection
         if step.get("start", True):
             connection.start()
@@ -190,7 +202,7 @@ class Script:
         producer = (
             self._objects[step["in"]].create_producer() if own else self._objects[step["via"]]
         )
-        texts = _bodies(step["bodies"])
+        texts = bodies(step)
         priorities = step.get("priorities") or [step.get("priority", 4)] * len(texts)
         target = {"destination": self._destination(step.get("to"))} if own or "to" in step else {}
         for text, priority in zip(texts, priorities, strict=True):
@@ -284,12 +296,6 @@ class Script:
         timer = threading.Timer(step["after"], self._outcome, [step["step"]])
         timer.daemon = True
         timer.start()
-
-
-def _bodies(given: Any) -> list[str]:
-    if isinstance(given, list):
-        return given
-    return [f"{given['prefix']}{number}" for number in range(given["from"], given["to"] + 1)]
 
 
 def _receive_from(consumer: jmsx.MessageConsumer, timeout: float) -> jmsx.Message | None:

@@ -90,9 +90,11 @@ def test_what_goes_by_the_clock_is_heard_twice(tmp_path: Path) -> None:
         "FAIL timed",
         "0 passed, 2 failed, 0 skipped",
     ]
-    assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
-        ["again, alone", "timed"]
-    ]
+    told = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+    shown = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert [line.split(": ")[:2] for line in told] == [["again, alone", "timed"]]
+    assert sorted(trace["id"] for trace in shown) == ["timed", "timed", "untimed"]
+    assert all(len(trace["outcomes"]) == len(source["steps"]) for trace in shown)
 
 
 @NEEDS_JDK

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One run of one scenario: either its outcomes, or why it cannot be run."""
+    """One run of one scenario: its outcomes, and why they are no verdict if they are none."""
 
     scenario: Scenario
     outcomes: list[Json]
@@ -20,5 +20,9 @@ class Trace:
 
     def line(self) -> str:
         """Give the trace as one line of JSON."""
-        told = {"outcomes": self.outcomes} if self.impossible is None else {"not": self.impossible}
-        return json.dumps({"id": self.scenario.id, **told}, ensure_ascii=False)
+        told: Json = {"id": self.scenario.id}
+        if self.impossible is not None:
+            told["not"] = self.impossible
+        if self.outcomes or self.impossible is None:
+            told["outcomes"] = self.outcomes
+        return json.dumps(told, ensure_ascii=False)
