@@ -11,7 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from jmsx.errors import JmsxError
-from tests.faults.bench import KINDS, run_case, running
+from tests.faults.bench import run_case
+from tests.faults.brokers import KINDS, Stable
 from tests.faults.cases import CASES
 from tests.faults.workload import BenchError
 
@@ -25,19 +26,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and give the exit code: 0 all kept, 1 a promise was broken, 2 a case had no end, or wrong usage."""
     options = _parser().parse_args(arguments)
     codes = [0]
-    with running(options.broker) as broker:
+    with Stable(options.broker, tls=options.tls) as stable:
         for case in options.case or CASES:
             # a case's chances do not depend on which others are run
             chance = random.Random(f"{options.seed} {case}")  # noqa: S311 - not for secrets
             try:
                 account = run_case(
-                    case, broker, chance, rounds=options.rounds, size=options.messages
+                    case, stable, chance, rounds=options.rounds, size=options.messages
                 )
             except (BenchError, JmsxError) as error:
                 print(f"{case}: {error}", file=sys.stderr)
                 codes.append(2)
-                if not broker.running:
-                    broker.start()
+                stable.discard()
             else:
                 print(json.dumps(account.as_json()) if options.json else _line(account), flush=True)
                 codes.append(int(account.failed))
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Do what goes wrong between a client and its broker, and count every message.",
     )
     parser.add_argument("--broker", choices=KINDS, default="classic")
+    parser.add_argument("--tls", action="store_true", help="over stomp+ssl")
     parser.add_argument(
         "--case", action="append", choices=tuple(CASES), help="one case; may be repeated"
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
+
+#: How many bodies and broken promises an account repeats.
+_SOME: Final = 10
 
 
 class Delivery(NamedTuple):
@@ -32,11 +35,20 @@ class Traces:
 
     sent: AbstractSet[str]  #: confirmed by the broker
     unconfirmed: AbstractSet[str]  #: the broker has them or not, and the producer was told so
-    deliveries: list[Delivery]  #: in order
+    deliveries: Sequence[Delivery]  #: in order
     left: AbstractSet[str]  #: still in the queue when all was over
     stranded: int  #: messages that the broker held for no consumer until it was started again
-    dead: AbstractSet[str]  #: in the dead letter queue
+    dead: Sequence[str]  #: in the dead letter queue
     lifted: float  #: when the fault was over
+    outputs: Sequence[str] | None = None  #: what the handler sent on; None: it was not to
+    broken: Sequence[str] = ()  #: what else was promised and not kept
+
+    @property
+    def handled(self) -> AbstractSet[str]:
+        """Those of which the handler's work is there."""
+        if self.outputs is not None:
+            return set(self.outputs)
+        return {delivery.body for delivery in self.deliveries}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +65,42 @@ class Account:
     unflagged_duplicates: int = 0  #: of those, without JMSRedelivered
     max_recovery_seconds: float = 0.0  #: longest time without a delivery after the fault was over
     unconfirmed: int = 0  #: sends that raised SendUnconfirmedError
+    doubled: int = 0  #: what handlers sent on, or dead letters, that are there more than once
     stranded: int = 0  #: in delivery for nobody, until the broker was started again
     stuck: int = 0  #: other messages still in the queue though a consumer was there
-    worst: list[str] = field(default_factory=list)  #: some bodies of lost or unflagged messages
+    broken: list[str] = field(default_factory=list)  #: what else was promised and not kept
+    worst: list[str] = field(default_factory=list)  #: bodies of lost, unflagged or doubled messages
 
     @property
     def failed(self) -> bool:
         """Whether a promise was broken."""
-        return bool(self.lost or self.unflagged_duplicates or self.stuck)
+        return bool(
+            self.lost or self.unflagged_duplicates or self.doubled or self.stuck or self.broken
+        )
 
     def add(self, traces: Traces) -> Account:
         """The account with one more round."""
-        handled = {delivery.body for delivery in traces.deliveries}
         again = repeats(traces.deliveries)
         unflagged = [delivery.body for delivery in again if not delivery.redelivered]
-        lost = traces.sent - handled - traces.left - traces.dead
+        gone = traces.handled - traces.left - set(traces.dead)
+        lost = traces.sent - traces.handled - traces.left - set(traces.dead)
+        doubled = [*_beyond_first(traces.outputs or ()), *_beyond_first(traces.dead)]
         return Account(
             case=self.case,
             rounds=self.rounds + 1,
             sent=self.sent + len(traces.sent),
-            settled=self.settled + len((traces.sent & handled) - traces.left - traces.dead),
-            dead_lettered=self.dead_lettered + len(traces.dead),
+            settled=self.settled + len(traces.sent & gone),
+            dead_lettered=self.dead_lettered + len(set(traces.dead)),
             lost=self.lost + len(lost),
             duplicates=self.duplicates + len(again),
             unflagged_duplicates=self.unflagged_duplicates + len(unflagged),
-            max_recovery_seconds=max(self.max_recovery_seconds, _silence(traces)),
+            max_recovery_seconds=max(self.max_recovery_seconds, silence(traces)),
             unconfirmed=self.unconfirmed + len(traces.unconfirmed),
+            doubled=self.doubled + len(doubled),
             stranded=self.stranded + traces.stranded,
             stuck=self.stuck + max(0, len(traces.left) - traces.stranded),
-            worst=[*self.worst, *sorted(lost), *unflagged][:10],
+            broken=[*self.broken, *traces.broken][:_SOME],
+            worst=[*self.worst, *sorted(lost), *unflagged, *doubled][:_SOME],
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -97,8 +116,14 @@ def repeats(deliveries: Iterable[Delivery]) -> list[Delivery]:
     return [each for same in seen.values() for each in same[1:]]
 
 
-def _silence(traces: Traces) -> float:
-    """The longest time without a delivery since the fault was over, up to the last delivery."""
+def silence(traces: Traces) -> float:
+    """The longest time without a delivery since the fault was over, up to the last delivery; seconds."""
     later = (each.moment for each in traces.deliveries if each.moment > traces.lifted)
     moments = sorted([traces.lifted, *later])
     return max((after - before for before, after in itertools.pairwise(moments)), default=0.0)
+
+
+def _beyond_first(bodies: Iterable[str]) -> list[str]:
+    """Each body as often as it is there too often."""
+    seen: set[str] = set()
+    return [body for body in bodies if body in seen or seen.add(body)]  # type: ignore[func-returns-value]

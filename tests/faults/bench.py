@@ -2,95 +2,130 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time
 import uuid
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from jmsx_broker import ArtemisBroker, ClassicBroker
-from tests.faults.account import Account, Traces
-from tests.faults.cases import CASES, Scene
+from tests.faults.account import Account, Traces, silence
+from tests.faults.brokers import DEAD_LETTERS
+from tests.faults.cases import CASES
 from tests.faults.process import Consumer
-from tests.faults.proxy import Proxy
+from tests.faults.scene import Scene
+from tests.faults.settings import MARK, Plan, Task, Way
 from tests.faults.workload import BenchError, Producer
 from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
     from random import Random
 
     from jmsx_broker.local import LocalBroker
-
-_BROKERS: Final[dict[str, type[ClassicBroker | ArtemisBroker]]] = {
-    "classic": ClassicBroker,
-    "artemis": ArtemisBroker,
-}
-
-KINDS: Final = tuple(_BROKERS)
-
-_DEAD_LETTERS: Final = ("ActiveMQ.DLQ", "DLQ")  #: of Classic and of Artemis
+    from tests.faults.brokers import Stable
+    from tests.faults.cases import Case
 
 
-@contextlib.contextmanager
-def running(kind: str) -> Iterator[LocalBroker]:
-    """A broker to ill-treat."""
-    with _BROKERS[kind]() as broker:
-        yield broker
-
-
-def run_case(case: str, broker: LocalBroker, chance: Random, *, rounds: int, size: int) -> Account:
+def run_case(name: str, stable: Stable, chance: Random, *, rounds: int, size: int) -> Account:
     """The account of `rounds` rounds of `size` messages; raises BenchError when a round has no end."""
-    account = Account(case)
+    account = Account(name)
     for _ in range(rounds):
-        account = account.add(_run_round(case, broker, chance, size))
+        account = account.add(_run_round(CASES[name], stable, chance, size))
     return account
 
 
-def _run_round(case: str, broker: LocalBroker, chance: Random, size: int) -> Traces:
+def _run_round(case: Case, stable: Stable, chance: Random, size: int) -> Traces:
+    brokers = stable.take(case.brokers)
     name = f"jmsx.faults.{uuid.uuid4().hex[:10]}"
-    bodies = [f"{name}/{number}" for number in range(size)]
-    with (
-        tempfile.TemporaryDirectory(prefix="jmsx-faults-") as folder,
-        Proxy(broker.url) as proxy,
-        Consumer(proxy.url, name, Path(folder) / "journal") as consumer,
-    ):
-        # else a slow start of the program would leave no load for the fault
-        if not eventually(lambda: broker.statistics(name).consumer_count > 0, 30):
-            raise BenchError("the consumer did not subscribe within 30 s")
-        producer = Producer(proxy.url, name, bodies)
+    bodies = messages(name, size, case.plan)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jmsx-faults-")))
+        urls = [broker.tls_url if stable.tls else broker.url for broker in brokers]
+        proxies = [stack.enter_context(Proxy(url)) for url in urls]
+        trust = brokers[0].certificates.authority if stable.tls else None
+        way = Way(tuple(proxy.url for proxy in proxies), trust)
+        task = Task(plan=case.plan, way=way, queue=name, folder=folder)
+        consumer = stack.enter_context(Consumer(task))
+        await_consumer(brokers[0], consumer)
+        producer = Producer(Way(tuple(urls), trust) if case.aside else way, name, bodies)
+        scene = Scene(
+            task=task,
+            chance=chance,
+            tls=stable.tls,
+            bodies=bodies,
+            brokers=brokers,
+            proxies=proxies,
+            consumer=consumer,
+            producer=producer,
+        )
         consumer.wait_count(max(1, int(size * chance.uniform(0.1, 0.5))), 60)
-        CASES[case](Scene(broker=broker, proxy=proxy, consumer=consumer, chance=chance))
+        case.fault(scene)
         lifted = time.monotonic()
         producer.join(120)
-        consumer.wait_all(producer.sent)
+        if case.afterwards is not None:
+            case.afterwards(scene)
+        scene.settle()
         consumer.stop()
-        stranded = _stranded(broker, name)
-        if stranded:  # a new start is what sets them free
-            broker.stop()
-            broker.start()
-        return Traces(
-            sent=producer.sent,
-            unconfirmed=producer.unconfirmed,
-            deliveries=consumer.deliveries(),
-            left=_bodies(broker, name),
-            stranded=stranded,
-            dead={body for queue in _DEAD_LETTERS for body in _bodies(broker, queue) & set(bodies)},
-            lifted=lifted,
-        )
+        traces = look(scene, lifted)
+        return replace(traces, broken=[*scene.broken, *_broken(case, scene, traces)])
+
+
+def messages(name: str, size: int, plan: Plan) -> list[str]:
+    """The bodies of a round, the marked ones spread evenly."""
+    marked = {size * (number + 1) // (plan.marks + 1) for number in range(plan.marks)}
+    return [f"{name}/{number}{MARK if number in marked else ''}" for number in range(size)]
+
+
+def await_consumer(broker: LocalBroker, consumer: Consumer) -> None:
+    """A slow start of the program would leave no load for the fault; raises BenchError after 30 s."""
+    queue = consumer.task.queue
+    if not eventually(lambda: broker.statistics(queue).consumer_count > 1, 30):
+        raise BenchError(f"the consumer did not subscribe within 30 s; {consumer.words()}")
+
+
+def look(scene: Scene, lifted: float) -> Traces:
+    """What is to be seen when the consumer is gone."""
+    task, brokers, bodies = scene.task, scene.brokers, set(scene.bodies)
+    stranded = sum(_stranded(broker, task.queue) for broker in brokers)
+    graves = (*DEAD_LETTERS, task.grave) if task.plan.grave else DEAD_LETTERS
+    return Traces(
+        sent=scene.producer.sent,
+        unconfirmed=scene.producer.unconfirmed,
+        deliveries=scene.consumer.read(),
+        left=set(_bodies(brokers, task.queue)),
+        stranded=stranded,
+        dead=[body for grave in graves for body in _bodies(brokers, grave) if body in bodies],
+        lifted=lifted,
+        outputs=_bodies(brokers, task.output) if task.plan.forwards else None,
+    )
+
+
+def _broken(case: Case, scene: Scene, traces: Traces) -> list[str]:
+    broken = list(case.promises(scene, traces))
+    took = silence(traces)
+    if took > case.recovery:
+        broken.append(f"{took:.1f} s without a delivery, not {case.recovery:g} s at the most")
+    return broken
 
 
 def _stranded(broker: LocalBroker, queue: str) -> int:
     """
     Messages that are in delivery though their queue has no consumer, once the broker's counts have come to rest.
 
-    Acknowledgements without a receipt are counted late, and links that froze are noticed late.
+    Acknowledgements without a receipt are counted late, and links that froze are noticed late. A new start of the
+    broker is what sets them free.
     """
     eventually(lambda: broker.statistics(queue).size == 0, 8)
     told = broker.statistics(queue)
-    return 0 if told.consumer_count else told.inflight_count
+    if told.consumer_count or not told.inflight_count:
+        return 0
+    broker.stop()
+    broker.start()
+    return told.inflight_count
 
 
-def _bodies(broker: LocalBroker, queue: str) -> set[str]:
-    return {message.body.decode() for message in broker.browse(queue)}
+def _bodies(brokers: Sequence[LocalBroker], queue: str) -> list[str]:
+    return [message.body.decode() for broker in brokers for message in broker.browse(queue)]

@@ -1,83 +1,67 @@
-"""The faults: each does one thing to a scene under load, and returns when it is over."""
+"""The cases: a fault, what the consuming program does meanwhile, and what is promised beside that nothing is lost."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tests.faults.proxy import Direction
-from tests.faults.settings import HEARTBEAT
-from tests.faults.workload import BenchError
+from tests.faults import deeds, promises
+from tests.faults.settings import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
+    from collections.abc import Callable, Iterable
 
-    from jmsx_broker.local import LocalBroker
-    from tests.faults.process import Consumer
-    from tests.faults.proxy import Proxy
-
-#: Bytes: a cut falls somewhere in the first few frames of either direction.
-_REACH: Final = 2000
+    from tests.faults.account import Traces
+    from tests.faults.scene import Scene
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What a fault can touch."""
+class Case:
+    """One fault, and its terms."""
 
-    broker: LocalBroker
-    proxy: Proxy
-    consumer: Consumer
-    chance: Random
-
-
-def broker_killed(scene: Scene) -> None:
-    """SIGKILL, a moment of nothing, and a start on the same data."""
-    scene.broker.kill()
-    time.sleep(scene.chance.uniform(0, 0.5))
-    scene.broker.start()
+    fault: Callable[[Scene], None]
+    plan: Plan = field(default_factory=Plan)
+    brokers: int = 1
+    afterwards: Callable[[Scene], None] | None = None  #: when all is sent
+    aside: bool = False  #: the producer goes round the proxy
+    recovery: float = 5.0  #: seconds that it may take at most, from when the fault is over
+    promises: Callable[[Scene, Traces], Iterable[str]] = promises.none_dies  #: which are broken
 
 
-def broker_restarted(scene: Scene) -> None:
-    """SIGTERM and a new start."""
-    scene.broker.stop()
-    scene.broker.start()
-
-
-def connection_cut(scene: Scene) -> None:
-    """Cut one connection in the middle of what it sends, and then one in the middle of what it gets."""
-    for direction in Direction:
-        scene.proxy.cut_after(scene.chance.randint(1, _REACH), direction)
-        if not scene.proxy.wait_cut(30):
-            raise BenchError(f"too few bytes went {direction.value} for a cut")
-
-
-def half_open(scene: Scene) -> None:
-    """Drop all packets of the connections there are, silently; whoever connects anew is served."""
-    scene.proxy.freeze()
-
-
-def broker_paused(scene: Scene) -> None:
-    """SIGSTOP for longer than a silent broker is believed in."""
-    scene.broker.pause()
-    try:
-        time.sleep(2 * max(HEARTBEAT) + scene.chance.uniform(1, 2))
-    finally:
-        scene.broker.resume()
-
-
-def consumer_killed(scene: Scene) -> None:
-    """SIGKILL to the consuming program, and a new start of it."""
-    scene.consumer.kill()
-    scene.consumer.restart()
-
-
-CASES: Final[dict[str, Callable[[Scene], None]]] = {
-    "broker-killed": broker_killed,
-    "broker-restarted": broker_restarted,
-    "connection-cut": connection_cut,
-    "half-open": half_open,
-    "broker-paused": broker_paused,
-    "consumer-killed": consumer_killed,
+CASES: Final[dict[str, Case]] = {
+    "broker-killed": Case(fault=deeds.broker_killed),
+    "broker-restarted": Case(fault=deeds.broker_restarted),
+    "connection-cut": Case(fault=deeds.connection_cut),
+    "half-open": Case(fault=deeds.half_open),
+    "broker-paused": Case(fault=deeds.broker_paused),
+    "consumer-killed": Case(fault=deeds.consumer_killed, plan=Plan(ledger=True)),
+    "crash-loop": Case(
+        fault=deeds.crash_loop,
+        plan=Plan(marked="kill", marks=2, maximum_redeliveries=2, ledger=True),
+        promises=promises.marked_die,
+    ),
+    "commit-cut": Case(
+        fault=deeds.commit_cut,
+        plan=Plan(mode="SESSION_TRANSACTED", forwards=True),
+        aside=True,
+    ),
+    "dlq-refused": Case(
+        fault=deeds.dlq_refused,
+        plan=Plan(marked="raise", marks=6, maximum_redeliveries=1, grave=True),
+        recovery=10.0,  # a copy that was refused is sent again after 5 s
+        promises=promises.marked_die,
+    ),
+    "slow-handler": Case(fault=deeds.slow_handler, plan=Plan(marked="slow", marks=2)),
+    "disk-full": Case(
+        fault=deeds.disk_full, plan=Plan(events=True), promises=promises.events_are_whole
+    ),
+    "clock-stepped": Case(
+        fault=deeds.clock_stepped,
+        plan=Plan(marked="retry", marks=10, ledger=True, events=True, stepped=True),
+        promises=promises.marked_come_twice,
+    ),
+    "sigterm": Case(
+        fault=deeds.sigterm, plan=Plan(work=0.01), promises=promises.nothing_comes_twice
+    ),
+    "failover": Case(fault=deeds.failover, brokers=2, afterwards=deeds.drain_both),
 }

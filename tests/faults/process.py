@@ -2,66 +2,86 @@
 
 from __future__ import annotations
 
+import resource
 import signal
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from tests.faults.account import Delivery
 from tests.faults.workload import BenchError
 
-_ROOT: Final = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from tests.faults.settings import Task
 
-#: Seconds without a new delivery after which no more is expected.
-_QUIET: Final = 12.0
+_ROOT: Final = Path(__file__).parents[2]
 
 
 class Consumer:
-    """The consuming program; it can be killed and started again, and its journal goes on. A context manager."""
+    """
+    The consuming program; it can be killed and started again, and its journal goes on. A context manager.
 
-    def __init__(self, url: str, queue: str, journal: Path) -> None:
-        self._journal = journal
-        self._command = [sys.executable, "-m", "tests.faults.consumer", url, queue, str(journal)]
-        self._log = journal.with_suffix(".log").open("ab")
+    Where its plan has messages that kill it, `tend()` starts it again.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.deaths = 0  #: by messages that kill
+        self.deliveries: list[Delivery] = []  #: as far as the journal was read
+        self._read = 0  #: bytes of the journal
+        self.step_clock(0.0)
+        task.journal.touch()
+        self._command = [sys.executable, "-m", "tests.faults.consumer", task.dumps()]
+        self._log = task.folder.joinpath("log").open("ab")
         self._process = self._begin()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        self.kill()
         self._log.close()
 
-    def deliveries(self) -> list[Delivery]:
-        """What it has handled."""
-        if not self._journal.exists():
-            return []
-        *lines, _torn = self._journal.read_text("utf-8").split("\n")
-        return [Delivery.parse(line) for line in lines]
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def read(self) -> list[Delivery]:
+        """What it has handled up to now."""
+        with self.task.journal.open("rb") as journal:
+            journal.seek(self._read)
+            whole, _, _torn = journal.read().rpartition(b"\n")
+        if whole:
+            self._read += len(whole) + 1
+            self.deliveries += map(Delivery.parse, whole.decode().split("\n"))
+        return self.deliveries
+
+    def times(self, body: str) -> int:
+        """How often it was given this one."""
+        return sum(1 for delivery in self.read() if delivery.body == body)
 
     def wait_count(self, count: int, timeout: float) -> None:
         """Wait for this many deliveries; raises BenchError after `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        while len(self.deliveries()) < count:
-            self._check()
+        while len(self.read()) < count:
+            self.tend()
             if time.monotonic() > deadline:
-                raise BenchError(f"fewer than {count} deliveries in {timeout:g} s")
+                raise BenchError(f"fewer than {count} deliveries in {timeout:g} s; {self.words()}")
             time.sleep(0.02)
 
-    def wait_all(self, bodies: set[str]) -> None:
-        """Wait until it has handled all of `bodies`, or nothing has come for long."""
-        count, since = -1, time.monotonic()
-        while time.monotonic() - since < _QUIET:
-            self._check()
-            deliveries = self.deliveries()
-            if bodies <= {delivery.body for delivery in deliveries}:
-                return
-            if len(deliveries) != count:
-                count, since = len(deliveries), time.monotonic()
-            time.sleep(0.05)
+    def tend(self) -> None:
+        """See that it runs; raises BenchError if it ended by itself, and was not meant to."""
+        code = self._process.poll()
+        if code is None:
+            return
+        if code != -signal.SIGKILL or self.task.plan.marked != "kill":
+            raise BenchError(f"the consumer ended by itself with {code}: {self.words()}")
+        self.deaths += 1
+        self.restart()
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -69,26 +89,33 @@ class Consumer:
         self._process.wait()
 
     def restart(self) -> None:
-        """Start it again after `kill()`."""
+        """Start it again after its end."""
         self._process = self._begin()
 
     def stop(self) -> None:
         """SIGTERM; raises BenchError if it does not end in good order."""
-        self._check()
+        self.tend()
         self._process.send_signal(signal.SIGTERM)
         try:
             code = self._process.wait(40)
         except subprocess.TimeoutExpired:
             raise BenchError("the consumer did not end within 40 s of its SIGTERM") from None
         if code != 0:
-            raise BenchError(f"the consumer ended with {code}: {self._words()}")
+            raise BenchError(f"the consumer ended with {code}: {self.words()}")
+
+    def step_clock(self, ahead: float) -> None:
+        """Set its time of day this many seconds ahead of the true one, if its plan allows it."""
+        with self.task.clock.open("r+b" if self.task.clock.exists() else "wb") as file:
+            file.write(struct.pack("d", ahead))
+
+    def limit_files(self, size: int) -> None:
+        """Let none of its files grow beyond `size` bytes; -1: as ever."""
+        _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+    def words(self) -> str:
+        """The end of what it printed."""
+        return self.task.folder.joinpath("log").read_text("utf-8", "replace")[-3000:]
 
     def _begin(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self._command, cwd=_ROOT, stdout=self._log, stderr=self._log)
-
-    def _check(self) -> None:
-        if self._process.poll() is not None:
-            raise BenchError(f"the consumer ended by itself: {self._words()}")
-
-    def _words(self) -> str:
-        return self._journal.with_suffix(".log").read_text("utf-8", "replace")[-1500:]

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx import Connection, Message, Queue
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, SendUnconfirmedError
-from tests.faults.settings import HEARTBEAT, failover
+from tests.faults.settings import HEARTBEAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from tests.faults.settings import Way
 
 #: Seconds between two sends, so that the load outlasts the fault.
 _PACE: Final = 0.005
@@ -24,11 +26,13 @@ class BenchError(Exception):
 class Producer:
     """Sends `bodies` to a queue in a thread of its own; one that may have arrived is not sent again."""
 
-    def __init__(self, url: str, queue: str, bodies: Iterable[str]) -> None:
+    def __init__(self, way: Way, queue: str, bodies: Iterable[str], *, pace: float = _PACE) -> None:
         self.sent: set[str] = set()
         self.unconfirmed: set[str] = set()
-        self._bodies = list(bodies)
-        self._where = url, queue
+        self._way = way
+        self._queue = queue
+        self._bodies = bodies
+        self._pace = pace
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -42,13 +46,13 @@ class Producer:
             raise BenchError(f"the producer ended with {self._error!r}") from self._error
 
     def _run(self) -> None:
-        url, queue = self._where
+        way = self._way
         try:
-            with Connection(failover(url), heartbeat=HEARTBEAT) as connection:
-                producer = connection.create_session().create_producer(Queue(queue))
+            with Connection(way.url, tls=way.tls, heartbeat=HEARTBEAT) as connection:
+                producer = connection.create_session().create_producer(Queue(self._queue))
                 for body in self._bodies:
                     self._send(body, lambda body=body: producer.send(Message(body)))  # type: ignore[misc]
-                    time.sleep(_PACE)
+                    time.sleep(self._pace)
         except Exception as error:  # noqa: BLE001 - raised again by join()
             self._error = error
 

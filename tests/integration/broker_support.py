@@ -119,9 +119,9 @@ class _ChangedRecipe(ClassicRecipe):
         return text
 
 
-def changed_classic(*changes: tuple[str, str]) -> LocalBroker:
+def changed_classic(*changes: tuple[str, str], tls: bool = False) -> LocalBroker:
     """A Classic, not yet started, in whose activemq.xml each (old, new) was replaced."""
-    return LocalBroker(_ChangedRecipe(changes=changes), 0)
+    return LocalBroker(_ChangedRecipe(changes=changes), 0, tls=tls)
 
 
 def executable(path: Path, script: str) -> Path:

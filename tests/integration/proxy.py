@@ -1,4 +1,4 @@
-"""A TCP relay in front of a broker that cuts or freezes connections when a test says so."""
+"""A TCP proxy in front of a broker that passes bytes on, and cuts or freezes connections when it is told to."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ import socket
 import struct
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    #: How many bytes of a chunk still pass before the cut; None: the time has not come, all of them pass.
+    Trap: TypeAlias = Callable[[bytes], int | None]
+
 
 class Proxy:
-    """At `url` for the broker at `target`; a context manager."""
+    """At `url` for the broker at `target`, with its scheme; what is in TLS stays in it. A context manager."""
 
     def __init__(self, target: str) -> None:
-        host, _, port = target.removeprefix("stomp://").rpartition(":")
-        self._target = (host, int(port))
+        address = urlsplit(target)
+        self._target = (address.hostname, address.port)
         self._lock = threading.Lock()
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._trap: tuple[bool, bytes, bool] | None = None  #: to the broker, word, let it pass
-        self._frozen: set[socket.socket] = set()
+        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._traps: dict[bool, Trap] = {}  #: by whether they wait for bytes to the broker
+        self._frozen: frozenset[socket.socket] = frozenset()
         self._threads: list[threading.Thread] = []
         self.sprung = threading.Event()  #: the trap has cut a connection
         self.visitors = 0
         self._open = True
         self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"stomp://127.0.0.1:{self._server.getsockname()[1]}"
+        self.url = f"{address.scheme}://127.0.0.1:{self._server.getsockname()[1]}"
         self._begin(self._accept)
 
     def cut(self) -> None:
         """Reset every connection there is."""
-        with self._lock:
-            pairs, self._pairs = self._pairs, []
-        for pair in pairs:
+        for pair in self._take():
             for sock in pair:
                 _reset(sock)
 
     def hang_up(self) -> None:
         """End every connection in good order, on the broker's side behind what was sent to it."""
-        with self._lock:
-            pairs, self._pairs = self._pairs, []
-        for pair in pairs:
+        for pair in self._take():
             for sock in pair:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_WR)
@@ -58,22 +58,37 @@ class Proxy:
         finally:
             self._open = True
 
-    def cut_at(self, word: bytes, *, to_broker: bool, passed: bool) -> None:
-        """Cut the next connection that carries `word` (`COMMIT`, …), which is still forwarded or not."""
-        self.sprung.clear()
-        self._trap = (to_broker, word, passed)
+    def cut_at(self, word: bytes, *, to_broker: bool, passed: float) -> None:
+        """Cut the next connection that carries `word` (`COMMIT`, …); of that chunk this share (0 to 1) is forwarded."""
+        self._set_trap(
+            lambda chunk: round(len(chunk) * passed) if word in chunk else None, to_broker=to_broker
+        )
+
+    def cut_after(self, size: int, *, to_broker: bool) -> None:
+        """Cut the connection that carries byte number `size` (from 1) this way, counted from now over all of them."""
+        left = size
+
+        def meet(chunk: bytes) -> int | None:
+            nonlocal left
+            if len(chunk) >= left:
+                return left - 1
+            left -= len(chunk)
+            return None
+
+        self._set_trap(meet, to_broker=to_broker)
+
+    def freeze(self) -> None:
+        """Swallow all that comes on the connections there are, even their end; new ones live."""
+        self._frozen |= {sock for pair in self._take() for sock in pair}
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Nothing passes on the connections there are, not even their end; new ones live."""
-        with self._lock:
-            frozen, self._pairs = self._pairs, []
-        self._frozen = {sock for pair in frozen for sock in pair}
+        """As `freeze()`, and at the end of the block those connections are reset."""
+        self.freeze()
         try:
             yield
         finally:
-            for sock in self._frozen:
-                _reset(sock)
+            self._thaw()
 
     def __enter__(self) -> Self:
         return self
@@ -83,10 +98,27 @@ class Proxy:
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self.cut()
+        self._thaw()
         for thread in self._threads:
             thread.join(5)
 
+    def _set_trap(self, trap: Trap, *, to_broker: bool) -> None:
+        self.sprung.clear()
+        with self._lock:
+            self._traps[to_broker] = trap
+
+    def _take(self) -> set[tuple[socket.socket, socket.socket]]:
+        """The connections there are, which are somebody else's from now on."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, set()
+        return pairs
+
+    def _thaw(self) -> None:
+        for sock in self._frozen:
+            _reset(sock)
+
     def _begin(self, run: Callable[[], None]) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=run, daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -108,7 +140,7 @@ class Proxy:
                 continue
             broker.settimeout(None)
             with self._lock:
-                self._pairs.append((client, broker))
+                self._pairs.add((client, broker))
             self._begin(partial(self._relay, client, broker, to_broker=True))
             self._begin(partial(self._relay, broker, client, to_broker=False))
 
@@ -119,23 +151,27 @@ class Proxy:
         if sink not in self._frozen:
             _close(sink)
         _close(source)
+        with self._lock:
+            self._pairs.discard((source, sink) if to_broker else (sink, source))
 
     def _pass_on(self, data: bytes, sink: socket.socket, *, to_broker: bool) -> bool:
         """Forward `data`; False if that was the end of the connection."""
         if sink in self._frozen:
             return True
-        trap = self._trap
-        if trap is None or trap[0] is not to_broker or trap[1] not in data:
-            sink.sendall(data)
+        with self._lock:
+            trap = self._traps.get(to_broker)
+            passing = None if trap is None else trap(data)
+            if passing is not None:
+                del self._traps[to_broker]
+        sink.sendall(data[:passing])
+        if passing is None:
             return True
-        self._trap = None
-        if trap[2]:
-            sink.sendall(data)
         self.sprung.set()
         return False
 
 
 def _reset(sock: socket.socket) -> None:
+    """Close it as a crash would: whoever sends there is told so."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     _close(sock)

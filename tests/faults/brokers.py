@@ -1,0 +1,95 @@
+"""The brokers that are ill-treated: a queue `graves.*` of theirs can be full, and then refuses what is sent to it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final, Self
+
+from jmsx.core.frames import Frame
+from jmsx_broker import ArtemisBroker
+from jmsx_broker.wire import Wire
+from tests.integration.broker_support import changed_classic, queue_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jmsx_broker.local import LocalBroker
+
+#: Bytes that a grave takes before it is full.
+_LIMIT: Final = 32 * 1024
+
+_POLICY: Final = f"""
+    <destinationPolicy><policyMap><policyEntries>
+      <policyEntry queue="graves.>" producerFlowControl="true" memoryLimit="{_LIMIT}">
+        <pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy>
+      </policyEntry>
+    </policyEntries></policyMap></destinationPolicy>
+    """
+
+
+def _classic(*, tls: bool) -> LocalBroker:
+    return changed_classic(
+        ("<plugins>", f"{_POLICY}<plugins>"),
+        ("      <systemUsage>", '      <systemUsage sendFailIfNoSpace="true">'),
+        tls=tls,
+    )
+
+
+def _artemis(*, tls: bool) -> LocalBroker:
+    limits = {"max-size-bytes": _LIMIT, "address-full-policy": "FAIL"}
+    return ArtemisBroker(address_settings={"graves.#": limits}, tls=tls)
+
+
+_KINDS: Final[dict[str, Callable[..., LocalBroker]]] = {"classic": _classic, "artemis": _artemis}
+
+KINDS: Final = tuple(_KINDS)
+
+DEAD_LETTERS: Final = ("ActiveMQ.DLQ", "DLQ")  #: of Classic and of Artemis
+
+
+class Stable:
+    """Brokers of one kind, as many as a case wants; a context manager that ends them."""
+
+    def __init__(self, kind: str, *, tls: bool) -> None:
+        self.tls = tls
+        self._kind = kind
+        self._brokers: list[LocalBroker] = []
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def take(self, count: int) -> list[LocalBroker]:
+        """This many of them, running."""
+        while len(self._brokers) < count:
+            broker = _KINDS[self._kind](tls=self.tls)
+            self._brokers.append(self._open.enter_context(broker))
+        taken = self._brokers[:count]
+        for broker in taken:
+            if not broker.running:
+                broker.start()
+        return taken
+
+    def discard(self) -> None:
+        """End them all; the next are new, and know nothing of what these went through."""
+        self._brokers.clear()
+        self._open.close()
+
+
+@contextlib.contextmanager
+def full(broker: LocalBroker, grave: str) -> Iterator[None]:
+    """The queue `grave` takes nothing in the block."""
+    with Wire(broker.url) as wire:
+        head = {**queue_headers(wire, grave), "persistent": "true", "filler": "yes"}
+        wire.request(Frame("SEND", head, b"x" * _LIMIT))
+    try:
+        yield
+    finally:
+        with Wire(broker.url) as wire:
+            head = {"id": "filler", "ack": "client", "selector": "filler = 'yes'"}
+            wire.send(Frame("SUBSCRIBE", {**queue_headers(wire, grave), **head}))
+            message = wire.receive("MESSAGE")
+            wire.request(Frame("ACK", {"id": message.headers["ack"]}))

@@ -1,0 +1,75 @@
+"""What is promised beside that nothing is lost or comes again unflagged: each yields what was not kept."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.faults.account import repeats
+from tests.faults.settings import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.faults.account import Traces
+    from tests.faults.scene import Scene
+
+
+def none_dies(_scene: Scene, traces: Traces) -> Iterator[str]:
+    """No fault of a link or a broker is a message's fault."""
+    if traces.dead:
+        yield f"{len(traces.dead)} dead letters, such as {traces.dead[0]}"
+
+
+def marked_die(scene: Scene, traces: Traces) -> Iterator[str]:
+    """The marked, after exactly as many deliveries as the policy says, and nobody else."""
+    limit = 1 + scene.task.plan.maximum_redeliveries
+    times = Counter(delivery.body for delivery in traces.deliveries)
+    marked = {body for body in traces.sent | traces.unconfirmed if body.endswith(MARK)}
+    for body in sorted(marked - set(traces.dead)):
+        if body in traces.sent or times[body]:
+            yield f"{body} is no dead letter"
+    for body in sorted(set(traces.dead)):
+        if body not in marked:
+            yield f"{body} is a dead letter"
+        elif times[body] != limit:
+            yield f"{body} died after {times[body]} deliveries, not {limit}"
+
+
+def marked_come_twice(scene: Scene, traces: Traces) -> Iterator[str]:
+    """The marked are delivered again once, the others are not."""
+    for body, times in Counter(delivery.body for delivery in traces.deliveries).items():
+        if times != 1 + body.endswith(MARK):
+            yield f"{body} came {times} times"
+    yield from none_dies(scene, traces)
+    yield from events_are_whole(scene, traces)
+
+
+def nothing_comes_twice(scene: Scene, traces: Traces) -> Iterator[str]:
+    """What was begun is finished, and never begun again."""
+    again = repeats(traces.deliveries)
+    if again:
+        yield f"{len(again)} were done again, such as {again[0].body}"
+    yield from none_dies(scene, traces)
+
+
+def events_are_whole(scene: Scene, traces: Traces) -> Iterator[str]:
+    """The event log has every line, or says how many it lacks; it tells of each delivery that the journal has."""
+    lines = [
+        json.loads(line)
+        for segment in scene.task.events.rglob("*.jsonl")
+        for line in segment.read_text("utf-8").splitlines()
+    ]
+    if left := [path.name for path in scene.task.events.rglob("*.open")]:
+        yield f"segments of the event log were not closed: {left}"
+    by_writer: dict[str, list[int]] = {}
+    for line in lines:
+        by_writer.setdefault(line["writer"], []).append(line["seq"])
+    for writer, numbers in by_writer.items():
+        if sorted(numbers) != list(range(len(numbers))):
+            yield f"the event log of {writer} has gaps or repeats in its numbers"
+    told = sum(1 for line in lines if line["kind"] == "delivery")
+    dropped = sum(line["dropped"] for line in lines if line["kind"] == "log.gap")
+    if not 0 <= len(traces.deliveries) - told <= dropped:
+        yield f"the event log has {told} of {len(traces.deliveries)} deliveries, and lacks {dropped} lines"
