@@ -45,7 +45,7 @@ def _run_round(case: Case, stable: Stable, chance: Random, size: int) -> Traces:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jmsx-faults-")))
         urls = [broker.tls_url if stable.tls else broker.url for broker in brokers]
         proxies = [stack.enter_context(Proxy(url)) for url in urls]
-        trust = brokers[0].certificates.authority if stable.tls else None
+        trust = str(brokers[0].certificates.authority) if stable.tls else None
         way = Way(tuple(proxy.url for proxy in proxies), trust)
         task = Task(plan=case.plan, way=way, queue=name, folder=folder)
         consumer = stack.enter_context(Consumer(task))

@@ -13,6 +13,7 @@ from tests.integration.broker_support import changed_classic, queue_headers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from jmsx_broker.artemis_recipe import Setting
     from jmsx_broker.local import LocalBroker
 
 #: Bytes that a grave takes before it is full.
@@ -36,7 +37,7 @@ def _classic(*, tls: bool) -> LocalBroker:
 
 
 def _artemis(*, tls: bool) -> LocalBroker:
-    limits = {"max-size-bytes": _LIMIT, "address-full-policy": "FAIL"}
+    limits: dict[str, Setting] = {"max-size-bytes": _LIMIT, "address-full-policy": "FAIL"}
     return ArtemisBroker(address_settings={"graves.#": limits}, tls=tls)
 
 

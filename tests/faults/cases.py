@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tests.faults.account import Traces
     from tests.faults.scene import Scene
 
+#: Seconds for recovery where the consuming program itself has to start, on a machine that is busy.
+_START: Final = 30.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -34,10 +37,11 @@ CASES: Final[dict[str, Case]] = {
     "connection-cut": Case(fault=deeds.connection_cut),
     "half-open": Case(fault=deeds.half_open),
     "broker-paused": Case(fault=deeds.broker_paused),
-    "consumer-killed": Case(fault=deeds.consumer_killed, plan=Plan(ledger=True)),
+    "consumer-killed": Case(fault=deeds.consumer_killed, plan=Plan(ledger=True), recovery=_START),
     "crash-loop": Case(
         fault=deeds.crash_loop,
         plan=Plan(marked="kill", marks=2, maximum_redeliveries=2, ledger=True),
+        recovery=_START,
         promises=promises.marked_die,
     ),
     "commit-cut": Case(
