@@ -9,7 +9,7 @@ import pytest
 
 from jmsx import Connection, Message, Queue, Topic
 from jmsx.app import App
-from jmsx.core.events import LinkRestored
+from jmsx.core.events import LinkClosed, LinkRestored
 from jmsx.errors import ConnectionFailedError
 from jmsx.options import ReconnectPolicy
 from jmsx.testing import FakeBrokerServer
@@ -163,6 +163,7 @@ def test_two_brokers(mortal: ClassicBroker, queue: Queue) -> None:
             producer.send(Message("first"))
             assert consumer.receive(5) is not None
             mortal.kill()
+            assert eventually(lambda: any(isinstance(event, LinkClosed) for event in diary.events))
             producer.send(Message("second"))
             message = consumer.receive(5)
             assert message is not None
