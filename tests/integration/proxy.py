@@ -27,6 +27,7 @@ class Proxy:
         self._pairs: set[tuple[socket.socket, socket.socket]] = set()
         self._traps: dict[bool, Trap] = {}  #: by whether they wait for bytes to the broker
         self._frozen: frozenset[socket.socket] = frozenset()
+        self._deaf: set[socket.socket] = set()  #: are being cut, and hear nothing more
         self._threads: list[threading.Thread] = []
         self.sprung = threading.Event()  #: the trap has cut a connection
         self.visitors = 0
@@ -146,23 +147,29 @@ class Proxy:
 
     def _relay(self, source: socket.socket, sink: socket.socket, *, to_broker: bool) -> None:
         with contextlib.suppress(OSError):
-            while (data := source.recv(65536)) and self._pass_on(data, sink, to_broker=to_broker):
-                pass
+            while data := source.recv(65536):
+                if not self._pass_on(data, source, sink, to_broker=to_broker):
+                    break
         if sink not in self._frozen:
             _close(sink)
         _close(source)
         with self._lock:
             self._pairs.discard((source, sink) if to_broker else (sink, source))
 
-    def _pass_on(self, data: bytes, sink: socket.socket, *, to_broker: bool) -> bool:
+    def _pass_on(
+        self, data: bytes, source: socket.socket, sink: socket.socket, *, to_broker: bool
+    ) -> bool:
         """Forward `data`; False if that was the end of the connection."""
-        if sink in self._frozen:
+        if sink in self._frozen or sink in self._deaf:
             return True
         with self._lock:
             trap = self._traps.get(to_broker)
             passing = None if trap is None else trap(data)
             if passing is not None:
                 del self._traps[to_broker]
+                self._deaf.add(
+                    source
+                )  # an answer to the last bytes must not be quicker than the cut
         sink.sendall(data[:passing])
         if passing is None:
             return True
