@@ -271,3 +271,7 @@ class DeadLetters:
             )
         )
         consumer.end([delivery], Outcome.DEAD_LETTERED, now)
+        if burial.destination:
+            consumer.recollection.copied([delivery])
+        else:  # it lies in a queue of the broker's, and may be moved back and be new
+            consumer.recollection.forget([delivery])

@@ -8,7 +8,7 @@ flag is set for every message that was on its way, also for those that the appli
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.values import DestinationKind
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
+    from jmsx.core.memory import Name
     from jmsx.core.values import Failure
 
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
@@ -27,6 +28,7 @@ LIMIT: Final = 20_000
 @dataclass(frozen=True, slots=True)
 class _Past:
     redelivery_count: int  #: of the next delivery
+    spared: int
     buried: bool  #: its copy is a dead letter; only the ACK is owed
     doom: tuple[str, Failure] | None  #: it was to be buried, and nobody has confirmed it
     first_failed_at: float | None
@@ -34,10 +36,10 @@ class _Past:
 
 
 class Carrying:
-    """The past of messages that the broker has again, by where they come from and their identity."""
+    """The past of messages that the broker has again."""
 
     def __init__(self) -> None:
-        self._past: OrderedDict[tuple[str, str], _Past] = OrderedDict()
+        self._past: OrderedDict[Name, _Past] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._past)
@@ -52,9 +54,10 @@ class Carrying:
         if consumer.settings.kind is DestinationKind.TOPIC:
             return
         for delivery in lost:
-            name = (consumer.settings.origin, delivery.message_id)
+            name = consumer.recollection.name(delivery)
             self._past[name] = _Past(
                 delivery.redelivery_count + handed_out,
+                delivery.spared,
                 delivery.buried,
                 delivery.doom,
                 delivery.first_failed_at,
@@ -64,12 +67,20 @@ class Carrying:
         while len(self._past) > LIMIT:
             self._past.popitem(last=False)
 
-    def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
-        """A message has come: let it go on where the lost link left it."""
-        past = self._past.pop((consumer.settings.origin, delivery.message_id), None)
+    def spare(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+        """The last delivery of a message whose link is lost did not fail."""
+        name = consumer.recollection.name(delivery)
+        past = self._past.get(name)
+        if past is not None:
+            self._past[name] = replace(past, spared=past.spared + 1)
+
+    def recall(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+        """A message has come: let it go on where the lost link left it; False if it was not there."""
+        past = self._past.pop(consumer.recollection.name(delivery), None)
         if past is None:
-            return
+            return False
         delivery.buried, delivery.doom = past.buried, past.doom
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at
-        delivery.go_on(past.redelivery_count)
+        delivery.go_on(past.redelivery_count, past.spared)
+        return True

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.actions import Outbox
     from jmsx.core.dialect import Dialect
+    from jmsx.core.memory import Recollection
     from jmsx.core.values import ConsumerSettings, Failure
     from jmsx.core.window import Window
 
@@ -35,9 +36,15 @@ class ConsumerCore:
     """The state of one subscription; times are seconds, monotonic."""
 
     def __init__(
-        self, settings: ConsumerSettings, dialect: Dialect, outbox: Outbox, now: float
+        self,
+        settings: ConsumerSettings,
+        dialect: Dialect,
+        outbox: Outbox,
+        recollection: Recollection,
+        now: float,
     ) -> None:
         self.settings = settings
+        self.recollection = recollection
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
         self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
         self.window: Window
@@ -140,6 +147,8 @@ class ConsumerCore:
         owed = self.batch.take(now)
         if owed:
             self.note_dropped(len(owed), now)
+        for delivery in owed:
+            delivery.spared += 1
         handed_out = owed + self.delivered
         self.end(handed_out, Outcome.ABANDONED, now)
         waiting = [one for one in (*self.waiting, *self.schedule.clear()) if not one.acknowledged]
@@ -181,12 +190,19 @@ class ConsumerCore:
         if trigger is not None:
             self.flush(trigger, now)
 
-    def consumed_late(self, delivery: Delivery, now: float) -> None:
-        """The same for a delivery whose link is gone: what it owes cannot be paid, and the broker delivers it again."""
-        if self.settings.acknowledges_itself:
-            self.note_dropped(1, now)
-            if delivery.entry is not None:
-                self._outbox.record(delivery.entry, settled=False)
+    def consumed_late(self, delivery: Delivery, now: float) -> bool:
+        """
+        The same for a delivery whose link is gone, and the broker delivers it again; False if it owes nothing.
+
+        What it owes cannot be paid.
+        """
+        if not self.settings.acknowledges_itself:
+            return False
+        self.note_dropped(1, now)
+        if delivery.entry is not None:
+            self._outbox.record(delivery.entry, settled=False)
+        self.recollection.acknowledged([delivery])
+        return True
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any; `idle`: because the buffer is dry."""
@@ -338,9 +354,12 @@ class ConsumerCore:
             entries = [one.entry for one in batch if one.entry is not None]
             if entries:
                 self._outbox.record(*entries, settled=True)
-        for delivery in batch:
-            if delivery.buried or delivery.acknowledged:  # it has ended already
-                continue
+        alive = [one for one in batch if not (one.buried or one.acknowledged)]  # or ended already
+        if outcome in events.DONE:
+            self.recollection.acknowledged(alive)
+        elif outcome is Outcome.ABANDONED:
+            self.recollection.lost(alive)
+        for delivery in alive:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now
             self._outbox.report(self._ended(delivery, outcome, now, transaction_id))

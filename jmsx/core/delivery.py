@@ -41,7 +41,9 @@ class Delivery:
         "expires_at",
         "failure",
         "first_failed_at",
+        "flagged",
         "frame",
+        "known",
         "lane",
         "last_failed_at",
         "message_id",
@@ -71,12 +73,12 @@ class Delivery:
         self.ack_id = headers.get("ack", "")
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         told = headers.get(COUNT_HEADER, "")
-        sent_back = int(told) if told.isdigit() else 0
-        flagged = 1 if headers.get("redelivered") == "true" else 0
-        self.broker_count = max(flagged, sent_back)  #: as far as it tells
+        self.known = int(told) if told.isdigit() else 0  #: redeliveries that are no guess
+        self.flagged = headers.get("redelivered") == "true"  #: the broker says so
+        self.broker_count = max(int(self.flagged), self.known)  #: as far as it tells
         self.redelivery_count = self.broker_count
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
-        self.spared = 0  #: deliveries before it that did not fail, as far as a ledger knows
+        self.spared = 0  #: deliveries before it that did not fail, as far as we know
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
@@ -118,23 +120,31 @@ class Delivery:
             expires_at=expires_at,
         )
 
-    def go_on(self, redelivery_count: int) -> None:
+    def go_on(self, redelivery_count: int, spared: int) -> None:
         """Go on counting from before the link was lost, which is why the broker flags it."""
-        self.redelivery_count = self.broker_count = redelivery_count
+        self.redelivery_count = redelivery_count
+        self.broker_count = redelivery_count - spared
+        self.spared = spared
 
     def carry(self, redelivery_count: int) -> None:
         """Go on counting from before a commit that the broker refused, which is a failure."""
-        self.go_on(max(self.broker_count, redelivery_count))
+        self.go_on(max(self.broker_count, redelivery_count), self.spared)
+        self.known = self.redelivery_count
         self.carried = True
+
+    def recall(self, deliveries: int, spared: int) -> None:
+        """It was handed out so often, whatever the broker says; `spared` of them did not fail."""
+        self.known = max(self.known, deliveries)
+        self.redelivery_count = max(self.redelivery_count, deliveries)
+        self.broker_count = max(self.broker_count, deliveries - spared)
+        self.spared = spared
 
     def count(self, entry: Entry) -> None:
         """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
         if self.entry is None:
-            known = entry.number - 1
-            if self.carried or entry.partial or COUNT_HEADER in self.headers:
-                known = max(self.redelivery_count, known)
-            self.redelivery_count = self.broker_count = known
-            self.spared = entry.finished
+            if entry.number > self.known:
+                self.spared = entry.finished
+            self.redelivery_count = self.broker_count = max(self.known, entry.number - 1)
         self.entry = entry
 
     def note_failure(self, error_type: str | None, text: str | None, now: float) -> None:
@@ -151,7 +161,7 @@ class Delivery:
     @property
     def redelivered(self) -> bool:
         """Whether it was delivered before (JMSRedelivered): as far as we know, or the broker says."""
-        return self.redelivery_count > 0 or self.headers.get("redelivered") == "true"
+        return self.redelivery_count > 0 or self.flagged
 
     @property
     def failures(self) -> int:

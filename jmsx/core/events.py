@@ -26,17 +26,11 @@ class Outcome(StrEnum):
     ABANDONED = "abandoned"  #: the connection was lost; the broker delivers it again
 
 
+#: Outcomes by which the application, or somebody for it, was done with the message.
+DONE = frozenset({Outcome.ACKNOWLEDGED, Outcome.COMMITTED, Outcome.DISCARDED, Outcome.DUPLICATE})
+
 #: Outcomes after which the broker no longer holds the message for anyone.
-SETTLED = frozenset(
-    {
-        Outcome.ACKNOWLEDGED,
-        Outcome.COMMITTED,
-        Outcome.DEAD_LETTERED,
-        Outcome.DISCARDED,
-        Outcome.DUPLICATE,
-        Outcome.EXPIRED,
-    }
-)
+SETTLED = DONE | {Outcome.DEAD_LETTERED, Outcome.EXPIRED}
 
 
 class AckTrigger(StrEnum):

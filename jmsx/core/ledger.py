@@ -34,7 +34,6 @@ class Entry(NamedTuple):
     finished: int = (
         0  #: how many of those before it did not fail, although the broker never heard of it
     )
-    partial: bool = False  #: others may have been handed it, of whom this ledger does not know
 
     @property
     def failures(self) -> int:
@@ -69,6 +68,11 @@ def identity(
     """
     if settings.kind is DestinationKind.TOPIC or delivery.acknowledged or not key:
         return None
+    return Identity(place(delivery, settings, dialect), key)
+
+
+def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:
+    """The queue or durable subscription that has `delivery`; of a pattern of queues the message's own."""
     if not any(wildcard in settings.origin for wildcard in "*>"):
-        return Identity(settings.origin, key)
-    return Identity(dialect.addresses(delivery.headers).destination or settings.origin, key)
+        return settings.origin
+    return dialect.addresses(delivery.headers).destination or settings.origin

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.dialect import Dialect
     from jmsx.core.ledger import Entry, Identity
+    from jmsx.core.memory import Memory
     from jmsx.core.values import ConsumerSettings, SessionSettings
     from jmsx.errors import JmsxError
 
@@ -47,7 +48,11 @@ class SessionCore:
     """One session on one link after the other; each link is an epoch."""
 
     def __init__(
-        self, settings: SessionSettings, dialect: Dialect, draw: Callable[[], float]
+        self,
+        settings: SessionSettings,
+        dialect: Dialect,
+        draw: Callable[[], float],
+        memory: Memory,
     ) -> None:
         self.settings = settings
         self.epoch = 0
@@ -58,7 +63,9 @@ class SessionCore:
         self.browsings = Browsings(self._requests, self._outbox)
         self._arrivals = 0
         self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
-        self._consumers = Subscriptions(dialect, self._requests, self._outbox, self._dead_letters)
+        self._consumers = Subscriptions(
+            dialect, self._requests, self._outbox, self._dead_letters, memory
+        )
         self._postponements = Postponements(
             dialect, self._requests, self._outbox, self._dead_letters
         )
@@ -197,13 +204,7 @@ class SessionCore:
         return None
 
     def identity(self, delivery: Delivery) -> Identity | None:
-        """
-        What a ledger counts `delivery` as; None: it is not counted.
-
-        A partial one stands in for the broker, which counts what it sends and not what is delivered again here.
-        """
-        if delivery.entry is not None and delivery.entry.partial:
-            return None
+        """What a ledger counts `delivery` as; None: it is not counted."""
         consumer = self._consumers.find(delivery.subscription_id)
         return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
 
@@ -218,6 +219,7 @@ class SessionCore:
         if entry is not None:
             delivery.count(entry)
         if delivery.doom is None and not self._over_limit(consumer, delivery):
+            consumer.recollection.handed_out(delivery)
             if self.transacted:
                 self._work.touch(consumer, delivery, now)
             return True
@@ -245,7 +247,7 @@ class SessionCore:
         if consumer is None:
             return
         if self._is_stale(delivery):
-            consumer.consumed_late(delivery, now)
+            self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, hurry=hurry)
 
@@ -435,7 +437,7 @@ class SessionCore:
         policy = consumer.settings.policy
         if not (policy.pre_dispatch_check or delivery.carried):
             return False
-        if delivery.entry is not None and not delivery.entry.partial:
+        if delivery.entry is not None:
             return policy.exhausted(delivery.failures)
         return self.transacted and policy.exhausted(delivery.broker_count)
 

@@ -8,6 +8,7 @@ from jmsx.core.carrying import Carrying
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
+from jmsx.core.memory import Recollection
 from jmsx.core.requests import answered
 from jmsx.errors import BrokerTimeoutError, IllegalStateError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jmsx.core.burial import DeadLetters
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.memory import Memory
     from jmsx.core.requests import Request, Requests
     from jmsx.core.values import ConsumerSettings
     from jmsx.errors import JmsxError
@@ -27,12 +29,18 @@ class Subscriptions:
     """By subscription id; a consumer outlives its links until it is closed."""
 
     def __init__(
-        self, dialect: Dialect, requests: Requests, outbox: Outbox, dead_letters: DeadLetters
+        self,
+        dialect: Dialect,
+        requests: Requests,
+        outbox: Outbox,
+        dead_letters: DeadLetters,
+        memory: Memory,
     ) -> None:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
         self._dead_letters = dead_letters
+        self._memory = memory
         self._consumers: dict[str, ConsumerCore] = {}
         self._carrying = Carrying()
         self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
@@ -63,11 +71,18 @@ class Subscriptions:
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
             return False
+        new = deliveries
         if len(self._carrying):
-            for delivery in deliveries:
-                self._carrying.recall(consumer, delivery)
+            new = [one for one in deliveries if not self._carrying.recall(consumer, one)]
+        consumer.recollection.recall(new)
         consumer.accept(deliveries, now)
         return True
+
+    def consumed_late(self, delivery: Delivery, now: float) -> None:
+        """The application is done with a message whose link is gone: no failure, when it comes again."""
+        consumer = self._consumers[delivery.subscription_id]
+        if consumer.consumed_late(delivery, now):
+            self._carrying.spare(consumer, delivery)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -107,7 +122,8 @@ class Subscriptions:
 
     def open(self, settings: ConsumerSettings, now: float) -> Request:
         """Open a consumer; its messages come as soon as the broker has confirmed it."""
-        consumer = ConsumerCore(settings, self._dialect, self._outbox, now)
+        recollection = Recollection(self._memory, settings, self._dialect)
+        consumer = ConsumerCore(settings, self._dialect, self._outbox, recollection, now)
         self._consumers[settings.subscription_id] = consumer
 
         def then(now: float, error: JmsxError | None) -> JmsxError | None:

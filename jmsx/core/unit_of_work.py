@@ -348,6 +348,8 @@ class UnitOfWork:
         in_doubt = _unanswered(error) or transaction.sent
         self._salvage = None
         for consumer, batch in batches:
+            for delivery in batch if in_doubt else ():
+                delivery.spared += 1
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
         if not transaction.sent:
             self._report_sends("unconfirmed" if in_doubt else "rolled_back", now)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jmsx.core.events import Source
+from jmsx.core.memory import Memory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import AcknowledgeMode, SessionSettings
 from jmsx.drivers.pump import Pump
@@ -31,7 +32,7 @@ class OpenLink:
             mode=AcknowledgeMode.AUTO_ACKNOWLEDGE, broker=broker, session_id="idle"
         )
         self.pump = Pump(
-            SessionCore(idle, self.dialect, _draw),
+            SessionCore(idle, self.dialect, _draw, Memory()),
             self._connected,
             connector,
             clock=clock,
@@ -45,9 +46,10 @@ class OpenLink:
         """The address of the broker that it leads to."""
         return self.pump.source.broker
 
-    def attach(self, settings: SessionSettings, connection_id: str) -> Pump:
-        """Give the link to a session."""
-        core = SessionCore(replace(settings, broker=self.broker), self.dialect, _draw)
+    def attach(self, settings: SessionSettings, connection_id: str, memory: Memory) -> Pump:
+        """Give the link to a session, which shares `memory` with others."""
+        settings = replace(settings, broker=self.broker)
+        core = SessionCore(settings, self.dialect, _draw, memory)
         source = Source(self.broker, self.dialect.name, connection_id, settings.session_id, 1)
         self.pump.adopt(core, source, self._connected.server, self._connected.seconds)
         return self.pump

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.core.ledger import Ledger
     from jmsx.core.management import Findings
     from jmsx.drivers.open import OpenLink
     from jmsx.jms.connection import Connection
@@ -306,15 +305,11 @@ class Session:
         )
         self.client_id = link.client_id
         self.dialect = link.dialect
-        self.pump = link.attach(settings, self._connection.connection_id)
+        self.pump = link.attach(settings, self._connection.connection_id, MEMORY)
         self.pump.running = self._connection.started
         self.pump.on_lost = self._connection.lost
-        self.pump.counting = Counting(self._ledger())
+        self.pump.counting = Counting(self._connection.ledger)
         self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
-
-    def _ledger(self) -> Ledger | None:
-        ledger = self._connection.ledger
-        return MEMORY if ledger is None and not self.dialect.flags_redelivery else ledger
 
     def _marker_day(self, dialect: Dialect) -> int | None:
         if not (self.options.commit_markers and self.transacted):

@@ -10,8 +10,10 @@ import pytest
 import jmsx
 from jmsx import AcknowledgeMode as Mode
 from jmsx.errors import InvalidClientIdError, TransactionInDoubtError, UnsupportedError
+from jmsx_broker import ArtemisBroker, ClassicBroker
 from tests.guarantees.cut import CutAtCommit
 from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 from tests.integration.support import AT_ONCE, fresh_queue
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ MODES: Final = (
     Mode.INDIVIDUAL_ACKNOWLEDGE,
     Mode.SESSION_TRANSACTED,
 )
+
+MORTAL: Final = {"classic": ClassicBroker, "artemis": ArtemisBroker}
 
 DEAD_LETTERS: Final = {"classic": "ActiveMQ.DLQ", "artemis": "DLQ"}
 
@@ -118,6 +122,31 @@ def test_consume_is_at_least_once(
     again = left(connection, queue)
     assert "".join(texts(again)) in (wanted, wanted[stranded(broker, queue) :])
     assert mode is Mode.AUTO_ACKNOWLEDGE or again[0].redelivered
+
+
+def test_what_a_killed_broker_forgot_is_flagged(kind: str, queue: jmsx.Queue) -> None:
+    """An acknowledgement that it never read: the message comes again as if new, and is told as the second delivery."""
+    with MORTAL[kind]() as broker, Proxy(broker.url) as proxy:
+        url = f"failover:({proxy.url})?maxReconnectDelay=100"
+        with jmsx.Connection(url, redelivery_policy=AT_ONCE) as connection:
+            connection.start()
+            consumer = connection.create_session().create_consumer(queue)
+            put(connection, queue, "a", "b")
+            assert eventually(lambda: broker.statistics(queue.name).inflight_count == 2, 5)
+            assert told(consumer.receive(5)) == ("a", 1, False)
+            assert eventually(lambda: broker.statistics(queue.name).size == 1, 5)
+            with proxy.frozen():
+                assert told(consumer.receive(5)) == ("b", 1, False)
+                broker.kill()
+                broker.start()
+            again = [told(message) for message in take(consumer, 3.0)]
+    assert again == [("b", 2, True)]
+
+
+def told(message: jmsx.Message | None) -> tuple[str, int, bool]:
+    """Text, delivery count and flag."""
+    assert message is not None
+    return message.text, message.delivery_count, message.redelivered
 
 
 def test_receive_and_send_are_one(
@@ -216,7 +245,7 @@ def test_pull_parks_one_message_at_most(
     queue: jmsx.Queue, broker: Broker, connection: jmsx.Connection
 ) -> None:
     """Prefetch 0: at most one message waits at the consumer, and comes again when that is closed."""
-    put(connection, queue, *"abc")
+    put(connection, queue, "a", "b")
     session = connection.create_session(Mode.CLIENT_ACKNOWLEDGE)
     session.create_consumer(jmsx.Queue(f"{queue.name}?consumer.prefetchSize=0"))
     other = connection.create_session()

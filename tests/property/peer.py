@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jmsx.core.actions import Disconnect, Transmit
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.memory import Memory
 from jmsx.core.policy import no_jitter
 from jmsx.core.session import SessionCore
 from jmsx.core.values import (
@@ -75,6 +76,7 @@ class Peer:
     core: SessionCore = field(init=False)
     events: list[Event] = field(default_factory=list)
     dialect: Dialect = DIALECT
+    memory: Memory = field(default_factory=Memory)
     dead: bool = True
     gave_up: bool = False  #: the session itself dropped the link
     known: set[str] = field(default_factory=set)  #: ack ids of this link
@@ -90,7 +92,7 @@ class Peer:
                 session_id=self.name,
                 dead_letter=self.habit.dead_letter,
             )
-            self.core = SessionCore(settings, self.dialect, no_jitter)
+            self.core = SessionCore(settings, self.dialect, no_jitter, self.memory)
         self.link = self.broker.open_link(self.now())
         self.link.feed(Frame("CONNECT", {"accept-version": "1.2", "host": "x"}), self.now())
         (connected,) = self.link.take_frames()

@@ -20,6 +20,7 @@ from jmsx.core.events import (
     TransactionEnded,
 )
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.memory import Memory
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
 from jmsx.core.session import SessionCore
 from jmsx.core.values import (
@@ -83,6 +84,7 @@ class Talk:
         draw: Callable[[], float] = no_jitter,
         single: bool = False,
         dialect: Dialect = DIALECT,
+        memory: Memory | None = None,
         **settings: Any,
     ) -> None:
         self.mode = mode
@@ -99,6 +101,7 @@ class Talk:
             SessionSettings(mode=mode, broker="broker:61613", session_id="s", **settings),
             dialect,
             draw,
+            Memory() if memory is None else memory,
         )
         self.core.link_opened("ActiveMQ/6.1.8", 0.01, now)
         self.wrote()

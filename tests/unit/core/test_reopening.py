@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core import carrying
 from jmsx.core.events import (
     AckDropped,
     LinkOpened,
@@ -296,32 +295,6 @@ def test_topic_message_does_not_come_back() -> None:
     talk.subscribe(kind=DestinationKind.TOPIC, origin="topic://q:s")
     talk.comes("a")
     talk.held()
-    lose(talk)
-    talk.comes("a")
-    assert talk.receive() == "a#1"
-
-
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest are forgotten, and count again from the broker's flag."""
-    monkeypatch.setattr(carrying, "LIMIT", 2)
-    talk = Talk(AUTO)
-    talk.subscribe()
-    talk.comes("a", "b", "c")
-    for _ in range(3):
-        talk.held()
-    lose(talk)
-    talk.comes("a", "b", "c")
-    assert [called(talk.held()) for _ in range(3)] == ["a#1", "b#2", "c#2"]
-
-
-def test_settled_message_is_not_remembered() -> None:
-    """If one with its identity comes again, somebody has sent it again, and it is a new one."""
-    talk = Talk(AUTO)
-    talk.subscribe()
-    talk.comes("a")
-    fail(talk, 2)
-    talk.receive()
-    assert talk.wrote() == ["ACK a"]
     lose(talk)
     talk.comes("a")
     assert talk.receive() == "a#1"

@@ -1,0 +1,130 @@
+"""
+What a process remembers of messages that it was handed, so that a repetition is told as one.
+
+A broker that is killed forgets what it has given and what was acknowledged: it gives those messages again as if for the
+first time. Artemis flags at most the oldest message of a consumer that ended. So a message that was acknowledged, was
+lost with its link, or was handed out by a broker that does not flag it, is known when it comes again, in whatever
+session of the process. One that became a dead letter is forgotten: who moves it back wants it to be new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from jmsx.core.ledger import place
+from jmsx.core.values import DestinationKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.values import ConsumerSettings
+
+#: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
+LIMIT: Final = 20_000
+
+
+class Name(NamedTuple):
+    """
+    What a message is known by, until it is dead.
+
+    The time is in it because brokers number their messages: another one may give the same number.
+    """
+
+    place: str  #: the queue, or the durable subscription
+    message_id: str
+    timestamp: str  #: as the broker told it
+
+
+class Past(NamedTuple):
+    """What is known of a message that was handed out."""
+
+    deliveries: int
+    spared: int  #: how many of them did not fail
+
+
+class Memory:
+    """The past of messages, oldest first; for one thread."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._known: dict[Name, Past] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def note(self, pasts: Iterable[tuple[Name, Past]]) -> None:
+        """Remember these, unless more is known already."""
+        known = self._known
+        for name, past in pasts:
+            before = known.pop(name, None)
+            known[name] = past if before is None else max(before, past)
+        while len(known) > self._limit:
+            del known[next(iter(known))]
+
+    def recall(self, name: Name) -> Past | None:
+        """What is known of a message that has come."""
+        return self._known.get(name)
+
+    def forget(self, names: Iterable[Name]) -> None:
+        """These are dead letters, or expired."""
+        for name in names:
+            self._known.pop(name, None)
+
+
+class Recollection:
+    """The messages of one consumer in the memory of its process."""
+
+    def __init__(self, memory: Memory, settings: ConsumerSettings, dialect: Dialect) -> None:
+        self._memory = memory
+        self._settings = settings
+        self._dialect = dialect
+        #: A topic's message without a durable subscription does not come again.
+        self._able = settings.kind is not DestinationKind.TOPIC
+
+    def recall(self, deliveries: Iterable[Delivery]) -> None:
+        """These have come: what the broker has forgotten goes on where it was."""
+        if not (self._able and len(self._memory)):
+            return
+        for delivery in deliveries:
+            if delivery.flagged and self._dialect.flags_redelivery:
+                continue
+            past = self._memory.recall(self.name(delivery))
+            if past is not None:
+                delivery.recall(past.deliveries, past.spared)
+
+    def handed_out(self, delivery: Delivery) -> None:
+        """The application gets it, and the broker may not say so when it comes again."""
+        if not self._dialect.flags_redelivery:
+            self.lost([delivery])
+
+    def lost(self, batch: Iterable[Delivery]) -> None:
+        """
+        These were handed out, and the broker gives them to whomever it likes.
+
+        It would count what it sends, and not what was delivered again here; so does this.
+        """
+        self._note((one, Past(one.broker_count + 1, one.spared)) for one in batch)
+
+    def acknowledged(self, batch: Iterable[Delivery]) -> None:
+        """These did not fail, and the broker was told so."""
+        self._note((one, Past(one.delivery_count, one.spared + 1)) for one in batch)
+
+    def copied(self, batch: Iterable[Delivery]) -> None:
+        """These failed, copies of them are dead letters, and the broker was told to forget them."""
+        self._note((one, Past(one.delivery_count, one.spared)) for one in batch)
+
+    def forget(self, batch: Iterable[Delivery]) -> None:
+        """These are gone for ever."""
+        if self._able and len(self._memory):
+            self._memory.forget([self.name(one) for one in batch])
+
+    def name(self, delivery: Delivery) -> Name:
+        """What `delivery` is known by."""
+        where = place(delivery, self._settings, self._dialect)
+        return Name(where, delivery.message_id, delivery.headers.get("timestamp", ""))
+
+    def _note(self, pasts: Iterable[tuple[Delivery, Past]]) -> None:
+        if self._able:
+            self._memory.note([(self.name(delivery), past) for delivery, past in pasts])

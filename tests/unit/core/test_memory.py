@@ -1,0 +1,263 @@
+"""Messages that the broker gives as new, although this process was handed them before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx.core.ledger import Entry, Identity
+from jmsx.core.memory import Memory, Name, Past
+from jmsx.core.values import AcknowledgeMode, DestinationKind
+from jmsx_artemis import DIALECT as ARTEMIS
+from jmsx_classic import DIALECT as CLASSIC
+from tests.unit.core.harness import (
+    AUTO,
+    BROKEN,
+    CLIENT,
+    DISCARDED,
+    DUPLICATE,
+    DUPS_OK,
+    INDIVIDUAL,
+    REJECTED,
+    TRANSACTED,
+    Talk,
+    at_most,
+    called,
+)
+
+if TYPE_CHECKING:
+    from jmsx.core.dialect import Dialect
+
+
+def told(talk: Talk, *consumers: str) -> tuple[str, bool]:
+    """The next delivery and whether the application sees it as redelivered."""
+    delivery = talk.held(*consumers)
+    return called(delivery), delivery.redelivered
+
+
+def forgetful(talk: Talk) -> None:
+    """The broker is killed, and has forgotten all that it did not write to its disk."""
+    talk.cut()
+    talk.reopen()
+
+
+WAYS: dict[str, tuple[AcknowledgeMode, Any]] = {
+    "received": (AUTO, lambda talk: talk.receive()),
+    "listened": (AUTO, lambda talk: (talk.listen(), talk.wait_until(1.0))),
+    "lazily": (DUPS_OK, lambda talk: talk.receive()),
+    "explicitly": (CLIENT, lambda talk: talk.core.acknowledge(talk.held(), talk.now)),
+    "one": (INDIVIDUAL, lambda talk: talk.core.acknowledge(talk.held(), talk.now)),
+    "committed": (TRANSACTED, lambda talk: (talk.held(), talk.commit(), talk.answer())),
+    "discarded": (AUTO, lambda talk: talk.listen(DISCARDED)),
+    "duplicate": (AUTO, lambda talk: talk.listen(DUPLICATE)),
+}
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize(("mode", "settle"), WAYS.values(), ids=WAYS)
+def test_acknowledged_and_forgotten_by_the_broker(
+    mode: AcknowledgeMode, settle: Any, dialect: Dialect
+) -> None:
+    """However it was settled: the broker gives it as new, and it is told as the repetition that it is."""
+    talk = Talk(mode, dialect=dialect)
+    talk.subscribe(policy=at_most(0))  # and no failure, so it is not buried for it
+    talk.comes("x,a", "x,b")
+    settle(talk)
+    assert [frame.split()[0] for frame in talk.wrote()][-1:] in (["ACK"], ["COMMIT"])
+    forgetful(talk)
+    talk.comes("x,a", "x,c")
+    assert [told(talk), told(talk)] == [
+        (f"{name(dialect, 'a')}#2", True),
+        (f"{name(dialect, 'c')}#1", False),
+    ]
+
+
+def name(dialect: Dialect, text: str) -> str:
+    """What the message `x,text` is called."""
+    return dialect.message_key({"message-id": f"x,{text}"})
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("settled", [True, False])
+def test_another_session_of_the_process_knows_it_too(dialect: Dialect, *, settled: bool) -> None:
+    """The queue has several consumers, each on a link of its own."""
+    memory = Memory()
+    one, two = (
+        Talk(CLIENT, dialect=dialect, memory=memory),
+        Talk(AUTO, dialect=dialect, memory=memory),
+    )
+    one.subscribe()
+    two.subscribe()
+    one.comes("a")
+    delivery = one.held()
+    if settled:
+        one.core.acknowledge(delivery, one.now)
+    for talk in (one, two):
+        forgetful(talk)
+    two.comes("a")
+    assert told(two)[0].endswith("#2")
+
+
+def test_counts_go_on_from_the_last_delivery() -> None:
+    """It failed twice and was done at the third delivery; this is the fourth, and two of them have failed."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(3))
+    talk.comes("a")
+    assert [talk.listen(BROKEN), talk.listen(BROKEN), talk.receive()] == ["a#1", "a#2", "a#3"]
+    forgetful(talk)
+    talk.comes("a")
+    assert [talk.listen(BROKEN), talk.listen(BROKEN), talk.listen()] == ["a#4", "a#5", None]
+    assert talk.ended()[-1] == "a#5 dead_lettered"
+
+
+def test_the_flag_of_the_broker_is_enough_where_it_is_sure() -> None:
+    """Classic flags what was on its way, so what it says of a message stands."""
+    memory = Memory()
+    one, two = (Talk(CLIENT, memory=memory) for _ in range(2))
+    one.subscribe()
+    two.subscribe()
+    one.comes("a")
+    for _ in range(3):
+        one.held()
+        one.core.recover(one.now)
+    one.cut()
+    two.comes("a", redelivered="true")
+    assert told(two) == ("a#2", True)
+
+
+def test_artemis_does_not_flag_what_a_closed_consumer_had() -> None:
+    """So what was handed out is remembered from then on, as the one delivery that the broker would have counted."""
+    memory = Memory()
+    one, two = (Talk(CLIENT, dialect=ARTEMIS, memory=memory) for _ in range(2))
+    one.subscribe()
+    one.comes("a", "b")
+    one.held()
+    one.core.recover(one.now)
+    one.held()
+    one.core.close(one.now)
+    two.subscribe()
+    two.comes("a", "b")
+    assert [told(two), told(two)] == [("a#2", True), ("b#1", False)]
+
+
+def test_moved_back_from_the_dead_letter_queue() -> None:
+    """Classic keeps the message's id; whoever moves it back means it to be new."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a")
+    talk.listen(REJECTED)
+    assert talk.wrote() == ["NACK a"]
+    talk.comes("a")
+    assert told(talk) == ("a#1", False)
+
+
+def test_original_of_a_dead_letters_copy() -> None:
+    """Its ACK was forgotten with all else; it has failed before, and is buried as soon as it fails again."""
+    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a")
+    assert [talk.listen(BROKEN), talk.listen(BROKEN)] == ["a#1", "a#2"]
+    talk.answer()
+    assert talk.wrote()[-1] == "ACK a"
+    forgetful(talk)
+    talk.comes("a")
+    assert talk.listen(BROKEN) == "a#3"
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"timestamp": "1700000000001"}, {"destination": "/queue/r"}],
+    ids=["later", "of another queue"],
+)
+def test_another_message_of_the_same_id(other: dict[str, str]) -> None:
+    """Brokers give numbers, and may give them again; a copy in another queue is another message."""
+    talk = Talk(AUTO)
+    talk.subscribe(origin="queue://>")
+    talk.comes("a")
+    talk.receive()
+    forgetful(talk)
+    talk.comes("a", **other)
+    assert told(talk) == ("a#1", False)
+
+
+def test_a_message_of_a_topic_does_not_come_again() -> None:
+    """So one with its identity is another one."""
+    talk = Talk(AUTO)
+    talk.subscribe(kind=DestinationKind.TOPIC, origin="topic://q:s")
+    talk.comes("a")
+    talk.receive()
+    forgetful(talk)
+    talk.comes("a")
+    assert told(talk) == ("a#1", False)
+
+
+def test_a_ledger_that_has_forgotten_it_does_not_win() -> None:
+    """What was settled has left the ledger; that it comes again is known all the same."""
+    talk = Talk(AUTO)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    talk.receive()
+    forgetful(talk)
+    talk.comes("a")
+    delivery = talk.core.offer(["1"], talk.now)
+    assert delivery is not None
+    assert talk.core.admit(delivery, talk.now, Entry(Identity("queue://q", "a"), 1))
+    assert (called(delivery), delivery.redelivered) == ("a#2", True)
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("late", [True, False])
+def test_what_the_application_finished_did_not_fail(dialect: Dialect, *, late: bool) -> None:
+    """Its ACK waited for company when the link was lost, or the listener was `late`; it may fail as often as ever."""
+    talk = Talk(AUTO, dialect=dialect)
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a")
+    delivery = talk.held()
+    if not late:
+        talk.core.consumed(delivery, talk.now)
+    talk.cut()
+    if late:
+        talk.core.consumed(delivery, talk.now)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert [talk.listen(BROKEN), talk.listen(BROKEN), talk.listen()] == ["a#2", "a#3", None]
+
+
+def test_memory_is_bounded() -> None:
+    """The oldest are forgotten; what is noted again is young."""
+    memory = Memory(limit=2)
+    a, b, c = (Name("queue://q", text, "") for text in "abc")
+    memory.note([(a, Past(1, 0)), (b, Past(1, 0))])
+    memory.note([(a, Past(1, 1))])
+    memory.note([(c, Past(1, 0))])
+    assert [memory.recall(one) for one in (a, b, c)] == [Past(1, 1), None, Past(1, 0)]
+
+
+def test_less_does_not_overwrite_more() -> None:
+    """A session whose link died unnoticed is late with what it knows."""
+    memory = Memory()
+    name = Name("queue://q", "a", "")
+    memory.note([(name, Past(3, 0))])
+    memory.note([(name, Past(1, 1))])
+    assert memory.recall(name) == Past(3, 0)
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+def test_another_session_is_told_what_the_broker_would_count(dialect: Dialect) -> None:
+    """What was delivered again without the broker is the affair of the session that did it, as in Java."""
+    memory = Memory()
+    one, two = (Talk(CLIENT, dialect=dialect, memory=memory) for _ in range(2))
+    one.subscribe()
+    two.subscribe()
+    one.comes("a")
+    for _ in range(3):
+        one.held()
+        one.core.recover(one.now)
+    one.held()
+    forgetful(one)
+    two.comes("a")
+    one.comes("a")
+    assert told(two)[0].endswith("#2")
+    assert told(one)[0].endswith("#5")
