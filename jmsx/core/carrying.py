@@ -2,7 +2,8 @@
 What a session still knows of messages that it lost with its link, so that it goes on counting when they come again.
 
 STOMP tells a flag and no count; after a crash of the broker, and for durable subscriptions, not even the flag. And the
-flag is set for every message that was on its way, also for those that the application never saw: they begin at 1.
+flag is set for every message that was on its way, also for those that the application never saw: they begin at 1. The
+link may be one that the session dropped itself, because the broker refused a commit.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class _Past:
     doom: tuple[str, Failure] | None  #: it was to be buried, and nobody has confirmed it
     first_failed_at: float | None
     last_failed_at: float | None
+    refused: bool  #: by a broker that did not commit it, which is a failure
 
 
 class Carrying:
@@ -44,9 +46,16 @@ class Carrying:
     def __len__(self) -> int:
         return len(self._past)
 
-    def note(self, consumer: ConsumerCore, lost: Iterable[Delivery], *, handed_out: bool) -> None:
+    def note(
+        self,
+        consumer: ConsumerCore,
+        lost: Iterable[Delivery],
+        *,
+        handed_out: bool,
+        refused: bool = False,
+    ) -> None:
         """
-        Remember messages whose link is lost.
+        Remember messages whose link is lost, or dropped because the broker `refused` to commit them.
 
         A delivery that the application had in its hands is one that counts, however it would have ended. A topic's
         message without a durable subscription does not come again.
@@ -62,6 +71,7 @@ class Carrying:
                 delivery.doom,
                 delivery.first_failed_at,
                 delivery.last_failed_at,
+                refused,
             )
             self._past.move_to_end(name)
         while len(self._past) > LIMIT:
@@ -82,5 +92,8 @@ class Carrying:
         delivery.buried, delivery.doom = past.buried, past.doom
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at
-        delivery.go_on(past.redelivery_count, past.spared)
+        if past.refused:
+            delivery.carry(past.redelivery_count)
+        else:
+            delivery.go_on(past.redelivery_count, past.spared)
         return True

@@ -128,7 +128,7 @@ class Delivery:
 
     def carry(self, redelivery_count: int) -> None:
         """Go on counting from before a commit that the broker refused, which is a failure."""
-        self.go_on(max(self.broker_count, redelivery_count), self.spared)
+        self.go_on(max(self.broker_count, redelivery_count), 0)
         self.known = self.redelivery_count
         self.carried = True
 

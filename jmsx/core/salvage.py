@@ -18,6 +18,8 @@ from jmsx.core.frames import Frame
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jmsx.core.carrying import Carrying
+    from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request
@@ -29,7 +31,7 @@ class Salvage:
     """What a refused commit held, and the request that waits for its end."""
 
     sends: Sequence[TxSend]
-    received: Sequence[Delivery]
+    batches: Sequence[tuple[ConsumerCore, Sequence[Delivery]]]  #: what it received
     whole: Request
 
     def frames(self, receipt_id: str) -> list[Frame]:
@@ -37,10 +39,12 @@ class Salvage:
         *others, last = [sent.frame for sent in self.sends]
         return [*others, Frame("SEND", {**last.headers, "receipt": receipt_id}, last.body)]
 
-    def settle(self) -> None:
+    def settle(self, carrying: Carrying) -> None:
         """All is sent: only ACKs are owed for what was received."""
-        for delivery in self.received:
-            delivery.buried = True
+        for consumer, batch in self.batches:
+            for delivery in batch:
+                delivery.buried = True
+            carrying.note(consumer, batch, handed_out=False)
 
 
 def repeatable(sends: Sequence[TxSend], dialect: Dialect) -> bool:

@@ -17,6 +17,7 @@ from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
 from jmsx.core.browsing import Browsings
 from jmsx.core.burial import DeadLetters
+from jmsx.core.carrying import Carrying
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame
@@ -63,13 +64,19 @@ class SessionCore:
         self.browsings = Browsings(self._requests, self._outbox)
         self._arrivals = 0
         self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
+        carrying = Carrying()
         self._consumers = Subscriptions(
-            dialect, self._requests, self._outbox, self._dead_letters, memory
+            dialect,
+            self._requests,
+            self._outbox,
+            dead_letters=self._dead_letters,
+            carrying=carrying,
+            memory=memory,
         )
         self._postponements = Postponements(
             dialect, self._requests, self._outbox, self._dead_letters
         )
-        self._work = UnitOfWork(settings, dialect, self._requests, self._outbox)
+        self._work = UnitOfWork(settings, dialect, self._requests, self._outbox, carrying)
 
     @property
     def transacted(self) -> bool:
@@ -142,7 +149,6 @@ class SessionCore:
                     now=now,
                     wall=wall,
                 )
-                self._work.recall(delivery)
                 chunk.setdefault(delivery.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.core.carrying import Carrying
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.actions import Outbox
     from jmsx.core.burial import DeadLetters
+    from jmsx.core.carrying import Carrying
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.memory import Memory
@@ -33,7 +33,9 @@ class Subscriptions:
         dialect: Dialect,
         requests: Requests,
         outbox: Outbox,
+        *,
         dead_letters: DeadLetters,
+        carrying: Carrying,
         memory: Memory,
     ) -> None:
         self._dialect = dialect
@@ -42,7 +44,7 @@ class Subscriptions:
         self._dead_letters = dead_letters
         self._memory = memory
         self._consumers: dict[str, ConsumerCore] = {}
-        self._carrying = Carrying()
+        self._carrying = carrying
         self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self.linked = False  #: there is a link to write to

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from jmsx.core.actions import Outbox
+    from jmsx.core.carrying import Carrying
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -58,14 +59,19 @@ class UnitOfWork:
     """The transactional half of one session."""
 
     def __init__(
-        self, settings: SessionSettings, dialect: Dialect, requests: Requests, outbox: Outbox
+        self,
+        settings: SessionSettings,
+        dialect: Dialect,
+        requests: Requests,
+        outbox: Outbox,
+        carrying: Carrying,
     ) -> None:
         self.settings = settings  #: of the link that is up
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
+        self._carrying = carrying
         self._transaction = Transaction(settings.session_id)
-        self._refused: dict[tuple[str, str], Delivery] = {}  #: of a commit that was refused
         self._salvage: Salvage | None = None
         self.markers: CommitMarkers | None = None
         if settings.marker_day is not None:
@@ -87,16 +93,6 @@ class UnitOfWork:
     def begun(self) -> bool:
         """Whether a transaction is open on the wire."""
         return self._transaction.begun
-
-    def recall(self, delivery: Delivery) -> None:
-        """A message has come; if it was in a commit that was refused, go on where that left it."""
-        before = self._refused.pop((delivery.subscription_id, delivery.message_id), None)
-        if before is None:
-            return
-        if before.buried:
-            delivery.buried = True
-        else:
-            delivery.carry(before.redelivery_count + 1)
 
     def touch(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """`delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
@@ -304,9 +300,7 @@ class UnitOfWork:
 
     def _begin_salvage(self, batches: Batches, whole: Request) -> None:
         """Try once more on the next link."""
-        received = [one for _, batch in batches for one in batch]
-        self._refused = {(one.subscription_id, one.message_id): one for one in received}
-        self._salvage = Salvage(list(self._transaction.sends), received, whole)
+        self._salvage = Salvage(list(self._transaction.sends), batches, whole)
         self._outbox.disconnect(f"{self.settings.broker} refused to commit {whole.subject}")
 
     def resume(self) -> None:
@@ -321,7 +315,7 @@ class UnitOfWork:
             self._salvage = None
             salvage.whole.end(now, error)
             if error is None:
-                salvage.settle()
+                salvage.settle(self._carrying)
             return error
 
         request = self._requests.open("SEND", salvage.whole.subject, sent)
@@ -365,8 +359,8 @@ class UnitOfWork:
             transaction.step(TxInput.LOST)
             return error
         transaction.step(TxInput.REFUSED)
-        everything = [one for _, batch in batches for one in batch]
-        self._refused = {(one.subscription_id, one.message_id): one for one in everything}
+        for consumer, batch in batches:
+            self._carrying.note(consumer, batch, handed_out=True, refused=True)
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(f"{broker} refused to commit {name}: {words}")
 
