@@ -45,7 +45,7 @@ def _run_round(case: Case, stable: Stable, chance: Random, size: int) -> Traces:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jmsx-faults-")))
         urls = [broker.tls_url if stable.tls else broker.url for broker in brokers]
         proxies = [stack.enter_context(Proxy(url)) for url in urls]
-        trust = str(brokers[0].certificates.authority) if stable.tls else None
+        trust = _trust(brokers, folder) if stable.tls else None
         way = Way(tuple(proxy.url for proxy in proxies), trust)
         task = Task(plan=case.plan, way=way, queue=name, folder=folder)
         consumer = stack.enter_context(Consumer(task))
@@ -55,7 +55,7 @@ def _run_round(case: Case, stable: Stable, chance: Random, size: int) -> Traces:
             task=task,
             chance=chance,
             tls=stable.tls,
-            bodies=bodies,
+            marked=[body for body in bodies if body.endswith(MARK)],
             brokers=brokers,
             proxies=proxies,
             consumer=consumer,
@@ -88,7 +88,7 @@ def await_consumer(broker: LocalBroker, consumer: Consumer) -> None:
 
 def look(scene: Scene, lifted: float) -> Traces:
     """What is to be seen when the consumer is gone."""
-    task, brokers, bodies = scene.task, scene.brokers, set(scene.bodies)
+    task, brokers = scene.task, scene.brokers
     stranded = sum(_stranded(broker, task.queue) for broker in brokers)
     graves = (*DEAD_LETTERS, task.grave) if task.plan.grave else DEAD_LETTERS
     return Traces(
@@ -97,10 +97,23 @@ def look(scene: Scene, lifted: float) -> Traces:
         deliveries=scene.consumer.read(),
         left=set(_bodies(brokers, task.queue)),
         stranded=stranded,
-        dead=[body for grave in graves for body in _bodies(brokers, grave) if body in bodies],
+        dead=[
+            body
+            for grave in graves
+            for body in _bodies(brokers, grave)
+            if body.startswith(f"{task.queue}/")
+        ],
         lifted=lifted,
         outputs=_bodies(brokers, task.output) if task.plan.forwards else None,
     )
+
+
+def _trust(brokers: Sequence[LocalBroker], folder: Path) -> str:
+    """A file with the authorities of all these brokers."""
+    bundle = folder / "authorities.pem"
+    authorities = (Path(broker.certificates.authority).read_bytes() for broker in brokers)
+    bundle.write_bytes(b"".join(authorities))
+    return str(bundle)
 
 
 def _broken(case: Case, scene: Scene, traces: Traces) -> list[str]:

@@ -99,7 +99,9 @@ class Consumer:
         try:
             code = self._process.wait(40)
         except subprocess.TimeoutExpired:
-            raise BenchError("the consumer did not end within 40 s of its SIGTERM") from None
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(1)
+            raise BenchError(f"the consumer outlives its SIGTERM by 40 s: {self.words()}") from None
         if code != 0:
             raise BenchError(f"the consumer ended with {code}: {self.words()}")
 
@@ -115,7 +117,7 @@ class Consumer:
 
     def words(self) -> str:
         """The end of what it printed."""
-        return self.task.folder.joinpath("log").read_text("utf-8", "replace")[-3000:]
+        return self.task.folder.joinpath("log").read_text("utf-8", "replace")[-6000:]
 
     def _begin(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self._command, cwd=_ROOT, stdout=self._log, stderr=self._log)

@@ -30,7 +30,7 @@ class Scene:
     task: Task
     chance: Random
     tls: bool
-    bodies: Sequence[str]
+    marked: Sequence[str]  #: bodies
     brokers: Sequence[LocalBroker]
     proxies: Sequence[Proxy]  #: one before each broker
     consumer: Consumer

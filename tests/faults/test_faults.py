@@ -75,6 +75,6 @@ def test_a_cut_connection(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["--broker", "classic", "--case", "connection-cut", "--messages", "200", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert code == 0, told
-    assert told["sent"] + told["unconfirmed"] == 200
+    assert told["sent"] + told["unconfirmed"] >= 200
     assert told["settled"] == told["sent"]
     assert told["lost"] == told["unflagged_duplicates"] == told["stuck"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -11,12 +12,15 @@ from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, SendUnconfirm
 from tests.faults.settings import HEARTBEAT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.faults.settings import Way
 
-#: Seconds between two sends, so that the load outlasts the fault.
+#: Seconds between two sends.
 _PACE: Final = 0.005
+
+#: The same for what is sent beyond the size of a round, so that the load outlasts the fault.
+_SLOW_PACE: Final = 0.03
 
 
 class BenchError(Exception):
@@ -24,21 +28,22 @@ class BenchError(Exception):
 
 
 class Producer:
-    """Sends `bodies` to a queue in a thread of its own; one that may have arrived is not sent again."""
+    """Sends `bodies` to a queue in a thread of its own, and more until `join()`; none that may have arrived twice."""
 
-    def __init__(self, way: Way, queue: str, bodies: Iterable[str], *, pace: float = _PACE) -> None:
+    def __init__(self, way: Way, queue: str, bodies: Iterable[str]) -> None:
         self.sent: set[str] = set()
         self.unconfirmed: set[str] = set()
         self._way = way
         self._queue = queue
         self._bodies = bodies
-        self._pace = pace
+        self._enough = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def join(self, timeout: float) -> None:
-        """Wait for its end; raises BenchError if it failed, or still sends after `timeout` seconds."""
+        """Let it come to its end; raises BenchError if it failed, or still sends after `timeout` seconds."""
+        self._enough.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
             raise BenchError(f"the producer still sends after {timeout:g} s")
@@ -50,11 +55,21 @@ class Producer:
         try:
             with Connection(way.url, tls=way.tls, heartbeat=HEARTBEAT) as connection:
                 producer = connection.create_session().create_producer(Queue(self._queue))
-                for body in self._bodies:
+                for body in self._paced():
                     self._send(body, lambda body=body: producer.send(Message(body)))  # type: ignore[misc]
-                    time.sleep(self._pace)
         except Exception as error:  # noqa: BLE001 - raised again by join()
             self._error = error
+
+    def _paced(self) -> Iterator[str]:
+        """The bodies, and then others until that is enough."""
+        for body in self._bodies:
+            yield body
+            time.sleep(_PACE)
+        for number in itertools.count():
+            if self._enough.is_set():
+                return
+            yield f"{self._queue}/more{number}"
+            time.sleep(_SLOW_PACE)
 
     def _send(self, body: str, send: Callable[[], object]) -> None:
         while True:
