@@ -14,34 +14,40 @@ from jmsx.errors import JmsxError
 from tests.faults.bench import run_case
 from tests.faults.brokers import KINDS, Stable
 from tests.faults.cases import CASES
+from tests.faults.soak import soak
 from tests.faults.workload import BenchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.faults.account import Account
+    from tests.faults.soak import Soak
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and give the exit code: 0 all kept, 1 a promise was broken, 2 a case had no end, or wrong usage."""
     options = _parser().parse_args(arguments)
-    codes = [0]
+    names = ["soak"] if options.soak else options.case or CASES
     with Stable(options.broker, tls=options.tls) as stable:
-        for case in options.case or CASES:
-            # a case's chances do not depend on which others are run
-            chance = random.Random(f"{options.seed} {case}")  # noqa: S311 - not for secrets
-            try:
-                account = run_case(
-                    case, stable, chance, rounds=options.rounds, size=options.messages
-                )
-            except (BenchError, JmsxError) as error:
-                print(f"{case}: {error}", file=sys.stderr)
-                codes.append(2)
-                stable.discard()
-            else:
-                print(json.dumps(account.as_json()) if options.json else _line(account), flush=True)
-                codes.append(int(account.failed))
-    return max(codes)
+        return max(_attempt(name, stable, options) for name in names)
+
+
+def _attempt(name: str, stable: Stable, options: argparse.Namespace) -> int:
+    """Run one case, print its account, and give its exit code."""
+    # a case's chances do not depend on which others are run
+    chance = random.Random(f"{options.seed} {name}")  # noqa: S311 - not for secrets
+    result: Account | Soak
+    try:
+        if options.soak:
+            result = soak(stable, chance, options.soak)
+        else:
+            result = run_case(name, stable, chance, rounds=options.rounds, size=options.messages)
+    except (BenchError, JmsxError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        stable.discard()
+        return 2
+    print(json.dumps(result.as_json()) if options.json else _line(result), flush=True)
+    return int(result.failed)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,6 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=_positive, default=1, help="of each case (default 1)")
     parser.add_argument("--messages", type=_positive, default=300, help="a round (default 300)")
+    parser.add_argument(
+        "--soak",
+        type=float,
+        metavar="MINUTES",
+        help="instead of the cases: faults at random for so long, and does the consumer grow",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of all that is left to chance")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each case")
     return parser
@@ -68,9 +80,9 @@ def _positive(text: str) -> int:
     return number
 
 
-def _line(account: Account) -> str:
-    counts = " ".join(f"{name}={value}" for name, value in account.as_json().items() if value)
-    return f"{'FAILED' if account.failed else 'kept  '} {counts}"
+def _line(result: Account | Soak) -> str:
+    counts = " ".join(f"{name}={value}" for name, value in result.as_json().items() if value)
+    return f"{'FAILED' if result.failed else 'kept  '} {counts}"
 
 
 if __name__ == "__main__":

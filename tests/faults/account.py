@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -118,9 +119,13 @@ def repeats(deliveries: Iterable[Delivery]) -> list[Delivery]:
 
 def silence(traces: Traces) -> float:
     """The longest time without a delivery since the fault was over, up to the last delivery; seconds."""
-    later = (each.moment for each in traces.deliveries if each.moment > traces.lifted)
-    moments = sorted([traces.lifted, *later])
-    return max((after - before for before, after in itertools.pairwise(moments)), default=0.0)
+    return longest_silence((each.moment for each in traces.deliveries), traces.lifted)
+
+
+def longest_silence(moments: Iterable[float], start: float, end: float = math.inf) -> float:
+    """The longest time without one of `moments`, from `start` to the last of them before `end`; seconds."""
+    within = sorted([start, *(moment for moment in moments if start < moment < end)])
+    return max((after - before for before, after in itertools.pairwise(within)), default=0.0)
 
 
 def _beyond_first(bodies: Iterable[str]) -> list[str]:

@@ -38,48 +38,66 @@ def run_case(name: str, stable: Stable, chance: Random, *, rounds: int, size: in
 
 
 def _run_round(case: Case, stable: Stable, chance: Random, size: int) -> Traces:
-    brokers = stable.take(case.brokers)
-    name = f"jmsx.faults.{uuid.uuid4().hex[:10]}"
-    bodies = messages(name, size, case.plan)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jmsx-faults-")))
-        urls = [broker.tls_url if stable.tls else broker.url for broker in brokers]
-        proxies = [stack.enter_context(Proxy(url)) for url in urls]
-        trust = _trust(brokers, folder) if stable.tls else None
-        way = Way(tuple(proxy.url for proxy in proxies), trust)
-        task = Task(plan=case.plan, way=way, queue=name, folder=folder)
-        consumer = stack.enter_context(Consumer(task))
-        await_consumer(brokers[0], consumer)
-        producer = Producer(Way(tuple(urls), trust) if case.aside else way, name, bodies)
-        scene = Scene(
-            task=task,
-            chance=chance,
-            tls=stable.tls,
-            marked=[body for body in bodies if body.endswith(MARK)],
-            brokers=brokers,
-            proxies=proxies,
-            consumer=consumer,
-            producer=producer,
+        scene = set_up(
+            stack, stable, chance, case.plan, size=size, brokers=case.brokers, aside=case.aside
         )
-        consumer.wait_count(max(1, int(size * chance.uniform(0.1, 0.5))), 60)
+        scene.consumer.wait_count(max(1, int(size * chance.uniform(0.1, 0.5))), 60)
         case.fault(scene)
         lifted = time.monotonic()
-        producer.join(120)
+        scene.producer.join(120)
         if case.afterwards is not None:
             case.afterwards(scene)
         scene.settle()
-        consumer.stop()
+        scene.consumer.stop()
         traces = look(scene, lifted)
         return replace(traces, broken=[*scene.broken, *_broken(case, scene, traces)])
 
 
-def messages(name: str, size: int, plan: Plan) -> list[str]:
+def set_up(
+    stack: ExitStack,
+    stable: Stable,
+    chance: Random,
+    plan: Plan,
+    *,
+    size: int,
+    brokers: int = 1,
+    aside: bool = False,
+) -> Scene:
+    """
+    A scene with a consumer that is subscribed, and a producer that has begun to send `size` messages and more.
+
+    `aside`: the producer goes round the proxy. Raises BenchError if the consumer does not come up.
+    """
+    taken = stable.take(brokers)
+    name = f"jmsx.faults.{uuid.uuid4().hex[:10]}"
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jmsx-faults-")))
+    urls = tuple(broker.tls_url if stable.tls else broker.url for broker in taken)
+    proxies = [stack.enter_context(Proxy(url)) for url in urls]
+    trust = _trust(taken, folder) if stable.tls else None
+    way = Way(tuple(proxy.url for proxy in proxies), trust)
+    consumer = stack.enter_context(Consumer(Task(plan=plan, way=way, queue=name, folder=folder)))
+    _await_consumer(taken[0], consumer)
+    bodies = _messages(name, size, plan)
+    return Scene(
+        task=consumer.task,
+        chance=chance,
+        tls=stable.tls,
+        marked=[body for body in bodies if body.endswith(MARK)],
+        brokers=taken,
+        proxies=proxies,
+        consumer=consumer,
+        producer=Producer(Way(urls, trust) if aside else way, name, bodies),
+    )
+
+
+def _messages(name: str, size: int, plan: Plan) -> list[str]:
     """The bodies of a round, the marked ones spread evenly."""
     marked = {size * (number + 1) // (plan.marks + 1) for number in range(plan.marks)}
     return [f"{name}/{number}{MARK if number in marked else ''}" for number in range(size)]
 
 
-def await_consumer(broker: LocalBroker, consumer: Consumer) -> None:
+def _await_consumer(broker: LocalBroker, consumer: Consumer) -> None:
     """A slow start of the program would leave no load for the fault; raises BenchError after 30 s."""
     queue = consumer.task.queue
     if not eventually(lambda: broker.statistics(queue).consumer_count > 1, 30):

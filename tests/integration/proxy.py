@@ -89,7 +89,13 @@ class Proxy:
         try:
             yield
         finally:
-            self._thaw()
+            self.thaw()
+
+    def thaw(self) -> None:
+        """Reset what is frozen."""
+        for sock in self._frozen:
+            _reset(sock)
+        self._frozen = frozenset()
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +105,7 @@ class Proxy:
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self.cut()
-        self._thaw()
+        self.thaw()
         for thread in self._threads:
             thread.join(5)
 
@@ -113,10 +119,6 @@ class Proxy:
         with self._lock:
             pairs, self._pairs = self._pairs, set()
         return pairs
-
-    def _thaw(self) -> None:
-        for sock in self._frozen:
-            _reset(sock)
 
     def _begin(self, run: Callable[[], None]) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
