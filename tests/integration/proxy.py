@@ -157,6 +157,7 @@ class Proxy:
         _close(source)
         with self._lock:
             self._pairs.discard((source, sink) if to_broker else (sink, source))
+            self._deaf.discard(source)
 
     def _pass_on(
         self, data: bytes, source: socket.socket, sink: socket.socket, *, to_broker: bool
@@ -169,9 +170,7 @@ class Proxy:
             passing = None if trap is None else trap(data)
             if passing is not None:
                 del self._traps[to_broker]
-                self._deaf.add(
-                    source
-                )  # an answer to the last bytes must not be quicker than the cut
+                self._deaf.add(source)  # an answer must not be quicker than the cut
         sink.sendall(data[:passing])
         if passing is None:
             return True
