@@ -1,14 +1,16 @@
-"""The fault bench itself: that its accounts tell losses from kept promises, and one case of it on a real broker."""
+"""The fault bench itself: that its accounts tell losses from kept promises, and two cases of it on a real broker."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from tests.faults.__main__ import main
 from tests.faults.account import Account, Delivery, Traces
+from tests.faults.soak import Soak, Vitals
 
 #: a, b and c were sent and handled, b twice and flagged.
 KEPT = Traces(
@@ -68,13 +70,46 @@ def test_what_is_no_loss(traces: Traces) -> None:
     assert account.settled == 2
 
 
+def test_work_that_is_done_twice() -> None:
+    """What a handler sent on counts as its work: neither lost with its input nor there twice."""
+    account = Account("x").add(replace(KEPT, outputs=["a", "b", "b"]))
+    assert (account.settled, account.lost, account.doubled) == (2, 1, 1)
+    assert account.worst == ["c", "b"]
+
+
+def test_other_promises() -> None:
+    """One that is not kept fails the run."""
+    assert Account("x").add(replace(KEPT, broken=["it was slow"])).failed
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (Vitals(60.0, 109 << 20, 9, 20), ""),
+        (Vitals(60.0, 111 << 20, 9, 20), "memory went from 100 to 111 MiB"),
+        (Vitals(60.0, 100 << 20, 10, 20), "threads were not always the same"),
+        (Vitals(60.0, 100 << 20, 9, 21), "files were not always the same"),
+    ],
+    ids=["steady", "memory", "threads", "files"],
+)
+def test_what_a_soak_finds(last: Vitals, words: str) -> None:
+    """Memory may grow in the first sixth of the time, and then by a tenth; the rest stays as it is."""
+    vitals = [Vitals(0.0, 50 << 20, 9, 20), Vitals(10.0, 100 << 20, 9, 20), last]
+    found = Soak(account=Account("x"), minutes=1.0, faults=Counter(), vitals=vitals)
+    assert found.failed is bool(words)
+    assert words in "".join(found.unsteady)
+
+
 @pytest.mark.broker
-@pytest.mark.timeout(60)
-def test_a_cut_connection(capsys: pytest.CaptureFixture[str]) -> None:
-    """The quickest case, as the command line runs it."""
-    code = main(["--broker", "classic", "--case", "connection-cut", "--messages", "200", "--json"])
-    told = json.loads(capsys.readouterr().out)
+@pytest.mark.timeout(120)
+def test_links_that_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    """The quickest cases, as the command line runs them."""
+    cases = ("--case", "connection-cut", "--case", "commit-cut")
+    code = main(["--broker", "classic", *cases, "--messages", "200", "--json"])
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert code == 0, told
-    assert told["sent"] + told["unconfirmed"] >= 200
-    assert told["settled"] == told["sent"]
-    assert told["lost"] == told["unflagged_duplicates"] == told["stuck"] == 0
+    assert [each["case"] for each in told] == ["connection-cut", "commit-cut"]
+    for each in told:
+        assert each["sent"] + each["unconfirmed"] >= 200
+        assert each["settled"] == each["sent"]
+        assert each["lost"] == each["unflagged_duplicates"] == each["doubled"] == 0
