@@ -325,19 +325,20 @@ class ConsumerCore:
         )
         return min((at for at in due if at is not None), default=None)
 
-    def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+    def handle_timer(self, now: float, *, unread: bool = False) -> None:
+        """Do what is due; `unread`: bytes have come that nobody has looked at, so the buffer need not be dry."""
         if self.paused_until is not None and self.paused_until <= now:
             self.paused_until = None
         due = self.schedule.take_due(now)
         if due:
             self.waiting.extend(due)
             self._dry_since = None
-        deadline = self.batch.deadline(self._dry_since)
+        dry_since = None if unread else self._dry_since
+        deadline = self.batch.deadline(dry_since)
         if deadline is not None and deadline <= now:
-            self.flush(self.batch.late_trigger, now, idle=self._dry_since is not None)
+            self.flush(self.batch.late_trigger, now, idle=dry_since is not None)
         thirst = self._thirst()
-        if thirst is not None and thirst <= now:
+        if thirst is not None and thirst <= now and not unread:
             self.wanted_since = now
             self._outbox.transmit(*self.window.open(self.unsettled))
 

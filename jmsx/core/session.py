@@ -171,11 +171,16 @@ class SessionCore:
         due.append(self._dead_letters.next_timer())
         return min((at for at in due if at is not None), default=None)
 
-    def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+    def handle_timer(self, now: float, *, unread: bool = False) -> None:
+        """
+        Do what is due.
+
+        `unread`: bytes have come that are not given to `receive` yet. What is due because nothing comes then stays due;
+        ask again a moment later.
+        """
         self._dead_letters.handle_timer(now)
         for consumer in self._consumers:
-            consumer.handle_timer(now)
+            consumer.handle_timer(now, unread=unread)
 
     # Consumers -------------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,9 @@ FAREWELL: Final = 2.0
 #: A link that lived shorter than this, in seconds, was none: the next one is not opened at once.
 STEADY: Final = 5.0
 
+#: Seconds that stomp.py's thread is given to read what lies in the socket before a timer looks again.
+GLANCE: Final = 0.001
+
 #: Seconds between two log lines about ERROR frames that answer nothing.
 COMPLAINTS: Final = 10.0
 
@@ -219,12 +222,16 @@ class Engine:
             except queue.Empty:
                 break
         timer = self.core.next_timer()
+        unread = False
         if timer is not None and timer <= now and self._up:
-            self.core.handle_timer(now)
+            unread = self._life.link.unread
+            self.core.handle_timer(now, unread=unread)
         if self._up and (dead := self._life.beat(now)) is not None:
             self._lose(*dead)
         self._perform(now)
         self._arm()
+        if unread and self._armed is not None:
+            self._armed = max(self._armed, now + GLANCE)
 
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):

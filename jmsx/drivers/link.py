@@ -101,6 +101,11 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Write bytes; raises OSError if the socket is gone. One caller at a time."""
         self._transport.send(data)
 
+    @property
+    def unread(self) -> bool:
+        """Whether bytes have come that are not handed over yet."""
+        return self._transport.unread
+
     def drop(self, *, at_once: bool = False) -> None:
         """
         Close the socket without farewell; ends a waiting `open` too.

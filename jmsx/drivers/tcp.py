@@ -46,6 +46,13 @@ class TcpStream:
         """What has come, at least one byte; b"" at the end; raises OSError."""
         return self._socket.recv(CHUNK)
 
+    def unread(self) -> bool:
+        """Whether bytes have come that are not read; never waits."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:  # nothing has come, or the connection is gone
+            return False
+
     def read_before(self, deadline: float | None) -> bytes:
         """As `read`, but raises TimeoutError at `deadline` (seconds, monotonic; None: never)."""
         if deadline is None:

@@ -80,6 +80,10 @@ class TlsStream:
             with self._state:
                 self._take_in(received)
 
+    def unread(self) -> bool:
+        """Whether bytes have come that are not read; never waits."""
+        return self._tcp.unread()
+
     def send(self, data: bytes) -> None:
         """Write all of it before the connection's deadline; raises OSError."""
         deadline = self._tcp.deadline()

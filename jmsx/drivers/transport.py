@@ -35,6 +35,9 @@ class Stream(Protocol):
     def read(self) -> bytes:
         """What has come, at least one byte; b"" at the end; raises OSError or TlsError."""
 
+    def unread(self) -> bool:
+        """Whether bytes have come that are not read; never waits."""
+
     def send(self, data: bytes) -> None:
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
 
@@ -67,6 +70,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self.cause: Exception | None = None  #: why reading ended; None: the broker closed
         self._ending = threading.Lock()
         self._last_call: threading.Timer | None = None  #: closes the socket if the broker does not
+        self._passing_on = False  #: what was read is on its way to `sink`
         self.touched: Callable[[], None] = lambda: None  #: bytes have arrived
 
     def attempt_connection(self) -> None:
@@ -78,10 +82,12 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         """Read, and pass the frames on, until there is no more: b"" tells stomp.py's thread to end."""
         try:
             while data := self.socket.read():
+                self._passing_on = True
                 self.touched()
                 frames = self._splitter.feed(data)
                 if frames:
                     self._sink(frames)
+                self._passing_on = False
                 if self._splitter.fault is not None:
                     self.cause = self._splitter.fault
                     break
@@ -100,6 +106,12 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
     def transmit(self, frame: Any) -> None:
         """Write stomp.py's own frame, CONNECT, without logging it: it holds the password."""
         self.send(Frame(frame.cmd, frame.headers).encode())
+
+    @property
+    def unread(self) -> bool:
+        """Whether bytes have come that are not read, or not passed on yet."""
+        stream: Stream | None = self.socket
+        return self._passing_on or (stream is not None and stream.unread())
 
     def drop(self, *, after: float = 0.0) -> None:
         """

@@ -123,7 +123,33 @@ def test_failing_listener_leaves_no_ack_behind() -> None:
     assert talk.wrote() == ["ACK a"]
 
 
+def test_auto_listener_is_not_dry_while_bytes_are_unread() -> None:
+    """Then its ACK may be shared by what comes, and still goes out at 5 ms."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a")
+    talk.listen()
+    talk.core.handle_timer(0.004, unread=True)
+    assert talk.wrote() == []
+    talk.core.handle_timer(0.005, unread=True)
+    assert talk.wrote() == ["ACK a"]
+
+
 # -- optimize_acknowledge ---------------------------------------------------------------------------------------------
+
+
+def test_optimized_is_not_idle_while_bytes_are_unread() -> None:
+    """However long they lie there: what comes may fill the batch."""
+    talk = Talk(AUTO)
+    talk.subscribe(prefetch=10, optimize=BATCHED)
+    talk.comes("a")
+    talk.receive()
+    talk.core.handle_timer(9.0, unread=True)
+    assert talk.wrote() == []
+    assert talk.core.next_timer() == pytest.approx(IDLE)
+    talk.core.handle_timer(9.0)
+    assert talk.wrote() == ["ACK a"]
+    assert acks(talk) == [(1, AckTrigger.IDLE)]
 
 
 def test_optimized_acknowledges_at_the_seventh_of_ten() -> None:

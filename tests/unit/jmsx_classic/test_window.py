@@ -162,6 +162,20 @@ def test_waiting_begins_when_the_buffer_is_dry_and_the_application_asks() -> Non
     assert talk.core.next_timer() == pytest.approx(3.005)
 
 
+def test_a_window_is_not_opened_while_bytes_are_unread() -> None:
+    """They may be what the application waits for."""
+    talk = Talk(CLIENT)
+    talk.subscribe(prefetch=1)
+    talk.comes("a")
+    talk.receive()
+    assert talk.receive() is None
+    talk.core.handle_timer(9.0, unread=True)
+    assert talk.wrote() == []
+    assert talk.core.next_timer() == pytest.approx(0.005)
+    talk.core.handle_timer(9.0)
+    assert talk.wrote() == opened("a")
+
+
 @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
 def test_a_page_of_backlog_does_not_stall_it(mode: AcknowledgeMode) -> None:
     """Where the Java client stops after 200 of prefetch 1000 an ACK of one message wakes the queue, at 5 ms."""

@@ -1,0 +1,104 @@
+"""What lies unread in the socket is not "nothing comes": whoever reads may be late, without a processor of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from jmsx import Connection, TlsOptions
+from jmsx.core.events import AckTrigger, MessagesAcknowledged
+from jmsx.drivers.connect import connect
+from jmsx.drivers.tcp import TcpStream
+from jmsx.options import ConnectionOptions
+from jmsx.testing import FakeBrokerServer
+from jmsx.uri import BrokerAddress
+from tests.integration.broker_support import eventually
+from tests.integration.support import AUTO, Diary, fresh_queue, put, text
+from tests.integration.tls_support import HOST, Authority, TlsServer
+
+if TYPE_CHECKING:
+    import ssl
+    from pathlib import Path
+
+    from jmsx_broker import Broker
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def acks(diary: Diary) -> list[tuple[int, AckTrigger]]:
+    """How many messages each ACK covers, and why it was written."""
+    return [(e.messages, e.trigger) for e in diary.events if isinstance(e, MessagesAcknowledged)]
+
+
+def test_a_buffer_is_not_dry_while_messages_lie_in_the_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reader is held up between two messages, twenty times as long as a dry buffer waits: one ACK covers both."""
+    leave, original = threading.Semaphore(1000), TcpStream.read
+
+    def read(stream: TcpStream) -> bytes:
+        assert leave.acquire(timeout=30)
+        return original(stream)
+
+    monkeypatch.setattr(TcpStream, "read", read)
+    diary, queue = Diary(), fresh_queue()
+    with (
+        FakeBrokerServer() as server,
+        Connection(server.url, optimize_acknowledge=True, observers=[diary]) as connection,
+    ):
+        connection.start()
+        consumer = connection.create_session(AUTO).create_consumer(queue)
+        while leave.acquire(blocking=False):
+            pass  # the read that waits is the last one
+        broker = cast("Broker", server)  # as far as its URL
+        put(broker, queue, "a", "b")
+        assert text(consumer.receive(5.0)) == "a"
+        time.sleep(0.1)
+        held_back = acks(diary)
+        leave.release(1000)
+        assert text(consumer.receive(5.0)) == "b"
+        assert eventually(lambda: bool(acks(diary)))
+
+    assert held_back == []
+    assert acks(diary) == [(2, AckTrigger.IDLE)]
+
+
+def test_a_stream_tells_what_is_unread() -> None:
+    """Bytes that have come and are not read; neither an end nor a closed socket is any."""
+    with socket.create_server((HOST, 0)) as server:
+        address = BrokerAddress(HOST, server.getsockname()[1])
+        stream = connect(address, ConnectionOptions())
+        broker, _ = server.accept()
+        with broker:
+            assert not stream.unread()
+            broker.sendall(b"MESSAGE")
+            assert eventually(stream.unread)
+            assert stream.read() == b"MESSAGE"
+            assert not stream.unread()
+        assert stream.read() == b""
+        assert not stream.unread()
+        stream.close()
+        assert not stream.unread()
+
+
+def test_so_does_one_under_tls(tmp_path: Path) -> None:
+    """What is not decrypted yet is unread."""
+    end = threading.Event()
+
+    def serve(client: ssl.SSLSocket) -> None:
+        client.sendall(b"MESSAGE")
+        assert end.wait(10)
+
+    authority = Authority.in_folder(tmp_path)
+    options = ConnectionOptions(tls=TlsOptions(ca_file=authority.file))
+    with TlsServer(authority.certificate(HOST), serve) as server:
+        stream = connect(BrokerAddress(HOST, server.port, tls=True), options)
+        assert eventually(stream.unread)
+        assert stream.read() == b"MESSAGE"
+        assert not stream.unread()
+        end.set()
+        stream.close()
