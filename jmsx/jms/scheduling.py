@@ -51,15 +51,14 @@ def probe(session: Session) -> bool:
     """Ask the broker; takes half a second if it does."""
     dialect, pump, name = session.dialect, session.pump, session.next_subscription_id()
     private = f"queue://jmsx.scheduler.{uuid.uuid4().hex}"
-    subscribe = dialect.subscribe_headers(
+    headers = dialect.subscribe_headers(
         destination=private,
-        ack=StompAck.CLIENT,
+        ack=StompAck.CLIENT_INDIVIDUAL,
         selector=None,
         durable_name=None,
         no_local=False,
         options={},
     )
-    headers = {**subscribe, "ack": "auto"}
     pump.ask(
         f"SUBSCRIBE {private}",
         lambda core, _now: core.browsings.open(name, private, headers),
@@ -67,12 +66,12 @@ def probe(session: Session) -> bool:
     )
     delay = {"AMQ_SCHEDULED_DELAY": str(round(DELAY * 1000))}
     asked = Frame("SEND", {**dialect.send_headers(private), **delay})
-    began = pump.now()
+    delivery, began = None, pump.now()
     try:
         pump.ask(f"SEND {private}", lambda core, _now: core.send_aside(asked))
-        pump.look(name)
+        delivery = pump.look(name)
     except BrokerTimeoutError:
         return False
     finally:
-        pump.finish(lambda core, _now: core.browsings.close(name, private))
+        pump.finish(lambda core, _now: core.browsings.close(name, private, delivery))
     return pump.now() - began >= DELAYED

@@ -58,6 +58,18 @@ def test_browser_closes_by_unsubscribe() -> None:
     assert talk.core.idle
 
 
+def test_what_was_taken_is_acknowledged_before_the_end() -> None:
+    """One who looks to take leaves nothing, and nothing that the broker would acknowledge behind UNSUBSCRIBE."""
+    talk = Talk(AUTO)
+    browse(talk)
+    talk.wrote()
+    talk.answer()
+    talk.comes("a", to="9")
+    taken, _ = talk.core.browsings.look("9")
+    talk.core.browsings.close("9", "queue://q", taken)
+    assert talk.wrote() == ["ACK a", "UNSUBSCRIBE 9 ?"]
+
+
 def test_browser_and_consumer_do_not_mix() -> None:
     """Each gets its own messages."""
     talk = Talk(AUTO)
