@@ -39,6 +39,8 @@ class Broker:
     openwire: OpenWire | None = None  #: None if the Java client cannot talk to it
     scheduler: bool = True  #: whether AMQ_SCHEDULED_DELAY works
     dead_letters: str = CLASSIC_DEAD_LETTERS  #: the queue where dead letters go
+    #: how many consumers this queue has; 0 if nobody can tell
+    consumers: Callable[[str], int] = lambda _queue: 0
     #: how many messages of this queue the broker keeps for consumers that have died, until it is restarted
     stranded: Callable[[str], int] = lambda _queue: 0
     #: why this broker cannot do what a scenario asks for, judged by its outcomes and by what is stranded of a
@@ -49,6 +51,10 @@ class Broker:
 
 
 _ARTEMIS: Final = Broker(url="", dead_letters="DLQ", limit=artemis.limit)
+
+
+def _consumers(broker: ClassicBroker | ArtemisBroker) -> Callable[[str], int]:
+    return lambda queue: broker.statistics(queue).consumer_count
 
 
 #: Seconds in which Artemis takes back what a consumer had that has gone; what it keeps longer it keeps for ever.
@@ -76,10 +82,15 @@ def running(kind: str) -> Iterator[Broker]:
             openwire = OpenWire(
                 url=classic.openwire_url, jars=classic_libraries(java), java=java.parent
             )
-            yield Broker(url=classic.url, openwire=openwire)
+            yield Broker(url=classic.url, openwire=openwire, consumers=_consumers(classic))
     elif kind == "artemis":
         with ArtemisBroker() as running_artemis:
-            yield replace(_ARTEMIS, url=running_artemis.url, stranded=_strands(running_artemis))
+            yield replace(
+                _ARTEMIS,
+                url=running_artemis.url,
+                consumers=_consumers(running_artemis),
+                stranded=_strands(running_artemis),
+            )
     elif kind == "fake":
         with FakeBrokerServer() as fake:
             yield Broker(url=fake.url)

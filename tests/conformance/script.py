@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jmsx
 from tests.conformance.listener import Delivery, ScriptedListener
 from tests.conformance.scenario import all_steps, bodies
+from tests.conformance.traffic import Traffic
 from tests.conformance.translation import MODES, body, connection_options, describe, error_kind
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _RUN_PROPERTY: Final = "jmsx_run"
 #: Seconds around a dropped socket, in which the broker takes notice.
 _CRASH_PAUSE: Final = 0.15
+#: Seconds that a broker with much to do may take for it at most.
+_NOTICE_LIMIT: Final = 3.0
 _POLL: Final = 0.005
 
 
@@ -33,6 +36,7 @@ class Script:
         self.outcomes: list[Json] = []
         self._scenario = scenario
         self._broker = broker
+        self._traffic = Traffic(scenario.steps)
         self._token = secrets.token_hex(4)
         self._objects: dict[str, Any] = {}
         self._messages: dict[str, jmsx.Message] = {}
@@ -167,8 +171,15 @@ class Script:
 
     def _crash(self, step: Json) -> None:
         time.sleep(_CRASH_PAUSE)
+        destinations = self._traffic.on(step["target"])
+        queues = [queue for name in destinations for queue in self.queues(name)]
+        before = {queue: self._broker.consumers(queue) for queue in queues}
         self._objects[step["target"]].abort()
         time.sleep(_CRASH_PAUSE)
+        deadline = time.monotonic() + _NOTICE_LIMIT
+        for queue, count in before.items():
+            while count and self._broker.consumers(queue) == count and time.monotonic() < deadline:
+                time.sleep(_CRASH_PAUSE)  # for the other consumers of the connection, too
 
     def _session(self, step: Json) -> None:
         session = self._objects[step["on"]].create_session(MODES[step["mode"]])

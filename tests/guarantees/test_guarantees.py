@@ -31,6 +31,9 @@ MODES: Final = (
     Mode.SESSION_TRANSACTED,
 )
 
+#: Modes in which an application holds messages for as long as it likes.
+HOLDING: Final = (Mode.CLIENT_ACKNOWLEDGE, Mode.SESSION_TRANSACTED)
+
 MORTAL: Final = {"classic": ClassicBroker, "artemis": ArtemisBroker}
 
 DEAD_LETTERS: Final = {"classic": "ActiveMQ.DLQ", "artemis": "DLQ"}
@@ -80,6 +83,14 @@ def take(consumer: jmsx.MessageConsumer, timeout: float = 1.0) -> list[jmsx.Mess
 def texts(messages: list[jmsx.Message]) -> list[str]:
     """Their bodies."""
     return [message.text for message in messages]
+
+
+def settle(session: jmsx.Session, last: jmsx.Message) -> None:
+    """Acknowledge or commit all that the session has got, `last` the latest."""
+    if session.transacted:
+        session.commit()
+    else:
+        last.acknowledge()
 
 
 def left(connection: jmsx.Connection, queue: jmsx.Queue) -> list[jmsx.Message]:
@@ -239,6 +250,49 @@ def test_prefetch_limits_what_waits_at_a_consumer(
         assert least <= held() <= most
         session.close()
     assert left(connection, queue) == []
+
+
+@pytest.mark.parametrize("mode", HOLDING, ids=lambda mode: mode.label)
+def test_who_holds_more_has_a_wider_window(
+    mode: Mode, kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """After 20 were held at prefetch 5 about 20 wait; on Classic 5 again, once `acknowledge()` is called."""
+    put(connection, queue, *map(str, range(100)))
+    session = connection.create_session(mode)
+    consumer = session.create_consumer(jmsx.Queue(f"{queue.name}?consumer.prefetchSize=5"))
+    last = [consumer.receive(5.0) for _ in range(20)][-1]
+    assert last is not None
+    settle(session, last)
+    narrow = kind == "classic" and mode is Mode.CLIENT_ACKNOWLEDGE
+    least, most = (5, 5) if narrow else (20, 30)
+
+    def held() -> int:
+        return broker.statistics(queue.name).inflight_count
+
+    assert eventually(lambda: least <= held() <= most, 5)
+    assert last.text == "19"
+
+
+@pytest.mark.parametrize("mode", HOLDING, ids=lambda mode: mode.label)
+def test_a_group_larger_than_the_window(
+    mode: Mode, kind: str, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Artemis binds a group to one subscription and its window: more of it comes once that is settled."""
+    session = connection.create_session(Mode.SESSION_TRANSACTED)
+    producer = session.create_producer(queue)
+    for number in range(40):
+        producer.send(jmsx.Message(str(number), group_id="g"))
+    session.commit()
+    session = connection.create_session(mode)
+    consumer = session.create_consumer(jmsx.Queue(f"{queue.name}?consumer.prefetchSize=5"))
+    got = texts(held := take(consumer))
+    if kind == "artemis":
+        assert 2 <= len(got) <= 10
+    while held:
+        settle(session, held[-1])
+        got += texts(held := take(consumer))
+        assert kind == "artemis" or not held
+    assert got == [str(number) for number in range(40)]
 
 
 def test_pull_parks_one_message_at_most(
