@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message, PrefetchPolicy, Queue, Session
+from jmsx.core.frames import Frame
+from jmsx_broker.wire import Wire
 
 if TYPE_CHECKING:
     from jmsx_broker import Broker
@@ -40,15 +42,15 @@ def queue() -> Queue:
 
 
 def fill(broker: Broker, queue: Queue, messages: int) -> None:
-    """Put `messages` persistent messages of 100 bytes into `queue`, numbered."""
-    with Connection(broker.url, request_timeout=120) as connection:
-        session = connection.create_session(TRANSACTED)
-        producer = session.create_producer(queue)
-        for number in range(messages):
-            producer.send(Message(f"{number:100}"))
-            if number % 1000 == 999:
-                session.commit()
-        session.commit()
+    """Put `messages` persistent messages of 100 bytes into `queue`, numbered, with a client that is not jmsx."""
+    head = {"destination": f"/queue/{queue.name}", "persistent": "true", "transaction": "fill"}
+    with Wire(broker.url, timeout=120) as wire:
+        for start in range(0, messages, 1000):
+            numbers = range(start, min(start + 1000, messages))
+            wire.send(Frame("BEGIN", {"transaction": "fill"}))
+            for number in numbers:
+                wire.send(Frame("SEND", head, f"{number:100}".encode()))
+            wire.request(Frame("COMMIT", {"transaction": "fill"}))
 
 
 def settle(session: Session, message: Message | None) -> None:
