@@ -40,7 +40,8 @@ CASES: Final[dict[str, Case]] = {
     "consumer-killed": Case(fault=deeds.consumer_killed, plan=Plan(ledger=True), recovery=_START),
     "crash-loop": Case(
         fault=deeds.crash_loop,
-        plan=Plan(marked="kill", marks=2, maximum_redeliveries=2, ledger=True),
+        # handlers that are at work when their process is killed would share the blame
+        plan=Plan(marked="kill", marks=2, maximum_redeliveries=2, work=0.0, ledger=True),
         recovery=_START,
         promises=promises.marked_die,
     ),

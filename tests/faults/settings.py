@@ -45,7 +45,9 @@ class Plan:
     marked: str = ""  #: what becomes of marked messages: kill, raise, retry or slow
     marks: int = 0  #: marked messages a round
     maximum_redeliveries: int = 6
-    work: float = 0.0  #: that every handler takes
+    work: float = (
+        0.005  #: that every handler takes, so that some are at it whenever something happens
+    )
     grave: bool = False  #: dead letters are copied to a queue of the round
     forwards: bool = False  #: each message is sent on
     ledger: bool = False
