@@ -48,8 +48,8 @@ def broker_restarted(scene: Scene) -> None:
 
 
 def connection_cut(scene: Scene) -> None:
-    """Cut one connection in the middle of what it sends, and then one in the middle of what it gets."""
-    for to_broker in (True, False):
+    """Cut one connection in the middle of what it sends, then one in the middle of what it gets; and that three times."""
+    for to_broker in (True, False) * 3:
         _cut_after(scene, scene.chance.randint(1, _REACH), to_broker=to_broker)
 
 
