@@ -48,7 +48,7 @@ def broker_restarted(scene: Scene) -> None:
 
 
 def connection_cut(scene: Scene) -> None:
-    """Cut one connection in the middle of what it sends, then one in the middle of what it gets; and that three times."""
+    """Cut one connection in the middle of what it sends, then one in the middle of what it gets, three times each."""
     for to_broker in (True, False) * 3:
         _cut_after(scene, scene.chance.randint(1, _REACH), to_broker=to_broker)
 
