@@ -77,6 +77,10 @@ class ArtemisDialect:
     flags_redelivery: Final = (
         False  # not after UNSUBSCRIBE, and else of the oldest only (probes A3)
     )
+    sharing: Final = (
+        "Artemis makes no shared subscriptions over STOMP: let a divert of the broker put the topic's messages into a"
+        " queue, and share that"
+    )
     management: Final = ArtemisManagement()
     reserved: Final = frozenset(
         {"destination-type", "ingress-timestamp", "receipt-id", TYPE_HEADER, "__AMQ_CID"}
@@ -163,7 +167,7 @@ class ArtemisDialect:
         *,
         destination: str,
         prefetch: int,  # noqa: ARG002 - there is nothing to fetch
-        selector: str | None,  # noqa: ARG002
+        selector: str | None,  # noqa: ARG002 - of what cannot be done at all
     ) -> dict[str, str]:
         """Raises UnsupportedError: Artemis has no queue browser over STOMP."""
         raise UnsupportedError(
@@ -205,7 +209,7 @@ class ArtemisDialect:
         """The part of the message id after the comma; before it stands the subscription's (probes A7)."""
         return headers.get("message-id", "").rpartition(",")[2]
 
-    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002
+    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002 - here NACK is the same for all
         """Never: NACK deletes."""
         return False
 

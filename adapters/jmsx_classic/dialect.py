@@ -77,6 +77,10 @@ class ClassicDialect:
         10_240  # `StompWireFormat.java:46-50`: a longer line closes the connection
     )
 
+    sharing: Final = (
+        "ActiveMQ Classic has no shared subscriptions: send to a virtual topic (topic://VirtualTopic.X) and share"
+        " queue://Consumer.NAME.VirtualTopic.X"
+    )
     management: Final = None  # STOMP has a frame for all that is needed
     transactional_ack: Final = True
     nack_buries: Final = True

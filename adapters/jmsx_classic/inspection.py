@@ -68,7 +68,7 @@ class _Statistics:
 
     def ask(self, topic: str) -> Mapping[str, object] | None:
         """The answer, or None; a question that nobody answers is gone after a while."""
-        question = Message(None, reply_to=self._reply_to)  # type: ignore[arg-type]
+        question = Message(None, reply_to=self._reply_to)  # type: ignore[arg-type]  # a question has no body
         self._producer.send(
             question, destination=_STATISTICS + topic, persistent=False, time_to_live=PATIENCE
         )

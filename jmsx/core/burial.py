@@ -146,10 +146,8 @@ class DeadLetters:
         return [(burial.consumer, burial.delivery) for burial in burials]
 
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
-        if not self._dialect.nack_buries:
-            return False
         if self._strategy == DeadLetterStrategy.BROKER:
-            return True
+            return self._dialect.nack_buries
         return self._strategy == DeadLetterStrategy.SAFE and self._dialect.buried_by_broker(
             delivery, consumer.settings.kind
         )

@@ -39,6 +39,10 @@ class Dialect(Protocol):
         """Bytes of one header line that the broker takes."""
 
     @property
+    def sharing(self) -> str:
+        """Why there are no shared subscriptions (JMS 2.0), and what to do instead."""
+
+    @property
     def transactional_ack(self) -> bool:
         """Whether an ACK takes part in a transaction."""
 

@@ -178,14 +178,11 @@ class Session:
 
     def create_shared_consumer(self, topic: Destination, subscription: str) -> MessageConsumer:
         """
-        JMS 2.0's shared subscription: Classic has none, so this raises UnsupportedError, as its Java client does.
+        JMS 2.0's shared subscription: over STOMP no broker has one, so this raises UnsupportedError.
 
-        Its virtual topics do the same: send to `topic://VirtualTopic.X`, consume `queue://Consumer.NAME.VirtualTopic.X`.
+        The error says what the broker has instead: on Classic virtual topics, as for its Java client.
         """
-        raise UnsupportedError(
-            f"ActiveMQ Classic has no shared subscriptions, so no {subscription!r} of {topic}; send to a"
-            " virtual topic (topic://VirtualTopic.X) and share queue://Consumer.NAME.VirtualTopic.X"
-        )
+        raise UnsupportedError(f"no shared {subscription!r} of {topic}: {self.dialect.sharing}")
 
     create_shared_durable_consumer = create_shared_consumer
 

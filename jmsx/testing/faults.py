@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jmsx.testing.fake_link import FakeLink
 
 
-class Fault(Exception):  # noqa: N818  a fault is what the broker has, not an error of the caller
+class Fault(Exception):  # noqa: N818 - a fault is what the broker has, not an error of the caller
     """The root; never leaves the fake broker."""
 
     java_class = "java.lang.RuntimeException"

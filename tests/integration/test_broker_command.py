@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize(("group", "number"), [(True, signal.SIGINT), (False, signal.SIGTERM)])
-def test_command_stops_cleanly(group: bool, number: signal.Signals, tmp_path: Path) -> None:  # noqa: FBT001
+def test_command_stops_cleanly(*, group: bool, number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C, which reaches the whole group, and SIGTERM end `jmsx broker start` in good order."""
     with command("start", "--port", "0", "--data", str(tmp_path)) as process:
         url = read_line(process)

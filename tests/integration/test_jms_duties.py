@@ -13,6 +13,7 @@ import pytest
 
 from jmsx import Connection, Message, Queue, Topic
 from jmsx.errors import ConfigurationError, UnsupportedError
+from jmsx.testing import FakeBrokerServer
 from tests.integration.support import (
     AUTO,
     TRANSACTED,
@@ -145,7 +146,9 @@ def test_shared_subscriptions_are_refused_and_virtual_topics_do_it(
     session = connection.create_session()
     with pytest.raises(UnsupportedError, match=r"queue://Consumer.NAME.VirtualTopic.X"):
         session.create_shared_consumer(Topic("prices"), "desk")
-    with pytest.raises(UnsupportedError):
+    with pytest.raises(
+        UnsupportedError, match=r"^no shared 'desk' of topic://prices: ActiveMQ Classic"
+    ):
         session.create_shared_durable_consumer(Topic("prices"), "desk")
 
     topic, desk = f"VirtualTopic.{queue.name}", Queue(f"Consumer.desk.VirtualTopic.{queue.name}")
@@ -156,10 +159,18 @@ def test_shared_subscriptions_are_refused_and_virtual_topics_do_it(
     assert sorted(taken(one, 2) + taken(two, 2)) == [*"abcd"]
 
 
+def test_artemis_is_named_where_it_shares_nothing() -> None:
+    """Its error does not speak of another broker."""
+    with FakeBrokerServer("artemis") as server, Connection(server.url) as connection:
+        session = connection.create_session()
+        with pytest.raises(UnsupportedError, match=r": Artemis .* divert"):
+            session.create_shared_consumer(Topic("prices"), "desk")
+
+
 def test_transactions_are_chosen_by_the_mode_alone(connection: Connection) -> None:
     """There is no second flag that could contradict it (JMS 1.1's `createSession(transacted, mode)`)."""
     assert connection.create_session(TRANSACTED).transacted
     assert not connection.create_session(AUTO).transacted
     for flag in (True, False, "SESSION_TRANSACTED", None):
         with pytest.raises(ConfigurationError, match=f"one AcknowledgeMode.* not {flag!r}"):
-            connection.create_session(flag)  # type: ignore[arg-type]
+            connection.create_session(flag)  # type: ignore[arg-type]  # what is refused

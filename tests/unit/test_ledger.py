@@ -282,4 +282,4 @@ def test_a_given_ledger_stays_its_givers(ledger: DeliveryLedger) -> None:
 def test_nonsense_is_refused() -> None:
     """At the door."""
     with pytest.raises(ConfigurationError, match="a path or a DeliveryLedger, not 5"):
-        share(5)  # type: ignore[arg-type]
+        share(5)  # type: ignore[arg-type]  # what is refused

@@ -61,8 +61,8 @@ def test_optimized_acknowledgement_is_off_until_asked_for() -> None:
 
 def test_password_is_not_shown() -> None:
     """Options are logged by people."""
-    assert "geheim" not in repr(ConnectionOptions(username="u", password="geheim"))  # noqa: S106
-    assert "geheim" not in repr(TlsOptions(certificate_file="c", key_password="geheim"))  # noqa: S106
+    assert "geheim" not in repr(ConnectionOptions(username="u", password="geheim"))  # noqa: S106 - nobody's
+    assert "geheim" not in repr(TlsOptions(certificate_file="c", key_password="geheim"))  # noqa: S106 - nobody's
 
 
 @pytest.mark.parametrize(

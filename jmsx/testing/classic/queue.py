@@ -150,7 +150,8 @@ class FakeQueue:
     def in_flight(self) -> list[StoredMessage]:
         """Messages that are dispatched and not settled, oldest first."""
         dispatched = [m for consumer in self.consumers for m in consumer.dispatched.values()]
-        return sorted(dispatched, key=lambda message: message.sequence)
+        held = [message for message in dispatched if not message.dropped]
+        return sorted(held, key=lambda message: message.sequence)
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.in_flight)

@@ -201,7 +201,7 @@ def test_what_jms_names_is_carried() -> None:
 def test_headers_are_texts(name: str) -> None:
     """A number would be written, and come back as a text."""
     with pytest.raises(MessageFormatError, match=f"{name} of a message must be a str, not 5"):
-        sent(Message("x", **{name: 5}))  # type: ignore[arg-type]
+        sent(Message("x", **{name: 5}))  # type: ignore[arg-type]  # what is refused
 
 
 def test_received_message_knows_where_it_comes_from() -> None:
@@ -264,7 +264,7 @@ def test_each_delivery_has_a_message_of_its_own() -> None:
     first.body = "changed"
     assert second.body == "x"
     with pytest.raises(TypeError):
-        first.properties["p"] = "changed"  # type: ignore[index]
+        first.properties["p"] = "changed"  # type: ignore[index]  # what is refused
 
 
 def test_destination_options_stay_here() -> None:
