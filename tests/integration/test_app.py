@@ -14,7 +14,6 @@ from jmsx import Discard, Message, Queue, RedeliveryPolicy, Reject, Retry
 from jmsx.app import App
 from jmsx.core.events import Outcome
 from jmsx.errors import ConnectionFailedError, IllegalStateError, InvalidSelectorError, JmsxError
-from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually, python, read_line
 from tests.integration.support import (
     TRANSACTED,
@@ -30,11 +29,10 @@ from tests.integration.support import (
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from jmsx import Session
-    from jmsx_broker import Broker
+    from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
@@ -42,31 +40,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 QUICK = RedeliveryPolicy(
     maximum_redeliveries=2, initial_redelivery_delay=0.02, redelivery_delay=0.02
 )
-
-
-@pytest.fixture(scope="module")
-def mortal_broker() -> Iterator[ClassicBroker]:
-    """One broker for the tests that kill or pause theirs."""
-    with ClassicBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def mortal(mortal_broker: ClassicBroker) -> ClassicBroker:
-    """A broker to kill or to pause; alive again for each test."""
-    return mortal_broker if mortal_broker.running else mortal_broker.start()
-
-
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
-
-
-@pytest.fixture
-def diary() -> Diary:
-    """An observer that keeps every event."""
-    return Diary()
 
 
 # What a handler says -------------------------------------------------------------------------------------------------

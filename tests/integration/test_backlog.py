@@ -8,7 +8,6 @@ TRANSACTED and optimizeAcknowledge sessions stop (reference/probes-classic.md pa
 from __future__ import annotations
 
 import threading
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,12 +32,6 @@ CLIENT = AcknowledgeMode.CLIENT_ACKNOWLEDGE
 DUPS_OK = AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
 INDIVIDUAL = AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
 TRANSACTED = AcknowledgeMode.SESSION_TRANSACTED
-
-
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return Queue(f"jmsx.backlog.{uuid.uuid4().hex[:8]}")
 
 
 def fill(broker: Broker, queue: Queue, messages: int) -> None:

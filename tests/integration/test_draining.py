@@ -65,18 +65,6 @@ def mortal() -> Iterator[ClassicBroker]:
         yield broker
 
 
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
-
-
-@pytest.fixture
-def diary() -> Diary:
-    """An observer that keeps every event."""
-    return Diary()
-
-
 # In the process ------------------------------------------------------------------------------------------------------
 
 

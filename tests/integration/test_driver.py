@@ -26,7 +26,6 @@ from jmsx.errors import (
     SecurityError,
     TransactionInDoubtError,
 )
-from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AUTO,
@@ -47,30 +46,11 @@ from tests.integration.support import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jmsx_broker import Broker
+    from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:0,0\n\n\0"
-
-
-@pytest.fixture(scope="module")
-def mortal_broker() -> Iterator[ClassicBroker]:
-    """One broker for the tests that kill or pause theirs."""
-    with ClassicBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def mortal(mortal_broker: ClassicBroker) -> ClassicBroker:
-    """A broker to kill or to pause; alive again for each test."""
-    return mortal_broker if mortal_broker.running else mortal_broker.start()
-
-
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
 
 
 class Impostor:

@@ -19,7 +19,6 @@ from tests.integration.support import (
     TRANSACTED,
     Diary,
     dead_copies,
-    fresh_queue,
     put,
     settles,
 )
@@ -39,12 +38,6 @@ def connection(classic_broker: Broker) -> Iterator[Connection]:
     with Connection(f"{classic_broker.url}?jms.prefetchPolicy.all=1") as connection:
         connection.start()
         yield connection
-
-
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
 
 
 def taken(consumer: MessageConsumer, count: int) -> list[str]:

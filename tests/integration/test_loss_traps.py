@@ -56,12 +56,6 @@ NO_RETRY = RedeliveryPolicy(maximum_redeliveries=0)
 THREE = RedeliveryPolicy(maximum_redeliveries=2, initial_redelivery_delay=0, redelivery_delay=0)
 
 
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
-
-
 def take(consumer: MessageConsumer, count: int) -> list[Message]:
     """The next `count` messages, all of which must come."""
     messages = [consumer.receive(5) for _ in range(count)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 PEER = Path(__file__).parent / "java" / "MapPeer.java"
-
-
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return Queue(f"jmsx.maps.{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from jmsx.core.events import LinkClosed, LinkRestored
 from jmsx.errors import ConnectionFailedError
 from jmsx.options import ReconnectPolicy
 from jmsx.testing import FakeBrokerServer
-from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AT_ONCE,
@@ -29,34 +28,14 @@ from tests.integration.support import (
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jmsx import Session
+    from jmsx_broker import ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
 
 
 #: As the default, with attempts that are soon enough for a test.
 QUICK = ReconnectPolicy(maximum_delay=0.2)
-
-
-@pytest.fixture(scope="module")
-def mortal_broker() -> Iterator[ClassicBroker]:
-    """One broker for all tests here."""
-    with ClassicBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def mortal(mortal_broker: ClassicBroker) -> ClassicBroker:
-    """A broker to kill; alive again for each test."""
-    return mortal_broker if mortal_broker.running else mortal_broker.start()
-
-
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
 
 
 def failover(*brokers: ClassicBroker, options: str = "") -> str:
