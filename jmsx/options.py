@@ -165,7 +165,8 @@ class ConnectionOptions:
     request_timeout: float | None = 30.0  #: for every answer of the broker; None: no limit
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
     commit_markers: bool = False  #: a commit whose answer was lost is cleared up on the next link
-    #: Whether a message whose receipt was lost with the link is sent again; None: where the broker drops a second one.
+    #: Whether a message whose receipt was lost with the link is sent again; None: to the same broker, if that drops
+    #: a second one. True is for a pair of Artemis brokers, too, of which one takes over what the other was sent.
     resend_unconfirmed: bool | None = None
     max_body_size: int = BODY_LIMIT  #: bytes; a broker that sends a longer body loses the link
     tls: TlsOptions = field(default_factory=TlsOptions)

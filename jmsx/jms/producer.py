@@ -8,12 +8,19 @@ import time
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
-from jmsx.errors import ConfigurationError, IllegalStateError, UnsupportedError
+from jmsx.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    SendUnconfirmedError,
+    UnsupportedError,
+)
 from jmsx.jms.destination import Destination, destination
 from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import send_frame
 
 if TYPE_CHECKING:
+    from jmsx.core.requests import Request
+    from jmsx.core.session import SessionCore
     from jmsx.jms.message import Message
     from jmsx.jms.session import Session
 
@@ -69,7 +76,7 @@ class MessageProducer:
         self._closed = True
 
     def _may_repeat(self) -> bool:
-        """Whether a message is sent again when its receipt is lost; safe where the broker knows it by its identity."""
+        """Whether a message is sent again when its receipt is lost; safe where that broker knows it by its identity."""
         options = self._session.options
         if options.reconnect is None or self._session.transacted:
             return False
@@ -79,10 +86,24 @@ class MessageProducer:
 
     def _send(self, frame: Frame, key: str, to: Destination, *, repeat: bool) -> None:
         pump, what = self._session.pump, f"SEND {to}"
+        anywhere = self._session.options.resend_unconfirmed
+        asked: list[str] = []  #: brokers
+
+        def send(core: SessionCore, now: float) -> Request | None:
+            broker = core.settings.broker
+            if asked and broker != asked[-1] and not anywhere:
+                raise SendUnconfirmedError(
+                    key,
+                    to.uri,
+                    f"the connection to {asked[-1]} was lost, and {broker} cannot know what that one has",
+                )
+            asked.append(broker)
+            return core.send(frame, key, to.uri, now)
+
         if self._session.options.use_async_send:
-            pump.submit(what, lambda core, now: core.send(frame, key, to.uri, now))
+            pump.submit(what, send)
         else:
-            pump.ask(what, lambda core, now: core.send(frame, key, to.uri, now), repeat=repeat)
+            pump.ask(what, send, repeat=repeat)
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:

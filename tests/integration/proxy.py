@@ -50,14 +50,20 @@ class Proxy:
                     sock.shutdown(socket.SHUT_WR)
 
     @contextlib.contextmanager
-    def closed(self) -> Iterator[None]:
-        """Every connection is reset, and who comes is turned away."""
+    def shut(self) -> Iterator[None]:
+        """Who comes is turned away; the connections there are live on."""
         self._open = False
-        self.cut()
         try:
             yield
         finally:
             self._open = True
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Every connection is reset, and who comes is turned away."""
+        with self.shut():
+            self.cut()
+            yield
 
     def cut_at(self, word: bytes, *, to_broker: bool, passed: float) -> None:
         """Cut the next connection that carries `word` (`COMMIT`, …); of that chunk this share (0 to 1) is forwarded."""

@@ -10,10 +10,11 @@ import pytest
 from jmsx import Connection, Message, Queue, Topic
 from jmsx.app import App
 from jmsx.core.events import LinkClosed, LinkRestored
-from jmsx.errors import ConnectionFailedError
+from jmsx.errors import ConnectionFailedError, SendUnconfirmedError
 from jmsx.options import ReconnectPolicy
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 from tests.integration.support import (
     AT_ONCE,
     AUTO,
@@ -24,6 +25,7 @@ from tests.integration.support import (
     nothing_left,
     put,
     settles,
+    within,
 )
 from tests.integration.support import Outcome as Call
 
@@ -150,6 +152,34 @@ def test_two_brokers(mortal: ClassicBroker, queue: Queue) -> None:
             assert session.pump.source.broker == other.url.removeprefix("stomp://")
             mortal.start()
     assert [event.attempts for event in diary.events if isinstance(event, LinkRestored)] == [1]
+
+
+def lying(server: FakeBrokerServer, queue: Queue) -> list[bytes]:
+    """What lies in a queue of a fake broker."""
+    with server.broker() as broker:
+        return [message.body for message in broker.queue(queue.name).browse()]
+
+
+@pytest.mark.parametrize("wanted", [None, True])
+def test_a_send_that_one_of_two_brokers_may_have(queue: Queue, *, wanted: bool | None) -> None:
+    """Artemis drops what it has already; another broker cannot know that, so it gets nothing unless that is wanted."""
+    with FakeBrokerServer("artemis") as one, FakeBrokerServer("artemis") as other:
+        with Proxy(one.url) as proxy:
+            url = f"failover:({proxy.url},{other.url})?randomize=false&maxReconnectDelay=200"
+            with Connection(url, resend_unconfirmed=wanted) as connection:
+                producer = connection.create_session(AUTO).create_producer(queue)
+                with one.broker() as broker:
+                    broker.cut_next("SEND", applied=True)
+                with proxy.shut():
+                    call = within(20, lambda: producer.send(Message("x")))
+                producer.send(Message("y"))
+        assert lying(one, queue) == [b"x"]
+        assert lying(other, queue) == ([b"x", b"y"] if wanted else [b"y"])
+    if wanted:
+        assert call.error is None
+    else:
+        assert isinstance(call.error, SendUnconfirmedError), call.error
+        assert proxy.url.removeprefix("stomp://") in str(call.error)
 
 
 def test_a_client_id_that_nobody_uses_survives(mortal: ClassicBroker, queue: Queue) -> None:
