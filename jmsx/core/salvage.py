@@ -1,11 +1,13 @@
 """
-A commit that the broker refuses because it has a part of it already.
+A commit that the broker refuses because it has a part of it already, or that it did not answer.
 
 Where ACKs take no part in transactions, a message can come again although what was sent for it is committed: the crash
 was between COMMIT and ACK. What is sent for it now carries the identities of the first time, so Artemis refuses the
 whole COMMIT, does not say why, and closes the connection (probes A6b). Then everything is sent once more on the next
 link, one by one: the broker drops what it has and takes what it has not. What was received is acknowledged, unseen,
 when it comes on that link.
+
+With `commit_markers` a COMMIT whose answer was lost with its link is repeated in the same way, whatever became of it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What a refused commit held, and the request that waits for its end."""
+    """What a failed commit held, and the request that waits for its end."""
 
     sends: Sequence[TxSend]
     batches: Sequence[tuple[ConsumerCore, Sequence[Delivery]]]  #: what it received

@@ -108,17 +108,19 @@ class Transaction:
         """The message `identity` was handed out in it."""
         self._input, self._outputs = identity, 0
 
-    def next_output(self) -> str | None:
+    def next_output(self, *, of_none: bool) -> str | None:
         """
-        An identity for the next send, the same when its input is delivered again; None: it comes of no input.
+        An identity for the next send, the same when its input is delivered again.
 
         It is made of the message that was handed out last and a count, because an application that gets that message
-        again, in whatever company, will send the same again.
+        again, in whatever company, will send the same again. What comes of no input gets one, `of_none`, by which only
+        this transaction can repeat it, or else None.
         """
-        if self._input is None:
+        origin = self.transaction_id if of_none and self._input is None else self._input
+        if origin is None:
             return None
         self._outputs += 1
-        return f"{self._input}:{self._outputs}"
+        return f"{origin}:{self._outputs}"
 
     def step(self, given: TxInput) -> None:
         """Go to the next state; at the end of a transaction the next one starts clean."""
@@ -129,4 +131,4 @@ class Transaction:
             self.rollback_only = None
             self.started_at = None
             self.sent = False
-            self._input = None
+            self._input, self._outputs = None, 0

@@ -74,10 +74,13 @@ class UnitOfWork:
         self._transaction = Transaction(settings.session_id)
         self._salvage: Salvage | None = None
         self.markers: CommitMarkers | None = None
-        if settings.marker_day is not None:
+        self._repeats = False  #: a commit without an answer is done once more on the next link
+        if settings.marker_day is not None and dialect.transactional_ack:
             self.markers = CommitMarkers(
                 settings.session_id, settings.marker_day, dialect, requests, outbox
             )
+        elif settings.marker_day is not None:
+            self._repeats = True
 
     @property
     def in_doubt(self) -> bool:
@@ -136,7 +139,7 @@ class UnitOfWork:
             transaction.step(TxInput.BEGIN)
             self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
         transaction.touch(sent.at)
-        output = transaction.next_output()
+        output = transaction.next_output(of_none=self._repeats)
         if output is not None:
             headers = {**self._dialect.output_headers(output), **sent.frame.headers}
             sent = replace(sent, frame=replace(sent.frame, headers=headers))
@@ -169,7 +172,9 @@ class UnitOfWork:
             frames = self._in_a_transaction(consumers, batches)
             name, broker = transaction.transaction_id, self.settings.broker
             request = self.markers.commit(name, broker, frames, answer)
-        elif transaction.sends and batches and not self._dialect.transactional_ack:
+        elif (
+            transaction.sends and (batches or self._repeats) and not self._dialect.transactional_ack
+        ):
             request = self._commit_in_two_steps(batches, answer)
         else:
             request = self._requests.open("COMMIT", transaction.transaction_id, answer)
@@ -277,19 +282,17 @@ class UnitOfWork:
         whole = Request("COMMIT", transaction.transaction_id, then=answer)
 
         def end(now: float, error: JmsxError | None) -> JmsxError | None:
-            whole.end(now, error)
+            if not self._tries_again(batches, whole, error):
+                whole.end(now, error)
             return error
 
         def settle(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None and not _unanswered(error):
-                sends = list(transaction.sends)
-                if repeatable(sends, self._dialect):
-                    self._begin_salvage(batches, whole)
-                    return error
             if error is not None or whole.done:
                 return end(now, error)
             self._report_sends("confirmed", now)
             transaction.sent = True
+            if not batches:
+                return end(now, None)
             request = self._requests.open("ACK", transaction.transaction_id, end)
             self._outbox.transmit(*_acks(batches, {"receipt": request.receipt_id}))
             return None
@@ -298,13 +301,28 @@ class UnitOfWork:
         self._outbox.transmit(*self._commit_frames([], [], request.receipt_id))
         return whole
 
-    def _begin_salvage(self, batches: Batches, whole: Request) -> None:
-        """Try once more on the next link."""
-        self._salvage = Salvage(list(self._transaction.sends), batches, whole)
-        self._outbox.disconnect(f"{self.settings.broker} refused to commit {whole.subject}")
+    def _tries_again(self, batches: Batches, whole: Request, error: JmsxError | None) -> bool:
+        """
+        Whether a commit that failed is done once more, singly, on the next link.
+
+        It was refused, perhaps for something that it received once before; or its answer is lost.
+        """
+        sends = list(self._transaction.sends)
+        refused = (
+            bool(batches)
+            and error is not None
+            and not (_unanswered(error) or self._transaction.sent)
+        )
+        lost = isinstance(error, ConnectionFailedError) and self._repeats and not whole.done
+        if not (refused or lost) or not repeatable(sends, self._dialect):
+            return False
+        self._salvage = Salvage(sends, batches, whole)
+        if refused:
+            self._outbox.disconnect(f"{self.settings.broker} refused to commit {whole.subject}")
+        return True
 
     def resume(self) -> None:
-        """A new link is up: go on with a commit that was refused on the last one, before anything is subscribed."""
+        """A new link is up: go on with a commit that failed on the last one, before anything is subscribed."""
         salvage = self._salvage
         if salvage is None:
             return

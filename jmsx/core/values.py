@@ -79,7 +79,7 @@ class SessionSettings:
     session_id: str
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
     host: str = ""  #: this machine's name, for dead letters
-    marker_day: int | None = None  #: the date, in days since the epoch; None: no commit markers
+    marker_day: int | None = None  #: the date, in days since the epoch; None: doubts stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
     from jmsx.core.management import Findings
     from jmsx.drivers.open import OpenLink
     from jmsx.jms.connection import Connection
@@ -292,13 +291,14 @@ class Session:
         self._attach(self._connection.open_link(client_id))
 
     def _attach(self, link: OpenLink) -> None:
+        marked = self.options.commit_markers and self.transacted
         settings = SessionSettings(
             mode=self.mode,
             broker=link.broker,
             session_id=self.session_id,
             dead_letter=self.options.dead_letter,
             host=platform.node(),
-            marker_day=self._marker_day(link.dialect),
+            marker_day=int(time.time() // 86400) if marked else None,
         )
         self.client_id = link.client_id
         self.dialect = link.dialect
@@ -307,16 +307,6 @@ class Session:
         self.pump.on_lost = self._connection.lost
         self.pump.counting = Counting(self._connection.ledger)
         self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
-
-    def _marker_day(self, dialect: Dialect) -> int | None:
-        if not (self.options.commit_markers and self.transacted):
-            return None
-        if not dialect.transactional_ack:
-            raise UnsupportedError(
-                f"commit_markers need a broker whose ACKs take part in transactions, and {dialect.name}'s"
-                " do not; what is sent for a message that comes again has the identity of the first time"
-            )
-        return int(time.time() // 86400)
 
     def abort(self) -> None:
         """Drop the socket without farewell: the broker takes back all that is not settled."""
