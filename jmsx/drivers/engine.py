@@ -217,6 +217,9 @@ class Engine:
         while True:
             if arrival is not None and arrival[0] is self._life.link:  # not an older one
                 self._feed(arrival[1], now)
+                self._perform(
+                    now
+                )  # before the link's end, which may lie behind a frame for which we drop it
             try:
                 arrival = self._inbox.get_nowait()
             except queue.Empty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,9 +10,13 @@ import pytest
 
 import jmsx
 from jmsx import AcknowledgeMode as Mode
-from jmsx.errors import InvalidClientIdError, TransactionInDoubtError, UnsupportedError
+from jmsx.errors import (
+    InvalidClientIdError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+    UnsupportedError,
+)
 from jmsx_broker import ArtemisBroker, ClassicBroker
-from tests.guarantees.cut import CutAtCommit
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import AT_ONCE, fresh_queue
@@ -396,14 +401,40 @@ def test_no_session_stalls(mode: Mode, queue: jmsx.Queue, connection: jmsx.Conne
 def test_commit_whose_receipt_is_lost(broker: Broker, connection: jmsx.Connection) -> None:
     """The broker has committed, nobody heard it: the error says that nobody knows."""
     target = fresh_queue()
-    with CutAtCommit(broker.url) as cut:
-        doubtful = jmsx.Connection(cut.url)
+    with Proxy(broker.url) as way:
+        doubtful = jmsx.Connection(way.url)
         session = doubtful.create_session(Mode.SESSION_TRANSACTED)
         session.create_producer(target).send(jmsx.Message("out"))
+        way.cut_at(b"COMMIT", to_broker=True, passed=True)
         with pytest.raises(TransactionInDoubtError, match="nobody knows"):
             session.commit()
         doubtful.abort()
     assert texts(left(connection, target)) == ["out"]
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+def test_commit_markers_clear_it_up(
+    kind: str, broker: Broker, connection: jmsx.Connection, *, done: bool
+) -> None:
+    """Whether the broker has done it or not: nobody is left in doubt, and nothing is there twice."""
+    target = fresh_queue()
+    with (
+        Proxy(broker.url) as way,
+        jmsx.Connection(f"failover:({way.url})", commit_markers=True) as doubtful,
+    ):
+        session = doubtful.create_session(Mode.SESSION_TRANSACTED)
+        producer = session.create_producer(target)
+        producer.send(jmsx.Message("first"))
+        session.commit()
+        for body in ("out", "put"):
+            producer.send(jmsx.Message(body))
+        assert eventually(lambda: session.pump.call(lambda core, _now: core.may_commit()))
+        way.cut_at(b"COMMIT", to_broker=True, passed=done)
+        committed = done or kind == "artemis"
+        with contextlib.nullcontext() if committed else pytest.raises(TransactionRolledBackError):
+            session.commit()
+        assert way.sprung.is_set()
+    assert texts(left(connection, target)) == ["first", "out", "put"][: 3 if committed else 1]
 
 
 def test_counts_with_a_ledger(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from jmsx import Connection, Message, Queue
-from jmsx.errors import ConnectionFailedError, JmsxError
+from jmsx.errors import ConnectionFailedError, JmsxError, TransactionRolledBackError
 from tests.integration.liar import CONNECTED, Client, Liar
-from tests.integration.support import eventually, nothing_left, within
+from tests.integration.support import TRANSACTED, eventually, nothing_left, within
+from tests.integration.support import Outcome as Call
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -75,3 +79,27 @@ def test_one_that_does_not_close() -> None:
         producer = connection.create_session().create_producer(QUEUE)
         assert isinstance(within(5, lambda: producer.send(Message("x"))).error, JmsxError)
         assert eventually(lambda: late == [True], 10)
+
+
+def test_a_refusal_with_the_end_behind_it() -> None:
+    """What we drop for its ERROR is replaced, also if the broker's end is there before we could."""
+    held = threading.Event()
+
+    def refuse(client: Client) -> None:
+        frame = client.obey("COMMIT")
+        if frame is not None and held.wait(5):
+            client.say(f"ERROR\nreceipt-id:{frame.headers['receipt']}\nmessage:no\n\n\0".encode())
+
+    with nothing_left(), Liar(refuse, Client.obey) as liar, Connection(liar.url) as connection:
+        session = connection.create_session(TRANSACTED)
+        producer = session.create_producer(QUEUE)
+        producer.send(Message("x"))
+        commit = Call(session.commit)
+        assert eventually(lambda: b"COMMIT" in liar.clients[0].said)
+        with session.pump.changed:  # nothing that comes is looked at
+            held.set()
+            time.sleep(0.3)
+        assert isinstance(commit.join(5).error, TransactionRolledBackError)
+        assert eventually(lambda: session.pump.reachable)
+        producer.send(Message("y"))
+        assert within(5, session.commit).error is None

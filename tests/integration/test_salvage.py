@@ -10,7 +10,8 @@ import jmsx
 from jmsx.core.frames import Frame
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
-from tests.integration.support import fresh_queue
+from tests.integration.proxy import Proxy
+from tests.integration.support import bodies, fresh_queue, within
 
 if TYPE_CHECKING:
     from jmsx_broker import Broker
@@ -49,3 +50,48 @@ def test_commit_that_artemis_refuses_as_a_duplicate(artemis_broker: Broker) -> N
         producer.send(jmsx.Message("b"))  # the session goes on
         assert consumer.receive(5) is not None
         session.commit()
+
+
+#: Where a link can end under a commit: which way, at what, whether that still passes; and what the commit holds.
+CUTS = [
+    pytest.param(True, b"COMMIT", False, True, id="before COMMIT"),
+    pytest.param(True, b"COMMIT", True, True, id="after COMMIT"),
+    pytest.param(False, b"RECEIPT", False, True, id="before RECEIPT"),
+    pytest.param(True, b"ACK", False, True, id="before ACK"),
+    pytest.param(True, b"ACK", True, True, id="after ACK"),
+    pytest.param(True, b"COMMIT", False, False, id="before COMMIT, sends alone"),
+    pytest.param(True, b"COMMIT", True, False, id="after COMMIT, sends alone"),
+]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("to_broker", "word", "passed", "receives"), CUTS)
+def test_commit_markers_leave_no_doubt(
+    artemis_broker: Broker, word: bytes, *, to_broker: bool, passed: bool, receives: bool
+) -> None:
+    """The commit waits for the next link and is repeated there; all is there once, whatever became of it before."""
+    source, target = fresh_queue(), fresh_queue()
+    with (
+        Proxy(artemis_broker.url) as way,
+        jmsx.Connection(
+            f"failover:({way.url})?maxReconnectDelay=100", commit_markers=True
+        ) as connection,
+    ):
+        connection.start()
+        session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+        consumer, sender = session.create_consumer(source), session.create_producer(target)
+        if receives:
+            with jmsx.Connection(artemis_broker.url) as other:
+                other.create_session().create_producer(source).send(jmsx.Message("a"))
+            assert consumer.receive(5) is not None
+        for part in "12":
+            sender.send(jmsx.Message(part))
+        way.cut_at(word, to_broker=to_broker, passed=passed)
+        call = within(20, session.commit)
+        assert way.sprung.is_set()
+        assert call.error is None
+        assert consumer.receive(0.5) is None
+        sender.send(jmsx.Message("3"))
+        session.commit()
+    assert eventually(lambda: artemis_broker.statistics(source.name).size == 0, 5)
+    assert bodies(artemis_broker, target) == ["1", "2", "3"]

@@ -44,6 +44,7 @@ class Habit:
     non_blocking: bool = False
     single: bool = False  #: an ACK for each message
     optimize: OptimizeAcknowledge | None = None
+    commit_markers: bool = False
 
     @property
     def transacted(self) -> bool:
@@ -91,6 +92,7 @@ class Peer:
                 broker="fake:61613",
                 session_id=self.name,
                 dead_letter=self.habit.dead_letter,
+                marker_day=20_000 if self.habit.commit_markers else None,
             )
             self.core = SessionCore(settings, self.dialect, no_jitter, self.memory)
         self.link = self.broker.open_link(self.now())

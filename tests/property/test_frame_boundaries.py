@@ -6,12 +6,14 @@ Its outputs carry identities made from their input, so however often the input c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.requests import Request, answered
 from jmsx.core.values import AcknowledgeMode
 from jmsx.testing import FakeBroker
 from jmsx_artemis import DIALECT
@@ -19,6 +21,7 @@ from tests.property.peer import Habit, Peer
 
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
+    from jmsx.core.session import SessionCore
 
 HABIT = Habit(
     mode=AcknowledgeMode.SESSION_TRANSACTED,
@@ -45,6 +48,7 @@ class Relay(Peer):
     at = 0  #: which frame, from 1
     applied = False  #: the broker has it, but its answer is lost
     written = 0
+    committing: Request = answered("COMMIT", "none")  #: the last commit
 
     def transmit(self, frame: Frame) -> None:
         """Break at the frame that is said."""
@@ -68,13 +72,23 @@ class Relay(Peer):
                 self.call(
                     lambda core, now, frame=frame: core.send(frame, "key", "queue://out", now)
                 )
-            request = self.call(lambda core, now: core.commit(now))
-            while not request.done:
+            self.call(self._commit)
+            while not self.committing.done:
                 if self.dead:
                     self.connect(fresh=False)
                 self.read()
             if self.dead:
                 self.connect(fresh=False)
+
+    def recover(self) -> None:
+        """As an application does: wait for the end of the commit that it has called, and roll back what is not done."""
+        while not self.committing.done:
+            self.read()
+        assert not (self.habit.commit_markers and self.committing.error)
+        self.call(lambda core, now: core.rollback(now))
+
+    def _commit(self, core: SessionCore, now: float) -> None:
+        self.committing = core.commit(now)
 
     def _receive(self) -> Delivery | None:
         for _ in range(4):
@@ -96,9 +110,9 @@ def put(broker: FakeBroker) -> None:
         link.feed(Frame("SEND", headers, body.encode()), 0.0)
 
 
-def relay(broker: FakeBroker, **fault: Any) -> Relay:
+def relay(broker: FakeBroker, habit: Habit = HABIT, **fault: Any) -> Relay:
     """A new process."""
-    made = Relay("relay", broker, HABIT, {"1": "in"}, now=lambda: 0.0, dialect=DIALECT)
+    made = Relay("relay", broker, habit, {"1": "in"}, now=lambda: 0.0, dialect=DIALECT)
     for name, value in fault.items():
         setattr(made, name, value)
     return made
@@ -122,26 +136,27 @@ def test_a_run_without_a_fault() -> None:
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("marked", [False, True], ids=["doubt", "markers"])
 @pytest.mark.parametrize("killed", [False, True], ids=["link", "process"])
 @pytest.mark.parametrize("at", FRAMES)
-def test_broken_at_any_frame(at: int, *, killed: bool, applied: bool) -> None:
-    """Nothing is lost, and no output is there twice."""
-    broker = FakeBroker("artemis")
+def test_broken_at_any_frame(at: int, *, killed: bool, applied: bool, marked: bool) -> None:
+    """Nothing is lost, no output is there twice, and with commit markers no commit fails with its link."""
+    broker, habit = FakeBroker("artemis"), replace(HABIT, commit_markers=marked)
     put(broker)
-    one = relay(broker, at=at, applied=applied)
+    one = relay(broker, habit, at=at, applied=applied)
     while True:
         try:
             if one.dead:
                 fresh = not hasattr(one, "core")
                 one.connect(fresh=fresh)
-                if not fresh:  # as an application does that is told of it
-                    one.call(lambda core, now: core.rollback(now))
+                if not fresh:
+                    one.recover()
             one.work()
             break
         except BrokenError:
             if killed:
                 broker.drop(one.link, 0.0)
-                one = relay(broker)
+                one = relay(broker, habit)
             else:
                 one.lose()
     assert outputs(broker) == sorted(OUTPUTS)
