@@ -16,7 +16,10 @@ from jmsx.errors import ConfigurationError
 from jmsx.options import FOR_EVER, ConnectionOptions, PrefetchPolicy, ReconnectPolicy, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    #: How the text of an option is read.
+    Reader = Callable[[str], Any]
 
 #: What to do about a character with a meaning of its own.
 PERCENT: Final = (
@@ -69,88 +72,95 @@ def _percent(text: str) -> float:
     return _whole(text) / 100
 
 
-#: Option -> (part of the options, field, reader). Parts: "" the options themselves.
-_OPTIONS: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
-    "jms.clientID": ("", "client_id", str),
-    "jms.userName": ("", "username", str),
-    "jms.password": ("", "password", str),
-    "jms.optimizeAcknowledge": ("", "optimize_acknowledge", _boolean),
-    "jms.optimizeAcknowledgeTimeOut": ("", "optimize_acknowledge_timeout", _seconds),
-    "jms.optimizedAckScheduledAckInterval": (
+def _options(
+    prefix: str, part: str, fields: Mapping[str, tuple[str, Reader]]
+) -> dict[str, tuple[str, str, Reader]]:
+    """Option -> (part of the options, field, reader) for what begins with `prefix`; part "": the options themselves."""
+    return {f"{prefix}{name}": (part, field, read) for name, (field, read) in fields.items()}
+
+
+_OPTIONS: Final = {
+    **_options(
+        "jms.",
         "",
-        "optimized_ack_scheduled_ack_interval",
-        _seconds,
+        {
+            "clientID": ("client_id", str),
+            "userName": ("username", str),
+            "password": ("password", str),
+            "optimizeAcknowledge": ("optimize_acknowledge", _boolean),
+            "optimizeAcknowledgeTimeOut": ("optimize_acknowledge_timeout", _seconds),
+            "optimizedAckScheduledAckInterval": ("optimized_ack_scheduled_ack_interval", _seconds),
+            "nonBlockingRedelivery": ("non_blocking_redelivery", _boolean),
+            "transactedIndividualAck": ("transacted_individual_ack", _boolean),
+            "useAsyncSend": ("use_async_send", _boolean),
+            "connectResponseTimeout": ("connect_timeout", _limit),
+            "sendTimeout": ("request_timeout", _limit),
+        },
     ),
-    "jms.nonBlockingRedelivery": ("", "non_blocking_redelivery", _boolean),
-    "jms.transactedIndividualAck": ("", "transacted_individual_ack", _boolean),
-    "jms.useAsyncSend": ("", "use_async_send", _boolean),
-    "jms.connectResponseTimeout": ("", "connect_timeout", _limit),
-    "jms.sendTimeout": ("", "request_timeout", _limit),
-    "jms.prefetchPolicy.queuePrefetch": ("prefetch_policy", "queue", _whole),
-    "jms.prefetchPolicy.queueBrowserPrefetch": ("prefetch_policy", "queue_browser", _whole),
-    "jms.prefetchPolicy.topicPrefetch": ("prefetch_policy", "topic", _whole),
-    "jms.prefetchPolicy.durableTopicPrefetch": ("prefetch_policy", "durable_topic", _whole),
-    "jms.prefetchPolicy.all": ("prefetch_policy", "*", _whole),
-    "jms.redeliveryPolicy.maximumRedeliveries": (
+    **_options(
+        "jms.prefetchPolicy.",
+        "prefetch_policy",
+        {
+            "queuePrefetch": ("queue", _whole),
+            "queueBrowserPrefetch": ("queue_browser", _whole),
+            "topicPrefetch": ("topic", _whole),
+            "durableTopicPrefetch": ("durable_topic", _whole),
+            "all": ("*", _whole),
+        },
+    ),
+    **_options(
+        "jms.redeliveryPolicy.",
         "redelivery_policy",
-        "maximum_redeliveries",
-        _whole,
+        {
+            "maximumRedeliveries": ("maximum_redeliveries", _whole),
+            "initialRedeliveryDelay": ("initial_redelivery_delay", _seconds),
+            "redeliveryDelay": ("redelivery_delay", _seconds),
+            "useExponentialBackOff": ("use_exponential_back_off", _boolean),
+            "backOffMultiplier": ("back_off_multiplier", _number),
+            "maximumRedeliveryDelay": ("maximum_redelivery_delay", _maybe_seconds),
+            "useCollisionAvoidance": ("use_collision_avoidance", _boolean),
+            "collisionAvoidancePercent": ("collision_avoidance_factor", _percent),
+            "preDispatchCheck": ("pre_dispatch_check", _boolean),
+        },
     ),
-    "jms.redeliveryPolicy.initialRedeliveryDelay": (
-        "redelivery_policy",
-        "initial_redelivery_delay",
-        _seconds,
+    **_options(
+        "jmsx.",
+        "",
+        {
+            "ledger": ("ledger", str),
+            "commitMarkers": ("commit_markers", _boolean),
+            "resendUnconfirmed": ("resend_unconfirmed", _boolean),
+        },
     ),
-    "jms.redeliveryPolicy.redeliveryDelay": ("redelivery_policy", "redelivery_delay", _seconds),
-    "jms.redeliveryPolicy.useExponentialBackOff": (
-        "redelivery_policy",
-        "use_exponential_back_off",
-        _boolean,
+    **_options("wireFormat.", "", {"maxFrameSize": ("max_body_size", _whole)}),
+    **_options(
+        "tls.",
+        "tls",
+        {
+            "caFile": ("ca_file", str),
+            "certificateFile": ("certificate_file", str),
+            "keyFile": ("key_file", str),
+            "keyPassword": ("key_password", str),
+            "verifyHostName": ("verify_hostname", _boolean),
+            "serverName": ("server_name", str),
+        },
     ),
-    "jms.redeliveryPolicy.backOffMultiplier": (
-        "redelivery_policy",
-        "back_off_multiplier",
-        _number,
+    # as Java writes it
+    **_options("socket.", "tls", {"verifyHostName": ("verify_hostname", _boolean)}),
+    **_options(
+        "",
+        "reconnect",
+        {
+            "randomize": ("randomize", _boolean),
+            "initialReconnectDelay": ("initial_delay", _seconds),
+            "maxReconnectDelay": ("maximum_delay", _seconds),
+            "useExponentialBackOff": ("use_exponential_back_off", _boolean),
+            "backOffMultiplier": ("back_off_multiplier", _number),
+            "maxReconnectAttempts": ("maximum_attempts", _whole),
+            "startupMaxReconnectAttempts": ("startup_maximum_attempts", _whole),
+            "timeout": ("timeout", _seconds_or_never),
+        },
     ),
-    "jms.redeliveryPolicy.maximumRedeliveryDelay": (
-        "redelivery_policy",
-        "maximum_redelivery_delay",
-        _maybe_seconds,
-    ),
-    "jms.redeliveryPolicy.useCollisionAvoidance": (
-        "redelivery_policy",
-        "use_collision_avoidance",
-        _boolean,
-    ),
-    "jms.redeliveryPolicy.collisionAvoidancePercent": (
-        "redelivery_policy",
-        "collision_avoidance_factor",
-        _percent,
-    ),
-    "jms.redeliveryPolicy.preDispatchCheck": (
-        "redelivery_policy",
-        "pre_dispatch_check",
-        _boolean,
-    ),
-    "jmsx.ledger": ("", "ledger", str),
-    "jmsx.commitMarkers": ("", "commit_markers", _boolean),
-    "jmsx.resendUnconfirmed": ("", "resend_unconfirmed", _boolean),
-    "wireFormat.maxFrameSize": ("", "max_body_size", _whole),
-    "tls.caFile": ("tls", "ca_file", str),
-    "tls.certificateFile": ("tls", "certificate_file", str),
-    "tls.keyFile": ("tls", "key_file", str),
-    "tls.keyPassword": ("tls", "key_password", str),
-    "tls.verifyHostName": ("tls", "verify_hostname", _boolean),
-    "socket.verifyHostName": ("tls", "verify_hostname", _boolean),  # as Java writes it
-    "tls.serverName": ("tls", "server_name", str),
-    "randomize": ("reconnect", "randomize", _boolean),
-    "initialReconnectDelay": ("reconnect", "initial_delay", _seconds),
-    "maxReconnectDelay": ("reconnect", "maximum_delay", _seconds),
-    "useExponentialBackOff": ("reconnect", "use_exponential_back_off", _boolean),
-    "backOffMultiplier": ("reconnect", "back_off_multiplier", _number),
-    "maxReconnectAttempts": ("reconnect", "maximum_attempts", _whole),
-    "startupMaxReconnectAttempts": ("reconnect", "startup_maximum_attempts", _whole),
-    "timeout": ("reconnect", "timeout", _seconds_or_never),
 }
 
 #: Options whose values are never shown, nor what stands after them and is no option: it may be the rest of a password.
