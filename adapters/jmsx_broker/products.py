@@ -19,6 +19,11 @@ class Product:
     excluded: str | None = None  #: a group that must not come along
 
 
+def _apache(version: str, *artefacts: str) -> list[tuple[str, str, str]]:
+    """Coordinates of the project's own artefacts, in one version."""
+    return [("org.apache.activemq", artefact, version) for artefact in artefacts]
+
+
 #: The newest release whose artefacts resolve whole.
 CLASSIC_VERSION: Final = "6.1.8"
 
@@ -29,13 +34,16 @@ CLASSIC: Final = Product(
     image=f"apache/activemq-classic:{CLASSIC_VERSION}",
     home="/opt/apache-activemq",
     coordinates=(
-        ("org.apache.activemq", "activemq-broker", CLASSIC_VERSION),
-        ("org.apache.activemq", "activemq-client", CLASSIC_VERSION),
-        ("org.apache.activemq", "activemq-console", CLASSIC_VERSION),
-        ("org.apache.activemq", "activemq-jaas", CLASSIC_VERSION),
-        ("org.apache.activemq", "activemq-kahadb-store", CLASSIC_VERSION),
-        ("org.apache.activemq", "activemq-spring", CLASSIC_VERSION),
-        ("org.apache.activemq", "activemq-stomp", CLASSIC_VERSION),
+        *_apache(
+            CLASSIC_VERSION,
+            "activemq-broker",
+            "activemq-client",
+            "activemq-console",
+            "activemq-jaas",
+            "activemq-kahadb-store",
+            "activemq-spring",
+            "activemq-stomp",
+        ),
         ("org.springframework", "spring-context", "6.2.10"),
         ("org.slf4j", "slf4j-simple", "2.0.17"),
         # what the answers of the statistics plugin are written with: optional dependencies of activemq-stomp, in the
@@ -57,9 +65,9 @@ ARTEMIS: Final = Product(
     image=f"apache/activemq-artemis:{ARTEMIS_VERSION}",
     home="/opt/activemq-artemis",
     coordinates=(
-        ("org.apache.activemq", "artemis-server", ARTEMIS_VERSION),
-        ("org.apache.activemq", "artemis-stomp-protocol", ARTEMIS_VERSION),
-        ("org.apache.activemq", "artemis-openwire-protocol", ARTEMIS_VERSION),
+        *_apache(
+            ARTEMIS_VERSION, "artemis-server", "artemis-stomp-protocol", "artemis-openwire-protocol"
+        ),
         ("org.slf4j", "slf4j-simple", "2.0.17"),
         # in the versions of the distribution, whose own poms disagree on them
         ("org.apache.commons", "commons-pool2", "2.12.1"),
