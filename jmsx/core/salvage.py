@@ -35,6 +35,7 @@ class Salvage:
     sends: Sequence[TxSend]
     batches: Sequence[tuple[ConsumerCore, Sequence[Delivery]]]  #: what it received
     whole: Request
+    broker: str  #: the one that may have it, and knows what it has
 
     def frames(self, receipt_id: str) -> list[Frame]:
         """The SENDs outside any transaction, in their order; the receipt of the last speaks for all."""

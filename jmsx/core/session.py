@@ -108,10 +108,10 @@ class SessionCore:
         `seconds` to connect to `server`, whose address is `broker` if that has changed.
         """
         self.epoch += 1
+        self._work.resume(broker or self.settings.broker, now)
         if broker is not None:
             self.settings = self._work.settings = replace(self.settings, broker=broker)
         self._outbox.report(events.LinkOpened(at=now, server=server, seconds=seconds))
-        self._work.resume()
         if self._work.markers is not None and self._work.markers.opened:
             self._work.markers.open()
         return self._consumers.reopen()

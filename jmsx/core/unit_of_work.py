@@ -316,15 +316,20 @@ class UnitOfWork:
         lost = isinstance(error, ConnectionFailedError) and self._repeats and not whole.done
         if not (refused or lost) or not repeatable(sends, self._dialect):
             return False
-        self._salvage = Salvage(sends, batches, whole)
+        self._salvage = Salvage(sends, batches, whole, self.settings.broker)
         if refused:
             self._outbox.disconnect(f"{self.settings.broker} refused to commit {whole.subject}")
         return True
 
-    def resume(self) -> None:
-        """A new link is up: go on with a commit that failed on the last one, before anything is subscribed."""
+    def resume(self, broker: str, now: float) -> None:
+        """A new link to `broker` is up: go on with a commit that failed on the last one, before all else."""
         salvage = self._salvage
         if salvage is None:
+            return
+        if salvage.broker != broker:
+            text = f"{broker}, to which the session goes now, cannot know what {salvage.broker} has"
+            self._salvage = None
+            salvage.whole.end(now, ConnectionFailedError(text))
             return
 
         def sent(now: float, error: JmsxError | None) -> JmsxError | None:

@@ -79,6 +79,18 @@ def test_without_another_link_the_doubt_stays() -> None:
     assert isinstance(request.error, TransactionInDoubtError)
 
 
+def test_another_broker_cannot_know_what_the_first_one_has() -> None:
+    """The doubt stays, and says so; nothing is sent there."""
+    talk = talk_with("a")
+    request = talk.commit()
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now, broker="other:61613")
+    assert not [frame for frame in talk.wrote() if frame.startswith("SEND")]
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert "other:61613, to which the session goes now" in str(request.error)
+
+
 def test_receives_alone_stay_in_doubt() -> None:
     """They may come again to anybody, and nothing of them can be known again."""
     talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000)
