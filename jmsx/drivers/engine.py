@@ -49,6 +49,9 @@ STEADY: Final = 5.0
 #: Seconds that stomp.py's thread is given to read what lies in the socket before a timer looks again.
 GLANCE: Final = 0.001
 
+#: Seconds that a timer waits for it at most: with a flood for one consumer there is always something unread.
+GLANCES: Final = 0.25
+
 #: Seconds between two log lines about ERROR frames that answer nothing.
 COMPLAINTS: Final = 10.0
 
@@ -217,9 +220,8 @@ class Engine:
         while True:
             if arrival is not None and arrival[0] is self._life.link:  # not an older one
                 self._feed(arrival[1], now)
-                self._perform(
-                    now
-                )  # before the link's end, which may lie behind a frame for which we drop it
+                # now, for the link's end may lie behind a frame for which we drop it
+                self._perform(now)
             try:
                 arrival = self._inbox.get_nowait()
             except queue.Empty:
@@ -227,7 +229,7 @@ class Engine:
         timer = self.core.next_timer()
         unread = False
         if timer is not None and timer <= now and self._up:
-            unread = self._life.link.unread
+            unread = now - timer < GLANCES and self._life.link.unread
             self.core.handle_timer(now, unread=unread)
         if self._up and (dead := self._life.beat(now)) is not None:
             self._lose(*dead)
