@@ -47,6 +47,18 @@ QUICK = RedeliveryPolicy(
 )
 
 
+#: Every way to settle a message.
+MODES: Final[dict[str, dict[str, Any]]] = {
+    "auto": {},
+    "optimized": {"optimize_acknowledge": True},
+    "dups-ok": {"mode": DUPS_OK},
+    "client": {"mode": CLIENT},
+    "individual": {"mode": INDIVIDUAL},
+    "non-blocking": {"non_blocking_redelivery": True},
+    "transacted": {"mode": TRANSACTED},
+}
+
+
 def fresh_queue() -> Queue:
     """A queue that no other test knows."""
     return Queue(f"jmsx.test.{uuid.uuid4().hex[:10]}")

@@ -7,8 +7,6 @@ Every call ends in its deadline, with a result or a typed error, and nothing is 
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
 import threading
 import time
@@ -44,7 +42,7 @@ from tests.integration.support import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from jmsx_broker import Broker, ClassicBroker
 
@@ -377,139 +375,3 @@ def test_a_listener_that_closes_its_own_things(classic_broker: Broker, queue: Qu
             message = again.create_session().create_consumer(queue).receive(5)
             assert message is not None
             assert message.text == "b"
-
-
-# B12, B13: bodies and headers ----------------------------------------------------------------------------------------
-
-BODIES: dict[str, str | bytes] = {
-    "every byte": bytes(range(256)) * 4,
-    "only NULs": b"\0" * 5000,
-    "empty bytes": b"",
-    "empty text": "",
-    "text with NUL": "before\0after\0",
-    "looks like frames": "\n\n\0MESSAGE\nsubscription:1\n\n",
-    "bytes like frames": b"\0\n\nRECEIPT\nreceipt-id:x\n\n\0",
-    "line ends": "\r\n\n\r a \n",
-    "beyond the plane": "\U0001f600 \u20ac \u00e4 \u4e2d",
-}
-
-
-def test_bodies_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) -> None:
-    """B13: text stays text and bytes stay bytes, whatever is in them; two in one chunk do not mix."""
-    with Connection(classic_broker.url) as connection:
-        session = connection.create_session()
-        producer = session.create_producer(queue)
-        for body in BODIES.values():
-            producer.send(Message(body))
-        connection.start()
-        consumer = session.create_consumer(queue)
-        for name, body in BODIES.items():
-            message = consumer.receive(5)
-            assert message is not None, name
-            assert message.body == body, name
-            assert type(message.body) is type(body), name
-
-
-def test_headers_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) -> None:
-    """B12: values with every escape, colons, blanks and all planes of Unicode, twice around through a DLQ as well."""
-    values = {
-        "colon": "a:b::c",
-        "backslash": "\\ \\n \\c \\\\ \\r",
-        "lines": "one\ntwo\r\nthree\r",
-        "blanks": "  leading and trailing  ",
-        "unicode": "\U0001f600\u20ac\u00e4",
-        "empty": "",
-        "controls": "".join(chr(number) for number in range(1, 32)),
-    }
-    with Connection(classic_broker.url) as connection:
-        session = connection.create_session()
-        session.create_producer(queue).send(
-            Message("x", properties=values, correlation_id="a:b\n\\c", type="t:\\")
-        )
-        connection.start()
-        message = session.create_consumer(queue).receive(5)
-        assert message is not None
-        assert {name: message.properties[name] for name in values} == values
-        assert message.correlation_id == "a:b\n\\c"
-        assert message.type == "t:\\"
-
-
-@pytest.mark.parametrize("body", [b"\0\1" * 10_000_000, "text" * 5_000_000], ids=["nuls", "text"])
-def test_a_huge_body(classic_broker: Broker, queue: Queue, body: str | bytes) -> None:
-    """B14: 20 MB, all NULs and ones or all text, in a few seconds, and the next message behind it."""
-    with Connection(classic_broker.url) as connection:
-        session = connection.create_session()
-        producer = session.create_producer(queue)
-        producer.send(Message(body))
-        producer.send(Message("next"))
-        connection.start()
-        consumer = session.create_consumer(queue)
-        began = time.monotonic()
-        message = consumer.receive(20)
-        assert message is not None
-        assert message.body == body
-        assert time.monotonic() - began < 10
-        behind = consumer.receive(5)
-        assert behind is not None
-        assert behind.text == "next"
-
-
-# Nothing is left, nothing spins --------------------------------------------------------------------------------------
-
-
-def test_connecting_and_closing_leaks_nothing(classic_broker: Broker, queue: Queue) -> None:
-    """300 cycles, with and without consumers and listeners: no thread, no descriptor, no consumer at the broker."""
-    with nothing_left():
-        for turn in range(300):
-            connection = Connection(classic_broker.url)
-            session = connection.create_session(TRANSACTED if turn % 2 else AUTO)
-            if turn % 3:
-                connection.start()
-                consumer = session.create_consumer(queue)
-                if turn % 3 == 1:
-                    consumer.set_listener(lambda _message: None)
-            if turn % 5:
-                connection.close()
-            else:
-                connection.abort()
-    assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0)
-
-
-def test_idle_sessions_cost_no_time(classic_broker: Broker, queue: Queue) -> None:
-    """Five sessions that wait use next to no CPU: no timer spins."""
-    with Connection(classic_broker.url, optimize_acknowledge=True) as connection:
-        connection.start()
-        for number in range(5):
-            put(classic_broker, queue, f"{number}")
-            consumer = connection.create_session().create_consumer(queue)
-            consumer.set_listener(lambda _message: None)
-        assert settles(classic_broker, queue, size=0)
-        before = time.process_time()
-        time.sleep(1.5)  # what is measured is this time
-        assert time.process_time() - before < 0.15
-
-
-@contextlib.contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
-    """Press Ctrl-C in this process after `seconds`."""
-    timer = threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGINT])
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
-def test_ctrl_c_while_receive_waits(classic_broker: Broker, queue: Queue) -> None:
-    """KeyboardInterrupt comes out of receive(), and neither the session nor a message is lost by it."""
-    with nothing_left(), Connection(classic_broker.url) as connection:
-        connection.start()
-        consumer = connection.create_session().create_consumer(queue)
-        with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
-            consumer.receive(10)
-        put(classic_broker, queue, "a")
-        message = consumer.receive(5)
-        assert message is not None
-        assert message.text == "a"
-    assert settles(classic_broker, queue, size=0)

@@ -5,25 +5,18 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.events import (
-    AckDropped,
     ErrorReceived,
-    LinkClosed,
-    LinkOpened,
-    MessageSent,
     SubscriptionClosed,
     SubscriptionOpened,
 )
 from jmsx.core.frames import Frame
 from jmsx.core.values import AcknowledgeMode, OptimizeAcknowledge
 from jmsx.errors import (
-    BrokerError,
     BrokerTimeoutError,
-    ConnectionFailedError,
     IllegalStateError,
     InvalidSelectorError,
-    SendUnconfirmedError,
 )
-from tests.unit.core.harness import AUTO, BROKEN, CLIENT, INDIVIDUAL, TRANSACTED, Talk, at_most
+from tests.unit.core.harness import AUTO, BROKEN, CLIENT, INDIVIDUAL, TRANSACTED, Talk
 
 # -- subscribing ------------------------------------------------------------------------------------------------------
 
@@ -200,81 +193,6 @@ def test_farewell_is_answered() -> None:
     assert request.done
 
 
-# -- sending ----------------------------------------------------------------------------------------------------------
-
-
-def test_persistent_send_is_confirmed() -> None:
-    """By receipt: the broker has it on disk (classic.md 2.9)."""
-    talk = Talk(AUTO)
-    request = talk.send()
-    assert request is not None
-    assert talk.wrote() == ["SEND queue:x 'out' ?"]
-    assert talk.reported(MessageSent) == []
-    talk.now = 0.25
-    talk.answer()
-    assert (request.done, request.error) == (True, None)
-    assert talk.reported(MessageSent) == [
-        MessageSent(
-            at=0.25,
-            destination="queue://x",
-            message_key="key-1",
-            outcome="confirmed",
-            started_at=0.0,
-            size=3,
-        )
-    ]
-
-
-def test_other_send_waits_for_nothing() -> None:
-    """As the Java client sends what is not persistent."""
-    talk = Talk(AUTO)
-    assert talk.send(persistent=False) is None
-    assert talk.wrote() == ["SEND queue:x 'out'"]
-    assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]
-
-
-def test_refused_send_says_why() -> None:
-    """With the broker's words and the destination."""
-    talk = Talk(AUTO)
-    request = talk.send()
-    talk.refuse("something")
-    assert request is not None
-    assert isinstance(request.error, BrokerError)
-    assert "broker:61613 refused SEND queue://x: something" in str(request.error)
-    assert [event.outcome for event in talk.reported(MessageSent)] == ["error"]
-
-
-def test_send_whose_answer_is_lost_is_not_said_to_have_failed() -> None:
-    """Nobody knows whether the broker has it."""
-    talk = Talk(AUTO)
-    request = talk.send()
-    talk.cut()
-    assert request is not None
-    assert isinstance(request.error, ConnectionFailedError)
-    assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]
-
-
-def test_abandoned_send_keeps_the_link() -> None:
-    """Only a COMMIT without an answer makes it useless."""
-    talk = Talk(AUTO)
-    request = talk.send()
-    assert request is not None
-    talk.wrote()
-    talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
-    assert talk.wrote() == []
-    assert isinstance(request.error, BrokerTimeoutError)
-
-
-def test_own_messages_of_jmsx_are_not_told() -> None:
-    """They are asked for, and are in no transaction and no evidence."""
-    talk = Talk(TRANSACTED)
-    request = talk.core.send_aside(Frame("SEND", {"destination": "/queue/own"}, b"x"))
-    assert talk.wrote() == ["SEND queue:own 'x' ?"]
-    talk.answer()
-    assert request.done
-    assert talk.reported(MessageSent) == []
-
-
 # -- what the broker says ---------------------------------------------------------------------------------------------
 
 
@@ -295,136 +213,6 @@ def test_unknown_receipts_and_frames_are_let_go() -> None:
     frames = [Frame("RECEIPT", {"receipt-id": "x"}), Frame("RECEIPT"), Frame("HELLO")]
     talk.core.receive(frames, 0.0, 0.0)
     assert talk.wrote() == []
-
-
-# -- links ------------------------------------------------------------------------------------------------------------
-
-
-def test_link_is_told() -> None:
-    """Up and down."""
-    talk = Talk(AUTO)
-    talk.now = 5.0
-    talk.cut()
-    assert talk.reported(LinkOpened) == [LinkOpened(at=0.0, server="ActiveMQ/6.1.8", seconds=0.01)]
-    assert talk.reported(LinkClosed) == [LinkClosed(at=5.0, reason="io", detail="reset by peer")]
-
-
-def test_lost_link_answers_every_question() -> None:
-    """With an error that says what was asked, of whom, and why there is no answer."""
-    talk = Talk(AUTO)
-    subscribe = talk.core.subscribe(talk.settings("1"), 0.0)
-    send = talk.send()
-    farewell = talk.core.disconnect()
-    talk.cut()
-    assert send is not None
-    for request in (subscribe, farewell):
-        assert type(request.error) is ConnectionFailedError
-        assert request.error.retriable
-    assert isinstance(send.error, SendUnconfirmedError)
-    assert not send.error.retriable
-    assert str(send.error) == (
-        "the connection to broker:61613 was lost (reset by peer) before it answered SEND queue://x;"
-        " so message key-1 is unconfirmed: queue://x may have it or not, and sent again it may be there twice"
-    )
-
-
-@pytest.mark.parametrize("mode", AcknowledgeMode)
-def test_lost_link_leaves_nothing_to_do(mode: AcknowledgeMode) -> None:
-    """No timer, no frame: what was unsettled is the broker's again; the consumer waits for the next link."""
-    talk = Talk(mode)
-    talk.subscribe(policy=at_most(5, initial_redelivery_delay=1.0), optimize=OptimizeAcknowledge())
-    talk.comes("a", "b", "c")
-    talk.receive()
-    talk.take()
-    talk.cut()
-    talk.wrote()
-    assert talk.core.next_timer() is None
-    talk.core.handle_timer(99.0)
-    assert talk.wrote() == []
-    assert talk.core.is_open("1")
-    assert talk.take() is None
-    assert set(talk.ended()) <= {"a#1 acknowledged", "a#1 abandoned", "b#1 abandoned"}
-    assert "b#1 abandoned" in talk.ended()
-
-
-def test_lost_acknowledgements_are_counted() -> None:
-    """What a batch owed when the link died was not sent (DESIGN.md section 2: honest)."""
-    talk = Talk(AUTO)
-    talk.subscribe(prefetch=100, optimize=OptimizeAcknowledge())
-    talk.comes("a", "b", "c")
-    talk.receive()
-    talk.receive()
-    talk.cut()
-    (event,) = talk.reported(AckDropped)
-    assert (event.messages, event.reason, event.consumer) == (2, "stale_epoch", "consumer-1")
-    assert talk.ended() == ["a#1 abandoned", "b#1 abandoned"]
-
-
-@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
-def test_acknowledgement_of_an_older_link_is_dropped_and_counted(mode: AcknowledgeMode) -> None:
-    """Its ack id died with its link; the broker delivers that message again (classic.md 3.10)."""
-    talk = Talk(mode)
-    talk.subscribe()
-    talk.comes("a")
-    old = talk.held()
-    talk.cut()
-    talk.reopen()
-    talk.comes("a", redelivered="true")
-    new = talk.held()
-    talk.wrote()
-    talk.core.acknowledge(old, talk.now)
-    assert talk.wrote() == []
-    (event,) = talk.reported(AckDropped)
-    assert (event.messages, event.reason) == (1, "stale_epoch")
-    talk.core.acknowledge(new, talk.now)
-    assert talk.wrote() == ["ACK a"]
-
-
-def test_result_of_an_older_link_does_nothing() -> None:
-    """A listener that outlives its link neither acknowledges nor redelivers."""
-    talk = Talk(AUTO)
-    talk.subscribe()
-    talk.comes("a", "b")
-    old = talk.held()
-    talk.cut()
-    talk.reopen()
-    talk.wrote()
-    talk.core.consumed(old, talk.now)
-    talk.core.failed(old, BROKEN, talk.now)
-    assert talk.wrote() == []
-    assert talk.core.next_timer() is None
-    assert talk.receive() is None
-
-
-def test_older_receipt_answers_nothing() -> None:
-    """Receipt ids are not used again on the next link."""
-    talk = Talk(AUTO)
-    first = talk.core.disconnect()
-    talk.cut()
-    talk.reopen()
-    second = talk.core.disconnect()
-    assert first.receipt_id != second.receipt_id
-    talk.core.receive([Frame("RECEIPT", {"receipt-id": first.receipt_id})], 0.0, 0.0)
-    assert not second.done
-
-
-def test_consumer_that_was_closing_can_be_opened_on_the_next_link() -> None:
-    """What a transaction deferred is over with its link."""
-    talk = Talk(TRANSACTED)
-    talk.subscribe()
-    talk.comes("a")
-    talk.receive()
-    talk.core.close_consumer("1", talk.now)
-    talk.cut()
-    talk.reopen()
-    assert not talk.core.is_open("1")
-    talk.rollback()
-    talk.subscribe()
-    talk.comes("a", redelivered="true")
-    assert talk.receive() == "a#2"
-    talk.commit()
-    talk.answer()
-    assert talk.core.is_open("1")
 
 
 # -- idle -------------------------------------------------------------------------------------------------------------

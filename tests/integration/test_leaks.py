@@ -1,0 +1,87 @@
+"""Nothing is left when all is closed, nothing spins while all is idle, and Ctrl-C ends a wait."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import Connection, Queue
+from tests.integration.broker_support import eventually
+from tests.integration.support import (
+    AUTO,
+    TRANSACTED,
+    nothing_left,
+    put,
+    settles,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+
+def test_connecting_and_closing_leaks_nothing(classic_broker: Broker, queue: Queue) -> None:
+    """300 cycles, with and without consumers and listeners: no thread, no descriptor, no consumer at the broker."""
+    with nothing_left():
+        for turn in range(300):
+            connection = Connection(classic_broker.url)
+            session = connection.create_session(TRANSACTED if turn % 2 else AUTO)
+            if turn % 3:
+                connection.start()
+                consumer = session.create_consumer(queue)
+                if turn % 3 == 1:
+                    consumer.set_listener(lambda _message: None)
+            if turn % 5:
+                connection.close()
+            else:
+                connection.abort()
+    assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0)
+
+
+def test_idle_sessions_cost_no_time(classic_broker: Broker, queue: Queue) -> None:
+    """Five sessions that wait use next to no CPU: no timer spins."""
+    with Connection(classic_broker.url, optimize_acknowledge=True) as connection:
+        connection.start()
+        for number in range(5):
+            put(classic_broker, queue, f"{number}")
+            consumer = connection.create_session().create_consumer(queue)
+            consumer.set_listener(lambda _message: None)
+        assert settles(classic_broker, queue, size=0)
+        before = time.process_time()
+        time.sleep(1.5)  # what is measured is this time
+        assert time.process_time() - before < 0.15
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Press Ctrl-C in this process after `seconds`."""
+    timer = threading.Timer(seconds, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def test_ctrl_c_while_receive_waits(classic_broker: Broker, queue: Queue) -> None:
+    """KeyboardInterrupt comes out of receive(), and neither the session nor a message is lost by it."""
+    with nothing_left(), Connection(classic_broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        with interrupted_after(0.3), pytest.raises(KeyboardInterrupt):
+            consumer.receive(10)
+        put(classic_broker, queue, "a")
+        message = consumer.receive(5)
+        assert message is not None
+        assert message.text == "a"
+    assert settles(classic_broker, queue, size=0)

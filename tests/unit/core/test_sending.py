@@ -1,0 +1,86 @@
+"""What a session sends: who waits for its receipt, and what is told when there is none."""
+
+from __future__ import annotations
+
+from jmsx.core.events import (
+    MessageSent,
+)
+from jmsx.core.frames import Frame
+from jmsx.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    ConnectionFailedError,
+)
+from tests.unit.core.harness import AUTO, TRANSACTED, Talk
+
+
+def test_persistent_send_is_confirmed() -> None:
+    """By receipt: the broker has it on disk (classic.md 2.9)."""
+    talk = Talk(AUTO)
+    request = talk.send()
+    assert request is not None
+    assert talk.wrote() == ["SEND queue:x 'out' ?"]
+    assert talk.reported(MessageSent) == []
+    talk.now = 0.25
+    talk.answer()
+    assert (request.done, request.error) == (True, None)
+    assert talk.reported(MessageSent) == [
+        MessageSent(
+            at=0.25,
+            destination="queue://x",
+            message_key="key-1",
+            outcome="confirmed",
+            started_at=0.0,
+            size=3,
+        )
+    ]
+
+
+def test_other_send_waits_for_nothing() -> None:
+    """As the Java client sends what is not persistent."""
+    talk = Talk(AUTO)
+    assert talk.send(persistent=False) is None
+    assert talk.wrote() == ["SEND queue:x 'out'"]
+    assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]
+
+
+def test_refused_send_says_why() -> None:
+    """With the broker's words and the destination."""
+    talk = Talk(AUTO)
+    request = talk.send()
+    talk.refuse("something")
+    assert request is not None
+    assert isinstance(request.error, BrokerError)
+    assert "broker:61613 refused SEND queue://x: something" in str(request.error)
+    assert [event.outcome for event in talk.reported(MessageSent)] == ["error"]
+
+
+def test_send_whose_answer_is_lost_is_not_said_to_have_failed() -> None:
+    """Nobody knows whether the broker has it."""
+    talk = Talk(AUTO)
+    request = talk.send()
+    talk.cut()
+    assert request is not None
+    assert isinstance(request.error, ConnectionFailedError)
+    assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]
+
+
+def test_abandoned_send_keeps_the_link() -> None:
+    """Only a COMMIT without an answer makes it useless."""
+    talk = Talk(AUTO)
+    request = talk.send()
+    assert request is not None
+    talk.wrote()
+    talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
+    assert talk.wrote() == []
+    assert isinstance(request.error, BrokerTimeoutError)
+
+
+def test_own_messages_of_jmsx_are_not_told() -> None:
+    """They are asked for, and are in no transaction and no evidence."""
+    talk = Talk(TRANSACTED)
+    request = talk.core.send_aside(Frame("SEND", {"destination": "/queue/own"}, b"x"))
+    assert talk.wrote() == ["SEND queue:own 'x' ?"]
+    talk.answer()
+    assert request.done
+    assert talk.reported(MessageSent) == []
