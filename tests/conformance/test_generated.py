@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections import Counter
 from typing import Any
 
@@ -36,7 +37,7 @@ def test_programs_are_reproducible_and_sound(tmp_path: Any) -> None:
     for number in range(100):
         made = program(SEED, number)
         path = tmp_path / "made.json"
-        path.write_text(trials.json.dumps(made), encoding="utf-8")
+        path.write_text(json.dumps(made), encoding="utf-8")
 
         assert made == program(SEED, number)
         assert made["steps"] != program(SEED + 1, number)["steps"]

@@ -375,7 +375,14 @@ def test_browsing(kind: str, queue: jmsx.Queue, connection: jmsx.Connection) -> 
 
 def test_bodies(queue: jmsx.Queue, connection: jmsx.Connection) -> None:
     """Text, bytes and maps come as they were sent."""
-    bodies = ["text", "", "nul \0 inside", b"bytes", b"", {"n": 1, "t": "007", "b": b"x", "f": 0.5}]
+    bodies: list[Any] = [
+        "text",
+        "",
+        "nul \0 inside",
+        b"bytes",
+        b"",
+        {"n": 1, "t": "007", "b": b"x", "f": 0.5},
+    ]
     session = connection.create_session()
     producer = session.create_producer(queue)
     for body in bodies:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jmsx import Destination, Message
+    from jmsx.jms.consumer import MessageConsumer
     from jmsx_broker import Broker, ClassicBroker
 
 T = TypeVar("T")
@@ -76,6 +77,29 @@ def put(broker: Broker, queue: Destination, *bodies: str, **headers: str) -> Non
     with Wire(broker.url, timeout=30) as wire:
         for body in bodies:
             wire.request(Frame("SEND", head, body.encode()))
+
+
+def take(consumer: MessageConsumer, count: int) -> list[Message]:
+    """The next `count` messages, all of which must come."""
+    messages = [consumer.receive(5) for _ in range(count)]
+    assert None not in messages
+    return [message for message in messages if message is not None]
+
+
+def told(messages: list[Message]) -> list[tuple[str, int]]:
+    """What the application sees of them."""
+    return [(message.text, message.delivery_count) for message in messages]
+
+
+def rest(broker: Broker, queue: Queue) -> list[str]:
+    """What a new consumer gets, until nothing is left."""
+    with Connection(broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        found = []
+        while (message := consumer.receive(0.5)) is not None:
+            found.append(message.text)
+        return found
 
 
 def bodies(broker: Broker, queue: Destination | str) -> list[str]:

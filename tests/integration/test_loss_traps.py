@@ -6,7 +6,6 @@ Each test says what a plain client loses or doubles there. The broker's own coun
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from jmsx import (
     Message,
     PrefetchPolicy,
     Queue,
-    RedeliveryPolicy,
     Reject,
 )
 from jmsx.core.events import Outcome
@@ -27,9 +25,7 @@ from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AT_ONCE,
-    AUTO,
     CLIENT,
-    DEAD_LETTERS,
     INDIVIDUAL,
     TRANSACTED,
     Diary,
@@ -38,45 +34,17 @@ from tests.integration.support import (
     dead_destination,
     fresh_queue,
     put,
+    rest,
     settles,
+    take,
+    told,
     within,
 )
 
 if TYPE_CHECKING:
-    from jmsx import Session
-    from jmsx.jms.consumer import MessageConsumer
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
-
-#: The first failure is the last.
-NO_RETRY = RedeliveryPolicy(maximum_redeliveries=0)
-
-#: Three deliveries in all.
-THREE = RedeliveryPolicy(maximum_redeliveries=2, initial_redelivery_delay=0, redelivery_delay=0)
-
-
-def take(consumer: MessageConsumer, count: int) -> list[Message]:
-    """The next `count` messages, all of which must come."""
-    messages = [consumer.receive(5) for _ in range(count)]
-    assert None not in messages
-    return [message for message in messages if message is not None]
-
-
-def told(messages: list[Message]) -> list[tuple[str, int]]:
-    """What the application sees of them."""
-    return [(message.text, message.delivery_count) for message in messages]
-
-
-def rest(broker: Broker, queue: Queue) -> list[str]:
-    """What a new consumer gets, until nothing is left."""
-    with Connection(broker.url) as connection:
-        connection.start()
-        consumer = connection.create_session().create_consumer(queue)
-        found = []
-        while (message := consumer.receive(0.5)) is not None:
-            found.append(message.text)
-        return found
 
 
 # NACK in a transaction -----------------------------------------------------------------------------------------------
@@ -288,101 +256,6 @@ def test_an_interim_ack_settles_nothing(classic_broker: Broker, queue: Queue) ->
     assert bodies(classic_broker, queue) == [str(number) for number in range(40)]
 
 
-# NACK where the broker deletes ---------------------------------------------------------------------------------------
-
-
-def reject_one(connection: Connection, queue: Queue, message: str) -> None:
-    """Let a listener reject the next message of `queue`, and wait until it is gone."""
-    seen = threading.Event()
-
-    def refuse(_message: Message) -> None:
-        seen.set()
-        raise Reject from ValueError(message)
-
-    connection.start()
-    connection.create_session().create_consumer(queue).set_listener(refuse)
-    assert seen.wait(5)
-
-
-def test_a_non_persistent_dead_letter_is_copied(classic_broker: Broker, queue: Queue) -> None:
-    """Trap: NACK of a non-persistent message is answered, and the message is gone."""
-    put(classic_broker, queue, queue.name, persistent="false", colour="red")
-    with Connection(classic_broker.url) as connection:
-        reject_one(connection, queue, "no such colour")
-        assert eventually(lambda: len(dead_copies(classic_broker, queue.name)) == 1)
-        assert settles(classic_broker, queue, size=0)
-    (headers,) = dead_copies(classic_broker, queue.name)
-    assert headers["persistent"] == "true"
-    assert headers["colour"] == "red"
-    assert headers["jmsx_death_reason"] == "rejected"
-    assert headers["jmsx_original_destination"] == queue.uri
-    assert headers["jmsx_delivery_count"] == "1"
-    assert headers["jmsx_exception"] == "ValueError"
-    assert headers["jmsx_exception_message"] == "no such colour"
-    assert "ValueError: no such colour" in headers["jmsx_stack"]
-    assert headers["originalDeliveryMode"] == "NON_PERSISTENT"
-
-
-def test_a_dead_letter_of_a_dead_letter_queue_is_copied(classic_broker: Broker) -> None:
-    """Trap: NACK of a message that was read from a DLQ is answered, and the message is gone."""
-    grave = Queue(f"{DEAD_LETTERS}.{fresh_queue().name}")
-    put(classic_broker, grave, grave.name)
-    with Connection(classic_broker.url) as connection:
-        reject_one(connection, grave, "again")
-        assert eventually(lambda: len(dead_copies(classic_broker, grave.name)) == 1)
-        assert settles(classic_broker, grave, size=0)
-    (headers,) = dead_copies(classic_broker, grave.name)
-    assert headers["jmsx_original_destination"] == grave.uri
-    assert headers["jmsx_exception_message"] == "again"
-
-
-def test_the_strategy_broker_does_as_java(classic_broker: Broker, queue: Queue) -> None:
-    """`dead_letter="broker"`: NACK for all; the persistent one is in the DLQ with its id, the other one is gone."""
-    put(classic_broker, queue, queue.name, case=queue.name)
-    (before,) = classic_broker.browse(queue.name)
-    with Connection(classic_broker.url, dead_letter="broker") as connection:
-        reject_one(connection, queue, "no")
-        assert settles(classic_broker, queue, size=0)
-    (headers,) = dead_copies(classic_broker, queue.name)
-    assert headers["message-id"] == before.headers["message-id"]
-    assert headers["original-destination"] == f"/queue/{queue.name}"
-    assert "jmsx_death_reason" not in headers
-    volatile = fresh_queue()
-    put(classic_broker, volatile, volatile.name, persistent="false")
-    with Connection(classic_broker.url, dead_letter="broker") as connection:
-        reject_one(connection, volatile, "no")
-        assert settles(classic_broker, volatile, size=0)
-    assert dead_copies(classic_broker, volatile.name) == []
-
-
-@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
-def test_a_refused_copy_keeps_the_original(
-    classic_broker: Broker, queue: Queue, mode: AcknowledgeMode
-) -> None:
-    """A copy that the broker does not take settles nothing: the original comes again, to somebody else too."""
-    put(classic_broker, queue, "a", "b")
-    diary = Diary()
-    with Connection(classic_broker.url) as connection:
-        gone = dead_destination(classic_broker, connection.create_session())
-    with Connection(
-        classic_broker.url, dead_letter=gone.uri, redelivery_policy=NO_RETRY, observers=[diary]
-    ) as connection:
-        if mode is AUTO:
-            reject_one(connection, queue, "no")
-        else:
-            connection.start()
-            session = connection.create_session(mode)
-            take(session.create_consumer(queue), 1)
-            session.rollback()
-        assert eventually(
-            lambda: any(type(event).__name__ == "DeadLetterFailed" for event in diary.events)
-        )
-        assert bodies(classic_broker, queue) == ["a", "b"]
-    assert rest(classic_broker, queue) == ["a", "b"]
-    assert diary.dead() == []
-    assert not diary.outcomes()[Outcome.DEAD_LETTERED]
-
-
 # Acknowledgements that come too late ---------------------------------------------------------------------------------
 
 
@@ -427,95 +300,3 @@ def test_a_crash_of_the_broker_loses_no_transaction() -> None:
         broker.start()
         assert rest(broker, out) == ["A"]
         assert rest(broker, queue) == ["b", "c"]
-
-
-# Poison and order ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("limit", [0, 1, 6])
-@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
-def test_poison_is_delivered_one_plus_maximum_redeliveries_times(
-    classic_broker: Broker, queue: Queue, mode: AcknowledgeMode, limit: int
-) -> None:
-    """Exactly 1 + maximum_redeliveries deliveries, then it is in the DLQ once, and the next message comes."""
-    put(classic_broker, queue, queue.name, "good")
-    counts: list[int] = []
-    done = threading.Event()
-    policy = RedeliveryPolicy(
-        maximum_redeliveries=limit, initial_redelivery_delay=0.01, redelivery_delay=0.01
-    )
-    with Connection(classic_broker.url, redelivery_policy=policy) as connection:
-        session = connection.create_session(mode)
-
-        def listen(message: Message) -> None:
-            if message.text == "good":
-                done.set()
-            else:
-                counts.append(message.delivery_count)
-            if mode is TRANSACTED and message.text == "good":
-                session.commit()
-            elif mode is TRANSACTED:
-                session.rollback()
-            elif message.text != "good":
-                raise ValueError(message.text)
-
-        session.create_consumer(queue).set_listener(listen)
-        connection.start()
-        assert done.wait(10)
-        assert settles(classic_broker, queue, size=0)
-    assert counts == list(range(1, limit + 2))
-    assert len(dead_copies(classic_broker, queue.name)) == 1
-
-
-@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL, TRANSACTED])
-def test_the_order_after_giving_back(
-    classic_broker: Broker, queue: Queue, mode: AcknowledgeMode
-) -> None:
-    """Rolled back or recovered messages come first, in their order, and then the others."""
-    put(classic_broker, queue, *"abcde")
-    with Connection(classic_broker.url, redelivery_policy=AT_ONCE) as connection:
-        connection.start()
-        session = connection.create_session(mode)
-        consumer = session.create_consumer(queue)
-        take(consumer, 3)
-        give_back(session)
-        assert told(take(consumer, 2)) == [("a", 2), ("b", 2)]
-        give_back(session)
-        again = take(consumer, 5)
-        assert told(again) == [("a", 3), ("b", 3), ("c", 2), ("d", 1), ("e", 1)]
-        for message in again:
-            message.acknowledge()
-        if mode is TRANSACTED:
-            session.commit()
-    assert settles(classic_broker, queue, size=0)
-
-
-def give_back(session: Session) -> None:
-    """Roll back, or recover, as the mode has it."""
-    if session.transacted:
-        session.rollback()
-    else:
-        session.recover()
-
-
-def test_a_mixed_batch_over_the_limit(classic_broker: Broker, queue: Queue) -> None:
-    """A batch that is over its limit is buried whole, each message once, by NACK or by copy as it needs it."""
-    put(classic_broker, queue, "p1", case=queue.name)
-    put(classic_broker, queue, "n1", case=queue.name, persistent="false")
-    put(classic_broker, queue, "p2", case=queue.name)
-    diary = Diary()
-    with Connection(classic_broker.url, redelivery_policy=THREE, observers=[diary]) as connection:
-        connection.start()
-        session = connection.create_session(TRANSACTED)
-        consumer = session.create_consumer(queue)
-        for count in (1, 2, 3):
-            batch = take(consumer, 3)
-            assert {message.delivery_count for message in batch} == {count}
-            session.rollback()
-        put(classic_broker, queue, "last")
-        assert told(take(consumer, 1)) == [("last", 1)]
-        session.commit()
-        assert settles(classic_broker, queue, size=0)
-    assert len(dead_copies(classic_broker, queue.name)) == 3
-    assert sorted(one.by_copy for one in diary.dead()) == [False, False, True]
-    assert [one.attempts for one in diary.dead()] == [3, 3, 3]

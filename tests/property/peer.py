@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jmsx.core.actions import Disconnect, Transmit
+from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.memory import Memory
@@ -160,7 +160,7 @@ class Peer:
             elif isinstance(action, Disconnect):
                 self.gave_up = True
                 self.lose()
-            else:
+            elif isinstance(action, Report):
                 self._note(action.event)
 
     def transmit(self, frame: Frame) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.testing.manners import Manners
+    from jmsx.testing.house import Manners
     from tests.property.peer import Peer
 
 AUTO, DUPS_OK = AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE

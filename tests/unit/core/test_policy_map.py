@@ -13,7 +13,7 @@ from jmsx.core.policy import (
 from jmsx.errors import ConfigurationError
 
 
-def policy(most: int) -> RedeliveryPolicy:
+def policy(most: int = 6) -> RedeliveryPolicy:
     """A policy that can be told from others."""
     return RedeliveryPolicy(maximum_redeliveries=most)
 
