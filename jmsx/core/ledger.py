@@ -73,6 +73,11 @@ def identity(
 
 def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:
     """The queue or durable subscription that has `delivery`; of a pattern of queues the message's own."""
-    if not any(wildcard in settings.origin for wildcard in "*>"):
+    if not is_pattern(settings.origin):
         return settings.origin
     return dialect.addresses(delivery.headers).destination or settings.origin
+
+
+def is_pattern(origin: str) -> bool:
+    """Whether it stands for many queues."""
+    return "*" in origin or ">" in origin

@@ -9,9 +9,10 @@ session of the process. One that became a dead letter is forgotten: who moves it
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.ledger import place
+from jmsx.core.ledger import is_pattern, place
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -25,16 +26,9 @@ if TYPE_CHECKING:
 LIMIT: Final = 20_000
 
 
-class Name(NamedTuple):
-    """
-    What a message is known by, until it is dead.
-
-    The time is in it because brokers number their messages: another one may give the same number.
-    """
-
-    place: str  #: the queue, or the durable subscription
-    message_id: str
-    timestamp: str  #: as the broker told it
+#: What a message is known by: its queue or durable subscription, its id and its time, as the broker tells them. The
+#: time is in it because brokers number their messages: another one may give the same number.
+Name = tuple[str, str, str]
 
 
 class Past(NamedTuple):
@@ -49,7 +43,7 @@ class Memory:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._known: dict[Name, Past] = {}
+        self._known: OrderedDict[Name, Past] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -58,10 +52,14 @@ class Memory:
         """Remember these, unless more is known already."""
         known = self._known
         for name, past in pasts:
-            before = known.pop(name, None)
-            known[name] = past if before is None else max(before, past)
+            before = known.get(name)
+            if before is None:
+                known[name] = past
+            else:
+                known[name] = max(before, past)
+                known.move_to_end(name)
         while len(known) > self._limit:
-            del known[next(iter(known))]
+            known.popitem(last=False)
 
     def recall(self, name: Name) -> Past | None:
         """What is known of a message that has come."""
@@ -82,6 +80,7 @@ class Recollection:
         self._dialect = dialect
         #: A topic's message without a durable subscription does not come again.
         self._able = settings.kind is not DestinationKind.TOPIC
+        self._place = None if is_pattern(settings.origin) else settings.origin
 
     def recall(self, deliveries: Iterable[Delivery]) -> None:
         """These have come: what the broker has forgotten goes on where it was."""
@@ -122,8 +121,8 @@ class Recollection:
 
     def name(self, delivery: Delivery) -> Name:
         """What `delivery` is known by."""
-        where = place(delivery, self._settings, self._dialect)
-        return Name(where, delivery.message_id, delivery.headers.get("timestamp", ""))
+        where = self._place or place(delivery, self._settings, self._dialect)
+        return where, delivery.message_id, delivery.frame.headers.get("timestamp", "")
 
     def _note(self, pasts: Iterable[tuple[Delivery, Past]]) -> None:
         if self._able:

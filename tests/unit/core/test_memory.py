@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.ledger import Entry, Identity
-from jmsx.core.memory import Memory, Name, Past
+from jmsx.core.memory import Memory, Past
 from jmsx.core.values import AcknowledgeMode, DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
@@ -228,7 +228,7 @@ def test_what_the_application_finished_did_not_fail(dialect: Dialect, *, late: b
 def test_memory_is_bounded() -> None:
     """The oldest are forgotten; what is noted again is young."""
     memory = Memory(limit=2)
-    a, b, c = (Name("queue://q", text, "") for text in "abc")
+    a, b, c = (("queue://q", text, "") for text in "abc")
     memory.note([(a, Past(1, 0)), (b, Past(1, 0))])
     memory.note([(a, Past(1, 1))])
     memory.note([(c, Past(1, 0))])
@@ -238,7 +238,7 @@ def test_memory_is_bounded() -> None:
 def test_less_does_not_overwrite_more() -> None:
     """A session whose link died unnoticed is late with what it knows."""
     memory = Memory()
-    name = Name("queue://q", "a", "")
+    name = ("queue://q", "a", "")
     memory.note([(name, Past(3, 0))])
     memory.note([(name, Past(1, 1))])
     assert memory.recall(name) == Past(3, 0)
