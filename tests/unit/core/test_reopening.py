@@ -163,6 +163,24 @@ def test_acknowledging_without_a_link_is_dropped_and_counted(mode: AcknowledgeMo
     assert [event.messages for event in talk.reported(AckDropped)] == [1]
 
 
+@pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL])
+def test_failure_of_a_lost_link_is_nobody_elses(mode: AcknowledgeMode) -> None:
+    """Its listener was busy; what came on the next link is not given back for it, and nothing is told of it again."""
+    talk = Talk(mode)
+    talk.subscribe()
+    talk.comes("old")
+    old = talk.held()
+    lose(talk)
+    talk.comes("new")
+    new = talk.held()
+    talk.core.failed(old, BROKEN, talk.now)
+    assert talk.take() is None
+    talk.core.consumed(new, talk.now, hurry=True)
+    talk.core.acknowledge(new, talk.now)
+    assert talk.wrote() == ["ACK new"]
+    assert talk.ended() == ["old#1 abandoned", "new#1 acknowledged"]
+
+
 def test_calls_without_a_link_do_nothing() -> None:
     """recover() has nothing to give back, an empty transaction nothing to end."""
     talk = Talk(CLIENT)
