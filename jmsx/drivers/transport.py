@@ -8,7 +8,8 @@ the lossy decoding of bodies, undefined escapes (B12), the slow parser (B14). st
 
 All frames are read by our Splitter, so they come in the order of the wire, and one parser judges them. By
 reading: stomp.py dies of a RECEIPT without id and of a heart-beat header without numbers, takes MESSAGEs of a chunk
-before its RECEIPTs, and logs the password of CONNECT (its pattern for hiding it expects a blank that it does not write).
+before its RECEIPTs, and logs the password of CONNECT (its pattern for hiding it expects a blank that it
+does not write).
 """
 
 from __future__ import annotations
