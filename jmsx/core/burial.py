@@ -1,7 +1,8 @@
 """
 Dead letters: how a message that shall not be delivered again leaves the broker's queue, and is not lost.
 
-Where NACK makes the broker bury the message under its own strategy, NACK it is. Everywhere else a copy is sent first,
+Where NACK makes the broker bury the message under its own strategy, NACK it is, and it is a dead letter when the broker
+has answered. Everywhere else a copy is sent first,
 and the original is acknowledged when the broker has confirmed the copy; until then it stays unacknowledged, and a
 consumer with cumulative ACKs hands out nothing, because a later ACK would cover the original too.
 
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.certificate import DeathCertificate
-from jmsx.core.consumer import newest
+from jmsx.core.consumer import nack, newest
+from jmsx.core.delivery import Doom
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.core.requests import Requests
+    from jmsx.core.requests import Request, Requests
     from jmsx.core.values import Failure, SessionSettings
     from jmsx.errors import JmsxError
 
@@ -72,16 +74,16 @@ class DeadLetters:
         batch: list[Delivery],
         reason: str,
         failure: Failure,
-        now: float,
     ) -> None:
         """Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`."""
         alive = [one for one in batch if not (one.buried or one.acknowledged)]
         by_broker = [one for one in alive if self._broker_buries(consumer, one)]
         by_copy = [one for one in alive if one not in by_broker]
-        if by_broker:
-            self._outbox.transmit(*consumer.nack_frames(by_broker))
-        for delivery in by_broker:
-            self._report(_Burial(consumer, delivery, [], "", reason, failure), now)
+        burials = [_Burial(consumer, one, [], "", reason, failure) for one in by_broker]
+        if burials:
+            self._open += burials
+            receipts = [self._ask(burial).receipt_id for burial in burials]
+            self._outbox.transmit(*consumer.nack_frames(by_broker, receipts))
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
@@ -98,10 +100,10 @@ class DeadLetters:
         Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
         """
         if self._dialect.nack_buries:
-            self._outbox.transmit(*consumer.nack_frames([delivery]))
+            self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
             consumer.end([delivery], Outcome.EXPIRED, now)
         elif delivery.headers.get("persistent") == "true":
-            self.bury(consumer, [delivery], "expired", NO_FAILURE, now)
+            self.bury(consumer, [delivery], "expired", NO_FAILURE)
         else:
             consumer.end([delivery], Outcome.EXPIRED, now)
             consumer.settle_buried(delivery)
@@ -128,21 +130,29 @@ class DeadLetters:
         due = [burial for at, burial in self._refused if at <= now]
         self._refused = [entry for entry in self._refused if entry[0] > now]
         for burial in due:
-            self._send_copy(burial)
+            if burial.destination:
+                self._send_copy(burial)
+            else:
+                self._outbox.transmit(nack(burial.delivery, self._ask(burial).receipt_id))
 
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
         """
         The link is gone: forget and return all that is not confirmed.
 
-        The broker still has the originals; each is told its doom, so that it is buried as soon as it comes again.
+        The broker has the originals; each is told its doom, so that it is buried as soon as it comes again. But a NACK
+        may have been done, and somebody may move the message back: that it comes is no proof.
         """
         burials, self._open = self._open, []
         self._refused, self._after = [], {}
         self._kept.clear()
         self._held.clear()
         for burial in burials:
-            burial.delivery.doom = (burial.reason, burial.failure)
+            burial.delivery.doom = Doom(
+                burial.reason, burial.failure, sure=bool(burial.destination)
+            )
             burial.consumer.end([burial.delivery], Outcome.ABANDONED, now)
+            if not burial.destination:
+                burial.consumer.recollection.doubted([burial.delivery])
         return [(burial.consumer, burial.delivery) for burial in burials]
 
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
@@ -174,6 +184,14 @@ class DeadLetters:
             last_failure=self._epoch_ms(burial.delivery.last_failed_at),
         )
         copy = self._dialect.dead_letter_copy(burial.delivery, burial.destination, certificate)
+        request = self._ask(burial)
+        self._outbox.transmit(
+            *(settings.grave_frames if burial.destination == settings.grave else ()),
+            Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body),
+        )
+
+    def _ask(self, burial: _Burial) -> Request:
+        """The question whether it is a dead letter."""
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is None:
@@ -182,11 +200,9 @@ class DeadLetters:
                 self._refuse(burial, error, now)
             return error
 
-        request = self._requests.open("SEND", burial.destination, answered)
-        self._outbox.transmit(
-            *(settings.grave_frames if burial.destination == settings.grave else ()),
-            Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body),
-        )
+        if burial.destination:
+            return self._requests.open("SEND", burial.destination, answered)
+        return self._requests.open("NACK", burial.consumer.settings.destination, answered)
 
     def _epoch_ms(self, at: float | None) -> int | None:
         return None if at is None else round((at + self.wall_offset) * 1000)
@@ -197,7 +213,7 @@ class DeadLetters:
         self._open.remove(burial)
         consumer = burial.consumer
         self._report(burial, now)
-        if consumer.settings.individual:
+        if consumer.settings.individual and burial.destination:
             consumer.settle_buried(burial.delivery)
         self._settle(burial)
 

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.delivery import Delivery
+    from jmsx.core.delivery import Delivery, Doom
     from jmsx.core.memory import Name
-    from jmsx.core.values import Failure
 
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
 LIMIT: Final = 20_000
@@ -31,7 +30,7 @@ class _Past:
     redelivery_count: int  #: of the next delivery
     spared: int
     buried: bool  #: its copy is a dead letter; only the ACK is owed
-    doom: tuple[str, Failure] | None  #: it was to be buried, and nobody has confirmed it
+    doom: Doom | None  #: it was to be buried, and nobody has confirmed it
     first_failed_at: float | None
     last_failed_at: float | None
     refused: bool  #: by a broker that did not commit it, which is a failure
@@ -89,6 +88,8 @@ class Carrying:
         past = self._past.pop(consumer.recollection.name(delivery), None)
         if past is None:
             return False
+        if past.doom is not None and not (past.doom.sure or delivery.flagged):
+            return False  # whoever moved it back means it to be new; or the broker has crashed
         delivery.buried, delivery.doom = past.buried, past.doom
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at

@@ -54,6 +54,9 @@ class ConsumerCore:
         self.parked: bool  #: a dead letter's copy is not confirmed yet: nothing is handed out
         self.wanted_since: float | None  #: the application waits for a message
         self._dry_since: float | None
+        self._adrift: list[
+            Delivery
+        ] = []  #: handed out on the last link, and not finished when it was lost
         self._dialect = dialect
         self._outbox = outbox
         self._begin(now)
@@ -149,6 +152,7 @@ class ConsumerCore:
             self.note_dropped(len(owed), now)
         for delivery in owed:
             delivery.spared += 1
+        self._adrift = self.delivered
         handed_out = owed + self.delivered
         self.end(handed_out, Outcome.ABANDONED, now)
         waiting = [one for one in (*self.waiting, *self.schedule.clear()) if not one.acknowledged]
@@ -202,6 +206,7 @@ class ConsumerCore:
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
         self.recollection.acknowledged([delivery])
+        self._adrift = [one for one in self._adrift if one is not delivery]
         return True
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
@@ -229,11 +234,12 @@ class ConsumerCore:
         acks = (Frame("ACK", {"id": one.ack_id, **headers}) for one in owed)
         return [*self.window.release(), *acks]
 
-    def nack_frames(self, batch: list[Delivery]) -> list[Frame]:
+    def nack_frames(self, batch: list[Delivery], receipts: Iterable[str]) -> list[Frame]:
         """The frames that give `batch` to the broker's dead letter strategy: NACK is single, and never in a tx."""
         last = batch[-1].arrival
         self.window.settled(batch, older=sum(1 for one in self.delivered if one.arrival < last))
-        return [*self.window.release(), *(Frame("NACK", {"id": one.ack_id}) for one in batch)]
+        nacks = [nack(one, receipt) for one, receipt in zip(batch, receipts, strict=True)]
+        return [*self.window.release(), *nacks]
 
     def note_acknowledged(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Report the ACK frames of `batch`."""
@@ -300,6 +306,12 @@ class ConsumerCore:
                 optimize_acknowledge=settings.optimize is not None,
             )
         )
+
+    def close_without_link(self, now: float) -> None:
+        """What the application has in its hands would be acknowledged now; report that it is not."""
+        if self._adrift and self.settings.acknowledges_itself:
+            self.note_dropped(len(self._adrift), now)
+        self.note_closed(now)
 
     def note_closed(self, now: float) -> None:
         """Report that the consumer is closed; what it had received and not handed out is the broker's again."""
@@ -424,3 +436,8 @@ class ConsumerCore:
 def newest(batch: Sequence[Delivery]) -> list[Delivery]:
     """Of each subscription's deliveries the newest one, whose cumulative ACK covers the others."""
     return list({one.lane: one for one in batch}.values())
+
+
+def nack(delivery: Delivery, receipt_id: str) -> Frame:
+    """The NACK of one message; without receipt if there is no id for it."""
+    return Frame("NACK", {"id": delivery.ack_id, **({"receipt": receipt_id} if receipt_id else {})})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
@@ -17,6 +17,14 @@ COUNT_HEADER = "jmsx_redelivery_count"
 
 #: Header that jmsx senders put on each message: its identity wherever it goes.
 KEY_HEADER = "jmsx_key"
+
+
+class Doom(NamedTuple):
+    """Why a message is to be buried."""
+
+    reason: str
+    failure: Failure
+    sure: bool  #: the broker cannot have buried it
 
 
 class Delivery:
@@ -84,9 +92,7 @@ class Delivery:
         self.started_at = received_at
         self.ended_at = received_at
         self.buried = False  #: its copy is a dead letter; only the ACK is owed
-        self.doom: tuple[str, Failure] | None = (
-            None  #: why it is to be buried as soon as it is handed out
-        )
+        self.doom: Doom | None = None  #: why it is to be buried as soon as it is handed out
         self.carried = False  #: its count comes from before a commit that the broker refused
         self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None

@@ -124,7 +124,7 @@ class RedeliveryScheduled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDeadLettered:
-    """A message was given to a dead letter queue (`by_copy`: as our copy, confirmed by the broker)."""
+    """The broker has confirmed that a message is a dead letter (`by_copy`: as our copy)."""
 
     at: float
     consumer: str

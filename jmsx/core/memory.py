@@ -114,6 +114,10 @@ class Recollection:
         """These failed, copies of them are dead letters, and the broker was told to forget them."""
         self._note((one, Past(one.delivery_count, one.spared)) for one in batch)
 
+    def doubted(self, batch: Iterable[Delivery]) -> None:
+        """These may be dead letters that are moved back, to be tried as often as new ones; or the broker kept them."""
+        self._note((one, Past(one.delivery_count, one.delivery_count)) for one in batch)
+
     def forget(self, batch: Iterable[Delivery]) -> None:
         """These are gone for ever."""
         if self._able and len(self._memory):

@@ -18,7 +18,7 @@ from jmsx.core.actions import Action, Outbox
 from jmsx.core.browsing import Browsings
 from jmsx.core.burial import DeadLetters
 from jmsx.core.carrying import Carrying
-from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import Delivery, Doom
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.ledger import identity
@@ -234,7 +234,8 @@ class SessionCore:
             if self.transacted:
                 self._work.touch(consumer, delivery, now)
             return True
-        reason, failure = delivery.doom or ("max_redeliveries", NO_FAILURE)
+        doom = delivery.doom or Doom("max_redeliveries", NO_FAILURE, sure=True)
+        reason, failure = doom.reason, doom.failure
         if delivery.doom is None and delivery.entry is not None:
             delivery.redelivery_count -= 1  # nobody sees this one
             failure = Failure(
@@ -244,7 +245,7 @@ class SessionCore:
             )
         consumer.flush(AckTrigger.EACH, now)
         consumer.delivered.remove(delivery)
-        self._dead_letters.bury(consumer, [delivery], reason, failure, now)
+        self._dead_letters.bury(consumer, [delivery], reason, failure)
         return False
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
@@ -491,8 +492,8 @@ class SessionCore:
             consumer.note_acknowledged(batch, AckTrigger.EACH, now)
             consumer.end(batch, _FORGET[failure.verdict], now)
         elif failure.verdict is Verdict.REJECT:
-            self._dead_letters.bury(consumer, batch, "rejected", failure, now)
+            self._dead_letters.bury(consumer, batch, "rejected", failure)
         elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
             pass
         elif not consumer.roll_back(batch, failure, now, self._draw):
-            self._dead_letters.bury(consumer, batch, "max_redeliveries", failure, now)
+            self._dead_letters.bury(consumer, batch, "max_redeliveries", failure)

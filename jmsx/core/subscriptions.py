@@ -182,7 +182,7 @@ class Subscriptions:
         settings = consumer.settings
         if not self.linked:  # the broker has forgotten it
             del self._consumers[settings.subscription_id]
-            consumer.note_closed(now)
+            consumer.close_without_link(now)
             return answered("UNSUBSCRIBE", settings.destination)
         consumer.flush(AckTrigger.CLOSE, now)
         if settings.acknowledges_itself and consumer.delivered:

@@ -96,6 +96,8 @@ class Talk:
         self.bursts: list[list[str]] = []  #: what was written together
         self._unread: list[str] = []
         self._asked: deque[str] = deque()  #: receipt ids, oldest first
+        self.buries = True  #: the broker answers each NACK at once
+        self._nacked: list[str] = []  #: receipt ids of NACKs
         self._ids = count(1)
         self.core = SessionCore(
             SessionSettings(mode=mode, broker="broker:61613", session_id="s", **settings),
@@ -110,6 +112,16 @@ class Talk:
 
     def wrote(self) -> list[str]:
         """The frames written since the last look; `DROP` is a link that it gave up."""
+        self._perform()
+        while self.buries and self._nacked:
+            nacked, self._nacked = self._nacked, []
+            answers = [Frame("RECEIPT", {"receipt-id": one}) for one in nacked]
+            self.core.receive(answers, self.now, WALL + self.now)
+            self._perform()
+        unread, self._unread = self._unread, []
+        return unread
+
+    def _perform(self) -> None:
         for action in self.core.take_actions():
             if isinstance(action, Transmit):
                 burst = [self._gist(frame) for frame in action.frames]
@@ -121,8 +133,6 @@ class Talk:
                 self.recorded(action)
             else:
                 self.events.append(action.event)
-        unread, self._unread = self._unread, []
-        return unread
 
     def recorded(self, told: Record) -> None:
         """What a ledger is told; here is none."""
@@ -173,6 +183,10 @@ class Talk:
         self._unread = self.wrote()
         self.complain(text, **{"receipt-id": self._asked.popleft()})
 
+    def refuse_nack(self) -> None:
+        """The broker answers the oldest NACK with ERROR."""
+        self.complain("refused by the test", **{"receipt-id": self._nacked.pop(0)})
+
     def complain(self, text: str, **headers: str) -> None:
         """The broker says ERROR to whatever."""
         error = Frame("ERROR", {"message": text, **headers})
@@ -182,6 +196,7 @@ class Talk:
         """The link is lost."""
         self._unread = self.wrote()
         self._asked.clear()
+        self._nacked.clear()
         self.core.link_closed("io", "reset by peer", self.now)
 
     def reopen(self) -> None:
@@ -299,7 +314,9 @@ class Talk:
             words.append(headers["id"])
         if "transaction" in headers:
             words += ["in", headers["transaction"]]
-        if "receipt" in headers:
+        if frame.command == "NACK" and "receipt" in headers:
+            self._nacked.append(headers["receipt"])
+        elif "receipt" in headers:
             self._asked.append(headers["receipt"])
             words.append("?")
         return " ".join(words)

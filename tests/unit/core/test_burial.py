@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.events import DeliveryEnded, MessageDeadLettered
+from jmsx.core.events import DeadLetterFailed, DeliveryEnded, MessageDeadLettered
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
@@ -40,7 +40,7 @@ def test_poison_after_the_maximum_and_one_delivery(most: int) -> None:
     assert seen == [*(f"a#{n}" for n in range(1, most + 2)), "b#1"]
     assert talk.wrote()[0] == "NACK a"
     assert buried(talk)[0] == ("a", most + 1, "max_redeliveries", None, False)
-    assert talk.ended()[most] == f"a#{most + 1} dead_lettered"
+    assert f"a#{most + 1} dead_lettered" in talk.ended()
 
 
 def test_dead_letter_tells_why() -> None:
@@ -229,3 +229,63 @@ def test_at_the_limit_on_arrival_is_delivered() -> None:
     talk.subscribe(policy=at_most(1))
     talk.comes("a", redelivered="true")
     assert talk.receive() == "a#2"
+
+
+# -- a NACK that nobody answers ---------------------------------------------------------------------------------------
+
+
+def unanswered(mode: AcknowledgeMode = AUTO) -> Talk:
+    """A session whose NACK of `a` was written when its link was lost; there is a new link."""
+    talk = Talk(mode)
+    talk.buries = False
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a")
+    assert talk.listen(REJECTED) == "a#1"
+    assert talk.wrote() == ["NACK a"]
+    assert buried(talk) == []
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+    talk.buries = True
+    return talk
+
+
+def test_nack_that_is_lost_with_its_link_has_buried_nothing() -> None:
+    """Nobody knows what became of the message, so it is no dead letter."""
+    talk = unanswered()
+    assert buried(talk) == []
+    assert talk.ended() == ["a#1 abandoned"]
+
+
+def test_lost_nack_is_written_again_when_the_message_comes_again() -> None:
+    """Flagged, so the broker had it all the time: it is buried unseen, with the reason that it had."""
+    talk = unanswered()
+    talk.comes("a", redelivered="true")
+    assert talk.take() is None
+    assert talk.wrote() == ["NACK a"]
+    assert buried(talk) == [("a", 1, "rejected", None, False)]
+
+
+def test_lost_nack_that_was_done_and_undone() -> None:
+    """Not flagged: somebody has moved it back, or the broker has crashed. It is delivered, and has all its chances."""
+    talk = unanswered()
+    talk.comes("a")
+    assert [talk.listen(BROKEN) for _ in range(3)] == ["a#2", "a#3", None]
+    assert buried(talk) == [("a", 3, "max_redeliveries", None, False)]
+
+
+def test_refused_nack_is_tried_again_and_told() -> None:
+    """It is no dead letter before the broker says so."""
+    talk = Talk(AUTO)
+    talk.buries = False
+    talk.subscribe()
+    talk.comes("a")
+    talk.listen(REJECTED)
+    talk.wrote()
+    talk.refuse_nack()
+    assert len(talk.reported(DeadLetterFailed)) == 1
+    assert buried(talk) == []
+    talk.buries = True
+    talk.timer()
+    assert talk.wrote() == ["NACK a"]
+    assert buried(talk) == [("a", 1, "rejected", None, False)]

@@ -149,6 +149,22 @@ def test_what_is_consumed_after_the_loss_is_counted_as_dropped(mode: Acknowledge
     assert talk.ended() == ["a#1 abandoned", "b#1 abandoned"]
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_consumer_that_closes_without_a_link_tells_what_it_owes(*, finished: bool) -> None:
+    """With a link, closing would acknowledge what its listener has; told once, whether that returns before or after."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a")
+    delivery = talk.held()
+    talk.cut()
+    assert talk.reported(AckDropped) == []
+    if finished:
+        talk.core.consumed(delivery, talk.now)
+    talk.core.close(talk.now)
+    talk.core.consumed(delivery, talk.now)
+    assert [event.messages for event in talk.reported(AckDropped)] == [1]
+
+
 @pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
 def test_acknowledging_without_a_link_is_dropped_and_counted(mode: AcknowledgeMode) -> None:
     """As Java, which takes it for stale and says nothing."""
