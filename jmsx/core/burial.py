@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core import events
 from jmsx.core.certificate import DeathCertificate
 from jmsx.core.consumer import nack, newest
 from jmsx.core.delivery import Doom
@@ -221,15 +220,7 @@ class DeadLetters:
         if burial not in self._open:
             return
         self._refused.append((now + RETRY, burial))
-        self._outbox.report(
-            events.DeadLetterFailed(
-                at=now,
-                consumer=burial.consumer.settings.name,
-                destination=burial.consumer.settings.destination,
-                message_key=burial.consumer.key(burial.delivery),
-                reason=str(error),
-            )
-        )
+        burial.consumer.evidence.not_buried(burial.delivery, str(error), now)
         if burial.consumer in self._after:
             self._give_up(burial, now)
             self._settle(burial)
@@ -269,21 +260,7 @@ class DeadLetters:
 
     def _report(self, burial: _Burial, now: float) -> None:
         consumer, delivery, failure = burial.consumer, burial.delivery, burial.failure
-        self._outbox.report(
-            events.MessageDeadLettered(
-                at=now,
-                consumer=consumer.settings.name,
-                destination=consumer.settings.destination,
-                message_id=delivery.message_id,
-                message_key=consumer.key(delivery),
-                attempts=delivery.delivery_count,
-                reason=burial.reason,
-                error_type=failure.error_type,
-                error_message=failure.error_message,
-                dead_letter_destination=burial.destination or None,
-                by_copy=bool(burial.destination),
-            )
-        )
+        consumer.evidence.dead_lettered(delivery, burial.reason, failure, burial.destination, now)
         consumer.end([delivery], Outcome.DEAD_LETTERED, now)
         if burial.destination:
             consumer.recollection.copied([delivery])

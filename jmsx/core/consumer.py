@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
-from jmsx.core.delivery import KEY_HEADER, Delivery
 from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.evidence import Evidence
 from jmsx.core.frames import Frame
 from jmsx.core.redelivery import RedeliverySchedule
 from jmsx.errors import MessageFormatError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jmsx.core.actions import Outbox
+    from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.memory import Recollection
     from jmsx.core.values import ConsumerSettings, Failure
@@ -45,6 +46,7 @@ class ConsumerCore:
     ) -> None:
         self.settings = settings
         self.recollection = recollection
+        self.evidence = Evidence(settings, dialect, outbox)
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
         self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
         self.window: Window
@@ -80,15 +82,7 @@ class ConsumerCore:
         carried = [one.redelivery_count for one in deliveries if one.carried]
         if carried:
             self.paused_until = now + max(self.settings.policy.delay(max(carried)), 0.0)
-        self._outbox.report(
-            events.MessagesReceived(
-                at=now,
-                consumer=self.settings.name,
-                destination=self.settings.destination,
-                messages=len(deliveries),
-                redelivered=sum(1 for one in deliveries if one.redelivery_count),
-            )
-        )
+        self.evidence.received(deliveries, now)
 
     def _refuse_flood(self) -> None:
         """Windows widen, and bytes hold many small messages; but no honest broker comes near this."""
@@ -149,7 +143,7 @@ class ConsumerCore:
         """
         owed = self.batch.take(now)
         if owed:
-            self.note_dropped(len(owed), now)
+            self.evidence.dropped(len(owed), now)
         for delivery in owed:
             delivery.spared += 1
         self._adrift = self.delivered
@@ -202,7 +196,7 @@ class ConsumerCore:
         """
         if not self.settings.acknowledges_itself:
             return False
-        self.note_dropped(1, now)
+        self.evidence.dropped(1, now)
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
         self.recollection.acknowledged([delivery])
@@ -218,7 +212,7 @@ class ConsumerCore:
     def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Settle `batch` (oldest first) with plain ACKs: one for all, or one for each if individual."""
         self.write_acks(batch)
-        self.note_acknowledged(batch, trigger, now)
+        self.evidence.acknowledged(batch, trigger, now)
         self.end(batch, Outcome.ACKNOWLEDGED, now)
 
     def write_acks(self, batch: Sequence[Delivery]) -> None:
@@ -240,20 +234,6 @@ class ConsumerCore:
         self.window.settled(batch, older=sum(1 for one in self.delivered if one.arrival < last))
         nacks = [nack(one, receipt) for one, receipt in zip(batch, receipts, strict=True)]
         return [*self.window.release(), *nacks]
-
-    def note_acknowledged(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
-        """Report the ACK frames of `batch`."""
-        sizes = [1] * len(batch) if self.settings.individual else [len(batch)]
-        for size in sizes:
-            self._outbox.report(
-                events.MessagesAcknowledged(
-                    at=now,
-                    consumer=self.settings.name,
-                    destination=self.settings.destination,
-                    messages=size,
-                    trigger=trigger,
-                )
-            )
 
     def roll_back(
         self, batch: list[Delivery], failure: Failure, now: float, draw: Callable[[], float]
@@ -284,7 +264,7 @@ class ConsumerCore:
         else:
             self.schedule.add(now + max(delay, 0.0), batch)
         for delivery in alive:
-            self._report_redelivery(delivery, delay, now, blocking=blocking)
+            self.evidence.redelivery(delivery, delay, now, blocking=blocking)
         return True
 
     def take_back(self, batch: list[Delivery]) -> None:
@@ -292,40 +272,11 @@ class ConsumerCore:
         self.waiting.extendleft(reversed(batch))
         self._dry_since = None
 
-    def note_opened(self, now: float) -> None:
-        """Report that the broker confirmed the subscription."""
-        settings = self.settings
-        self._outbox.report(
-            events.SubscriptionOpened(
-                at=now,
-                consumer=settings.name,
-                destination=settings.destination,
-                ack_mode=settings.mode.label,
-                prefetch=settings.prefetch,
-                maximum_redeliveries=settings.policy.maximum_redeliveries,
-                optimize_acknowledge=settings.optimize is not None,
-            )
-        )
-
     def close_without_link(self, now: float) -> None:
         """What the application has in its hands would be acknowledged now; report that it is not."""
         if self._adrift and self.settings.acknowledges_itself:
-            self.note_dropped(len(self._adrift), now)
-        self.note_closed(now)
-
-    def note_closed(self, now: float) -> None:
-        """Report that the consumer is closed; what it had received and not handed out is the broker's again."""
-        name, destination = self.settings.name, self.settings.destination
-        self._outbox.report(
-            events.SubscriptionClosed(at=now, consumer=name, destination=destination)
-        )
-
-    def note_dropped(self, messages: int, now: float) -> None:
-        """Report acknowledgements that cannot be sent, because their link is gone."""
-        name, destination = self.settings.name, self.settings.destination
-        self._outbox.report(
-            events.AckDropped(at=now, consumer=name, destination=destination, messages=messages)
-        )
+            self.evidence.dropped(len(self._adrift), now)
+        self.evidence.closed(now)
 
     def next_timer(self) -> float | None:
         """When `handle_timer` has something to do, or a pause ends."""
@@ -375,12 +326,11 @@ class ConsumerCore:
         for delivery in alive:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now
-            self._outbox.report(self._ended(delivery, outcome, now, transaction_id))
+            self.evidence.ended(delivery, outcome, now, transaction_id)
 
     def key(self, delivery: Delivery) -> str:
         """The stable identity of a message."""
-        given = delivery.headers.get(KEY_HEADER)
-        return given or self._dialect.message_key(delivery.headers)
+        return self.evidence.key(delivery)
 
     def _thirst(self) -> float | None:
         """When the session must open the window, because the application waits and nothing comes."""
@@ -390,47 +340,6 @@ class ConsumerCore:
             return None
         patience = self.window.patience(len(self.unsettled))
         return None if patience is None else max(self.wanted_since, self._dry_since) + patience
-
-    def _report_redelivery(
-        self, delivery: Delivery, delay: float, now: float, *, blocking: bool
-    ) -> None:
-        self._outbox.report(
-            events.RedeliveryScheduled(
-                at=now,
-                consumer=self.settings.name,
-                destination=self.settings.destination,
-                message_key=self.key(delivery),
-                next_attempt=delivery.delivery_count,
-                delay=delay,
-                blocking=blocking,
-            )
-        )
-
-    def _ended(
-        self, delivery: Delivery, outcome: Outcome, now: float, transaction_id: str | None
-    ) -> events.DeliveryEnded:
-        headers = delivery.headers
-        stamp = headers.get("timestamp", "")
-        return events.DeliveryEnded(
-            at=now,
-            consumer=self.settings.name,
-            destination=self.settings.destination,
-            message_id=delivery.message_id,
-            message_key=self.key(delivery),
-            correlation_id=headers.get("correlation-id"),
-            ack_mode=self.settings.mode.label,
-            prefetch=self.settings.prefetch,
-            attempt=delivery.delivery_count,
-            redelivered=delivery.redelivered,
-            sent_ms=int(stamp) if stamp.isdigit() else None,
-            received_at=delivery.received_at,
-            started_at=delivery.started_at,
-            ended_at=delivery.ended_at,
-            outcome=outcome,
-            error_type=delivery.failure[0] if delivery.failure else None,
-            transaction_id=transaction_id,
-            size=len(delivery.frame.body),
-        )
 
 
 def newest(batch: Sequence[Delivery]) -> list[Delivery]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core import events
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 
@@ -66,7 +65,7 @@ class Postponements:
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
             delivery.redelivery_count += 1
-            self._report(consumer, delivery, delay, now)
+            consumer.evidence.redelivery(delivery, delay, now, blocking=False)
         copies = [
             self._dialect.postponed(one, consumer.settings, consumer.key(one), delay)
             for one in alive
@@ -80,7 +79,7 @@ class Postponements:
             if error is None:
                 if not self._dialect.transactional_ack:
                     consumer.write_acks(batch)
-                consumer.note_acknowledged(batch, AckTrigger.EACH, now)
+                consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
             else:
                 consumer.take_back(batch)
                 self._outbox.disconnect(f"a message could not be sent back: {error}")
@@ -101,16 +100,3 @@ class Postponements:
         else:
             *others, last = copies
             self._outbox.transmit(*others, Frame("SEND", {**last.headers, **receipt}, last.body))
-
-    def _report(self, consumer: ConsumerCore, delivery: Delivery, delay: float, now: float) -> None:
-        self._outbox.report(
-            events.RedeliveryScheduled(
-                at=now,
-                consumer=consumer.settings.name,
-                destination=consumer.settings.destination,
-                message_key=consumer.key(delivery),
-                next_attempt=delivery.delivery_count,
-                delay=delay,
-                blocking=False,
-            )
-        )

@@ -341,7 +341,7 @@ class SessionCore:
             return
         consumer = self._consumers.find(delivery.subscription_id)
         if self._is_stale(delivery):
-            consumer.note_dropped(1, now)
+            consumer.evidence.dropped(1, now)
         elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
             self._acknowledge_one(consumer, delivery, now)
         else:
@@ -489,7 +489,7 @@ class SessionCore:
             consumer.delivered.remove(only)
         if failure.verdict in _FORGET:
             consumer.write_acks(batch)
-            consumer.note_acknowledged(batch, AckTrigger.EACH, now)
+            consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
             consumer.end(batch, _FORGET[failure.verdict], now)
         elif failure.verdict is Verdict.REJECT:
             self._dead_letters.bury(consumer, batch, "rejected", failure)

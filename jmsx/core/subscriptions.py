@@ -98,7 +98,7 @@ class Subscriptions:
                 now: float, error: JmsxError | None, consumer: ConsumerCore = consumer
             ) -> JmsxError | None:
                 if error is None:
-                    consumer.note_opened(now)
+                    consumer.evidence.opened(now)
                 return error
 
             request = self._requests.open("SUBSCRIBE", consumer.settings.destination, then)
@@ -130,7 +130,7 @@ class Subscriptions:
 
         def then(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is None:
-                consumer.note_opened(now)
+                consumer.evidence.opened(now)
                 return None
             self._consumers.pop(settings.subscription_id, None)
             if isinstance(error, BrokerTimeoutError):  # it may be answered yet, and must not linger
@@ -192,7 +192,7 @@ class Subscriptions:
         self._outbox.transmit(*consumer.window.release())
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
         del self._consumers[settings.subscription_id]
-        consumer.note_closed(now)
+        consumer.evidence.closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
         self._farewells = [*(one for one in self._farewells if not one.done), request]
         receipt = {"receipt": request.receipt_id}

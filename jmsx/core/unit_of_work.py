@@ -347,7 +347,7 @@ class UnitOfWork:
     def _committed(self, batches: Batches, now: float) -> None:
         transaction = self._transaction
         for consumer, batch in batches:
-            consumer.note_acknowledged(batch, AckTrigger.COMMIT, now)
+            consumer.evidence.acknowledged(batch, AckTrigger.COMMIT, now)
             consumer.end(batch, Outcome.COMMITTED, now, transaction.transaction_id)
         if not transaction.sent:
             self._report_sends("confirmed", now)

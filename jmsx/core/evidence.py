@@ -1,0 +1,167 @@
+"""What one consumer tells of its messages: every event that names it is made here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core import events
+from jmsx.core.delivery import KEY_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jmsx.core.actions import Outbox
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.events import AckTrigger, Outcome
+    from jmsx.core.values import ConsumerSettings, Failure
+
+
+class Evidence:
+    """Reports for one consumer; times are seconds, monotonic."""
+
+    def __init__(self, settings: ConsumerSettings, dialect: Dialect, outbox: Outbox) -> None:
+        self._settings = settings
+        self._dialect = dialect
+        self._outbox = outbox
+
+    def key(self, delivery: Delivery) -> str:
+        """The stable identity of a message."""
+        given = delivery.headers.get(KEY_HEADER)
+        return given or self._dialect.message_key(delivery.headers)
+
+    # The subscription ------------------------------------------------------------------------------------------------
+
+    def opened(self, now: float) -> None:
+        """The broker confirmed the subscription."""
+        settings = self._settings
+        self._outbox.report(
+            events.SubscriptionOpened(
+                at=now,
+                consumer=settings.name,
+                destination=settings.destination,
+                ack_mode=settings.mode.label,
+                prefetch=settings.prefetch,
+                maximum_redeliveries=settings.policy.maximum_redeliveries,
+                optimize_acknowledge=settings.optimize is not None,
+            )
+        )
+
+    def closed(self, now: float) -> None:
+        """The consumer is closed; what it had received and not handed out is the broker's again."""
+        name, destination = self._settings.name, self._settings.destination
+        self._outbox.report(
+            events.SubscriptionClosed(at=now, consumer=name, destination=destination)
+        )
+
+    # What came, and how it was settled -------------------------------------------------------------------------------
+
+    def received(self, deliveries: Sequence[Delivery], now: float) -> None:
+        """These came in one chunk."""
+        self._outbox.report(
+            events.MessagesReceived(
+                at=now,
+                consumer=self._settings.name,
+                destination=self._settings.destination,
+                messages=len(deliveries),
+                redelivered=sum(1 for one in deliveries if one.redelivery_count),
+            )
+        )
+
+    def acknowledged(self, batch: Sequence[Delivery], trigger: AckTrigger, now: float) -> None:
+        """The ACK frames of `batch` were written."""
+        sizes = [1] * len(batch) if self._settings.individual else [len(batch)]
+        for size in sizes:
+            self._outbox.report(
+                events.MessagesAcknowledged(
+                    at=now,
+                    consumer=self._settings.name,
+                    destination=self._settings.destination,
+                    messages=size,
+                    trigger=trigger,
+                )
+            )
+
+    def dropped(self, messages: int, now: float) -> None:
+        """So many acknowledgements cannot be sent, because their link is gone."""
+        name, destination = self._settings.name, self._settings.destination
+        self._outbox.report(
+            events.AckDropped(at=now, consumer=name, destination=destination, messages=messages)
+        )
+
+    def redelivery(self, delivery: Delivery, delay: float, now: float, *, blocking: bool) -> None:
+        """The next delivery of a message is due in `delay` seconds."""
+        self._outbox.report(
+            events.RedeliveryScheduled(
+                at=now,
+                consumer=self._settings.name,
+                destination=self._settings.destination,
+                message_key=self.key(delivery),
+                next_attempt=delivery.delivery_count,
+                delay=delay,
+                blocking=blocking,
+            )
+        )
+
+    def ended(
+        self, delivery: Delivery, outcome: Outcome, now: float, transaction_id: str | None
+    ) -> None:
+        """How a delivery ended, with its whole story."""
+        settings, headers = self._settings, delivery.headers
+        stamp = headers.get("timestamp", "")
+        self._outbox.report(
+            events.DeliveryEnded(
+                at=now,
+                consumer=settings.name,
+                destination=settings.destination,
+                message_id=delivery.message_id,
+                message_key=self.key(delivery),
+                correlation_id=headers.get("correlation-id"),
+                ack_mode=settings.mode.label,
+                prefetch=settings.prefetch,
+                attempt=delivery.delivery_count,
+                redelivered=delivery.redelivered,
+                sent_ms=int(stamp) if stamp.isdigit() else None,
+                received_at=delivery.received_at,
+                started_at=delivery.started_at,
+                ended_at=delivery.ended_at,
+                outcome=outcome,
+                error_type=delivery.failure[0] if delivery.failure else None,
+                transaction_id=transaction_id,
+                size=len(delivery.frame.body),
+            )
+        )
+
+    # Dead letters ----------------------------------------------------------------------------------------------------
+
+    def dead_lettered(
+        self, delivery: Delivery, reason: str, failure: Failure, copied_to: str, now: float
+    ) -> None:
+        """A message is a dead letter: by a copy at the URI `copied_to`, or else wherever the broker put it."""
+        self._outbox.report(
+            events.MessageDeadLettered(
+                at=now,
+                consumer=self._settings.name,
+                destination=self._settings.destination,
+                message_id=delivery.message_id,
+                message_key=self.key(delivery),
+                attempts=delivery.delivery_count,
+                reason=reason,
+                error_type=failure.error_type,
+                error_message=failure.error_message,
+                dead_letter_destination=copied_to or None,
+                by_copy=bool(copied_to),
+            )
+        )
+
+    def not_buried(self, delivery: Delivery, reason: str, now: float) -> None:
+        """The broker refused to make a message a dead letter."""
+        self._outbox.report(
+            events.DeadLetterFailed(
+                at=now,
+                consumer=self._settings.name,
+                destination=self._settings.destination,
+                message_key=self.key(delivery),
+                reason=reason,
+            )
+        )
