@@ -215,6 +215,20 @@ class ConsumerCore:
         self.evidence.acknowledged(batch, trigger, now)
         self.end(batch, Outcome.ACKNOWLEDGED, now)
 
+    def acknowledge_one(self, delivery: Delivery, now: float) -> None:
+        """
+        INDIVIDUAL: settle one message; a second time does nothing.
+
+        One that waits for its redelivery is settled too, and comes again all the same, as in Java.
+        """
+        if delivery in self.delivered:
+            self.delivered.remove(delivery)
+        elif delivery not in self.waiting and delivery not in self.schedule.pending():
+            return
+        if not delivery.acknowledged:
+            self.acknowledge([delivery], AckTrigger.EXPLICIT, now)
+            delivery.acknowledged = True
+
     def write_acks(self, batch: Sequence[Delivery]) -> None:
         """Settle `batch` on the wire, and nothing else."""
         self._outbox.transmit(*self.ack_frames(batch))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -98,3 +100,8 @@ class Requests:
         requests, self._open = list(self._open.values()), {}
         for request in requests:
             request.end(now, error(request))
+
+
+def unanswered(error: JmsxError) -> bool:
+    """Whether nobody knows what the broker did."""
+    return isinstance(error, ConnectionFailedError | BrokerTimeoutError)

@@ -1,8 +1,10 @@
 """
 The session: JMS's unit of order, acknowledgement and transaction, on one STOMP link.
 
-The way of a message: `receive` gives it to its consumer; `deliver` hands it to the application; `consumed` or `failed`
-say how that went; `acknowledge`, `commit`, `rollback` and `recover` are the application's calls. After every call run
+The way of a message: `receive` gives it to its consumer (subscriptions.py, consumer.py), where what is known of it from
+before is recalled (carrying.py, memory.py); `deliver` hands it to the application, or it is buried unseen; `consumed`
+or `failed` say how that went (batching.py; verdicts.py: delivered again, sent back, or dead by burial.py);
+`acknowledge`, `commit`, `rollback` and `recover` are the application's calls (unit_of_work.py). After every call run
 `take_actions` and arm a timer for `next_timer`, at which `handle_timer` is due.
 
 Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:941-1391` (6.3.1).
@@ -11,38 +13,36 @@ Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
 from jmsx.core.browsing import Browsings
 from jmsx.core.burial import DeadLetters
 from jmsx.core.carrying import Carrying
-from jmsx.core.delivery import Delivery, Doom
-from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.conversation import Conversation
+from jmsx.core.delivery import Delivery
+from jmsx.core.events import AckTrigger
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.ledger import identity
 from jmsx.core.markers import SUBSCRIPTION
-from jmsx.core.postponing import Postponements
 from jmsx.core.requests import Request, Requests, answered
+from jmsx.core.sending import Sending
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
+from jmsx.core.verdicts import Verdicts
 from jmsx.errors import ConnectionFailedError, IllegalStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jmsx.core.consumer import ConsumerCore
     from jmsx.core.dialect import Dialect
     from jmsx.core.ledger import Entry, Identity
     from jmsx.core.memory import Memory
     from jmsx.core.values import ConsumerSettings, SessionSettings
     from jmsx.errors import JmsxError
-
-#: Verdicts that acknowledge a message, and how it then ends.
-_FORGET: Final = {Verdict.DISCARD: Outcome.DISCARDED, Verdict.DUPLICATE: Outcome.DUPLICATE}
 
 
 class SessionCore:
@@ -58,7 +58,6 @@ class SessionCore:
         self.settings = settings
         self.epoch = 0
         self._dialect = dialect
-        self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
         self.browsings = Browsings(self._requests, self._outbox)
@@ -73,10 +72,17 @@ class SessionCore:
             carrying=carrying,
             memory=memory,
         )
-        self._postponements = Postponements(
-            dialect, self._requests, self._outbox, self._dead_letters
+        self._verdicts = Verdicts(dialect, self._requests, self._outbox, self._dead_letters, draw)
+        self.conversation = Conversation(dialect, self._requests, self._outbox)
+        self.sending = Sending(self._requests, self._outbox)
+        self._work = UnitOfWork(
+            settings,
+            dialect,
+            self._requests,
+            self._outbox,
+            sending=self.sending,
+            carrying=carrying,
         )
-        self._work = UnitOfWork(settings, dialect, self._requests, self._outbox, carrying)
 
     @property
     def transacted(self) -> bool:
@@ -86,10 +92,7 @@ class SessionCore:
     @property
     def idle(self) -> bool:
         """Whether nothing binds the session to its link."""
-        marked = self._work.markers is not None and self._work.markers.opened
-        return not (
-            self._consumers or self.browsings or self._requests or self._work.begun or marked
-        )
+        return not (self._consumers or self.browsings or self._requests or self._work.bound)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -112,8 +115,6 @@ class SessionCore:
         if broker is not None:
             self.settings = self._work.settings = replace(self.settings, broker=broker)
         self._outbox.report(events.LinkOpened(at=now, server=server, seconds=seconds))
-        if self._work.markers is not None and self._work.markers.opened:
-            self._work.markers.open()
         return self._consumers.reopen()
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
@@ -153,7 +154,9 @@ class SessionCore:
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
             elif frame.command == "ERROR":
-                self._receive_error(frame, now)
+                complaint = self.conversation.refused(frame, self.settings.broker, now)
+                if complaint is not None:
+                    self._work.condemn(complaint)
         for subscription_id, deliveries in chunk.items():
             if subscription_id == SUBSCRIPTION and self._work.markers is not None:
                 self._work.markers.accept(deliveries, now)
@@ -223,30 +226,17 @@ class SessionCore:
         """
         Whether the application gets `delivery`, which `offer` gave; `entry`: how the ledger has it, if one counts.
 
-        A message that is over its limit is buried unseen (pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`):
-        in a transacted session by the broker's count, and in every mode by a ledger's.
+        A message that is over its limit is buried unseen.
         """
         consumer = self._consumers.find(delivery.subscription_id)
         if entry is not None:
             delivery.count(entry)
-        if delivery.doom is None and not self._over_limit(consumer, delivery):
-            consumer.recollection.handed_out(delivery)
-            if self.transacted:
-                self._work.touch(consumer, delivery, now)
-            return True
-        doom = delivery.doom or Doom("max_redeliveries", NO_FAILURE, sure=True)
-        reason, failure = doom.reason, doom.failure
-        if delivery.doom is None and delivery.entry is not None:
-            delivery.redelivery_count -= 1  # nobody sees this one
-            failure = Failure(
-                "ConsumerDied",
-                f"handed out {delivery.delivery_count} times, and never settled: its consumer died each time,"
-                " or lost its connection",
-            )
-        consumer.flush(AckTrigger.EACH, now)
-        consumer.delivered.remove(delivery)
-        self._dead_letters.bury(consumer, [delivery], reason, failure)
-        return False
+        if self._verdicts.bury_unseen(consumer, delivery, now):
+            return False
+        consumer.recollection.handed_out(delivery)
+        if self.transacted:
+            self._work.touch(consumer, delivery, now)
+        return True
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
         """The application waits for a message of these consumers."""
@@ -283,20 +273,11 @@ class SessionCore:
             consumer.flush(AckTrigger.EACH, now)
             only = delivery if delivery in consumer.delivered else None
             if only is not None or failure.verdict is Verdict.REDELIVER:
-                self._give_back(consumer, failure, now, only=only)
+                self._verdicts.give_back(consumer, failure, now, only=only)
 
     def close_consumer(self, subscription_id: str, now: float) -> Request:
         """Close a consumer; with messages in an open transaction, when that ends."""
         return self._consumers.close(subscription_id, now, transacted=self.transacted)
-
-    def unsubscribe_durable(self, name: str) -> Request:
-        """Remove a durable subscription that no consumer uses."""
-        request = self._requests.open("UNSUBSCRIBE", name)
-        headers = self._dialect.unsubscribe_durable_headers(name)
-        self._outbox.transmit(
-            Frame("UNSUBSCRIBE", {"id": f"remove-{name}", **headers, "receipt": request.receipt_id})
-        )
-        return request
 
     def is_open(self, subscription_id: str) -> bool:
         """Whether the consumer lives; closed in a transaction, it lives until that ends."""
@@ -313,17 +294,9 @@ class SessionCore:
         """
         sent = TxSend(destination, key, frame, now)
         if not self.transacted:
-            return self._work.send(sent)
-        self._work.send_transacted(sent)
+            return self.sending.send(sent)
+        self._work.send(sent)
         return None
-
-    def send_aside(self, frame: Frame) -> Request:
-        """Send a message of jmsx's own, outside any transaction and not told as a message of the application."""
-        request = self._requests.open("SEND", frame.headers["destination"])
-        self._outbox.transmit(
-            Frame("SEND", {**frame.headers, "receipt": request.receipt_id}, frame.body)
-        )
-        return request
 
     def acknowledge(self, delivery: Delivery, now: float) -> None:
         """
@@ -343,33 +316,19 @@ class SessionCore:
         if self._is_stale(delivery):
             consumer.evidence.dropped(1, now)
         elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
-            self._acknowledge_one(consumer, delivery, now)
+            consumer.acknowledge_one(delivery, now)
         else:
             for each in self._consumers:
                 if each.delivered:
                     batch, each.delivered = each.delivered, []
                     each.acknowledge(batch, AckTrigger.EXPLICIT, now)
 
-    def _acknowledge_one(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
-        """
-        INDIVIDUAL: settle one message; a second time does nothing.
-
-        One that waits for its redelivery is settled too, and comes again all the same, as in Java.
-        """
-        if delivery in consumer.delivered:
-            consumer.delivered.remove(delivery)
-        elif delivery not in consumer.waiting and delivery not in consumer.schedule.pending():
-            return
-        if not delivery.acknowledged:
-            consumer.acknowledge([delivery], AckTrigger.EXPLICIT, now)
-            delivery.acknowledged = True
-
     def recover(self, now: float, failure: Failure = NO_FAILURE) -> None:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
         for consumer in self._consumers:
-            self._give_back(consumer, failure, now)
+            self._verdicts.give_back(consumer, failure, now)
 
     def may_commit(self) -> bool:
         """
@@ -377,16 +336,7 @@ class SessionCore:
 
         A session with commit markers needs the last one in its hands; at its first commit it asks for one.
         """
-        markers = self._work.markers
-        if markers is None or not self.linked or self._work.refusal() is not None:
-            return True
-        if not (self._work.sent or any(consumer.delivered for consumer in self._consumers)):
-            return True  # there is nothing to commit
-        if not markers.opened:
-            markers.open()
-        if markers.error is not None:
-            raise markers.error
-        return markers.ready
+        return not self.linked or self._work.may_commit(self._consumers)
 
     @property
     def tidy(self) -> bool:
@@ -413,7 +363,7 @@ class SessionCore:
             raise IllegalStateError("rollback() in a session that is not transacted")
         self._work.rollback(now)
         for consumer in self._consumers:
-            self._give_back(consumer, failure, now)
+            self._verdicts.give_back(consumer, failure, now)
         self._consumers.close_deferred(now)
 
     def close(self, now: float) -> list[Request]:
@@ -427,9 +377,7 @@ class SessionCore:
 
     def disconnect(self) -> Request:
         """Say farewell; the link may be closed when it is answered."""
-        request = self._requests.open("DISCONNECT", self.settings.broker)
-        self._outbox.transmit(Frame("DISCONNECT", {"receipt": request.receipt_id}))
-        return request
+        return self.conversation.disconnect(self.settings.broker)
 
     def abandon(self, request: Request, error: JmsxError, now: float) -> None:
         """Nobody waits for the answer of `request` any longer; a COMMIT without an answer drops the link."""
@@ -444,56 +392,3 @@ class SessionCore:
     def _is_stale(self, delivery: Delivery) -> bool:
         """Whether it came on a link that is gone, and with it the right to settle it."""
         return delivery.epoch != self.epoch or not self.linked
-
-    def _over_limit(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
-        policy = consumer.settings.policy
-        if not (policy.pre_dispatch_check or delivery.carried):
-            return False
-        if delivery.entry is not None:
-            return policy.exhausted(delivery.failures)
-        return self.transacted and policy.exhausted(delivery.broker_count)
-
-    def _receive_error(self, frame: Frame, now: float) -> None:
-        """An ERROR answers a request, or condemns the transaction that is open (classic.md, rule 7)."""
-        text = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
-        receipt_id = frame.headers.get("receipt-id")
-        self._outbox.report(events.ErrorReceived(at=now, message=text, receipt_id=receipt_id))
-        request = self._requests.peek(receipt_id)
-        if request is None and self._dialect.errors_close:
-            request = self._requests.oldest("SUBSCRIBE")  # whose refusal names no receipt
-        if request is not None:
-            error = self._dialect.error(
-                request.command, request.subject, frame, self.settings.broker
-            )
-            self._requests.answer(request.receipt_id, now, error)
-        else:
-            self._work.condemn(text)
-        if self._dialect.errors_close:
-            self._outbox.disconnect(
-                f"{self.settings.broker} ends a connection with an error: {text}"
-            )
-
-    def _give_back(
-        self, consumer: ConsumerCore, failure: Failure, now: float, only: Delivery | None = None
-    ) -> None:
-        """Do with what was delivered as the failure's verdict says; `only` it, unless it is redelivered."""
-        if consumer.settings.lazy or not consumer.delivered:
-            return
-        if failure.error_type is not None:
-            for delivery in [only] if only is not None else consumer.delivered:
-                delivery.note_failure(failure.error_type, failure.error_message, now)
-        if failure.verdict is Verdict.REDELIVER or only is None:
-            batch, consumer.delivered = consumer.delivered, []
-        else:
-            batch = [only]
-            consumer.delivered.remove(only)
-        if failure.verdict in _FORGET:
-            consumer.write_acks(batch)
-            consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
-            consumer.end(batch, _FORGET[failure.verdict], now)
-        elif failure.verdict is Verdict.REJECT:
-            self._dead_letters.bury(consumer, batch, "rejected", failure)
-        elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
-            pass
-        elif not consumer.roll_back(batch, failure, now, self._draw):
-            self._dead_letters.bury(consumer, batch, "max_redeliveries", failure)

@@ -21,15 +21,13 @@ from jmsx.core import events
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.markers import CommitMarkers
-from jmsx.core.requests import Request, answered
+from jmsx.core.requests import Request, answered, unanswered
 from jmsx.core.salvage import Salvage, repeatable
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
 from jmsx.errors import (
-    BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,
     JmsxError,
-    SendUnconfirmedError,
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Requests
+    from jmsx.core.sending import Sending
     from jmsx.core.values import SessionSettings
 
     #: What a transaction settles, consumer by consumer, each oldest first.
@@ -64,12 +63,15 @@ class UnitOfWork:
         dialect: Dialect,
         requests: Requests,
         outbox: Outbox,
+        *,
+        sending: Sending,
         carrying: Carrying,
     ) -> None:
         self.settings = settings  #: of the link that is up
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
+        self._sending = sending
         self._carrying = carrying
         self._transaction = Transaction(settings.session_id)
         self._salvage: Salvage | None = None
@@ -88,14 +90,9 @@ class UnitOfWork:
         return self.markers is not None and self.markers.in_doubt
 
     @property
-    def sent(self) -> bool:
-        """Whether something was sent in the transaction that is open."""
-        return bool(self._transaction.sends)
-
-    @property
-    def begun(self) -> bool:
-        """Whether a transaction is open on the wire."""
-        return self._transaction.begun
+    def bound(self) -> bool:
+        """Whether something of it is on the link: an open transaction, or commit markers."""
+        return self._transaction.begun or (self.markers is not None and self.markers.opened)
 
     def touch(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """`delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
@@ -104,27 +101,7 @@ class UnitOfWork:
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
-    def send(self, sent: TxSend) -> Request | None:
-        """Send outside a transaction; a persistent message is confirmed by the broker, others are not."""
-        if sent.frame.headers.get("persistent") != "true":
-            self._outbox.transmit(sent.frame)
-            self._report_send(sent, sent.at, "unconfirmed", None)
-            return None
-
-        def then(now: float, error: JmsxError | None) -> JmsxError | None:
-            unanswered = error is not None and _unanswered(error)
-            outcome = "confirmed" if error is None else "unconfirmed" if unanswered else "error"
-            self._report_send(sent, now, outcome, None)
-            if isinstance(error, ConnectionFailedError):
-                return SendUnconfirmedError(sent.message_key, sent.destination, str(error))
-            return error
-
-        request = self._requests.open("SEND", sent.destination, then)
-        headers = {**sent.frame.headers, "receipt": request.receipt_id}
-        self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
-        return request
-
-    def send_transacted(self, sent: TxSend) -> None:
+    def send(self, sent: TxSend) -> None:
         """
         Send in the transaction. Nothing is awaited: a failure shows at commit.
 
@@ -148,6 +125,18 @@ class UnitOfWork:
         transaction.sends.append(sent)
 
     # The end of a transaction ----------------------------------------------------------------------------------------
+
+    def may_commit(self, consumers: Iterable[ConsumerCore]) -> bool:
+        """Whether `commit` may be called, with the link that there is; asks for a marker where one is needed."""
+        if self.markers is None or self._transaction.rollback_only is not None:
+            return True
+        if not (self._transaction.sends or any(consumer.delivered for consumer in consumers)):
+            return True  # there is nothing to commit
+        if not self.markers.opened:
+            self.markers.open()
+        if self.markers.error is not None:
+            raise self.markers.error
+        return self.markers.ready
 
     def commit(
         self, consumers: Iterable[ConsumerCore], now: float, then: Callable[[float], None]
@@ -311,7 +300,7 @@ class UnitOfWork:
         refused = (
             bool(batches)
             and error is not None
-            and not (_unanswered(error) or self._transaction.sent)
+            and not (unanswered(error) or self._transaction.sent)
         )
         lost = isinstance(error, ConnectionFailedError) and self._repeats and not whole.done
         if not (refused or lost) or not repeatable(sends, self._dialect):
@@ -323,17 +312,18 @@ class UnitOfWork:
 
     def resume(self, broker: str, now: float) -> None:
         """A new link to `broker` is up: go on with a commit that failed on the last one, before all else."""
-        salvage = self._salvage
-        if salvage is None:
-            return
-        if salvage.broker != broker:
+        if self._salvage is not None and self._salvage.broker == broker:
+            self._resend(self._salvage)
+        elif self._salvage is not None:
+            salvage, self._salvage = self._salvage, None
             text = f"{broker}, to which the session goes now, cannot know what {salvage.broker} has"
-            self._salvage = None
             salvage.whole.end(now, ConnectionFailedError(text))
-            return
+        if self.markers is not None and self.markers.opened:
+            self.markers.open()
 
+    def _resend(self, salvage: Salvage) -> None:
         def sent(now: float, error: JmsxError | None) -> JmsxError | None:
-            if self._salvage is not salvage or (error is not None and _unanswered(error)):
+            if self._salvage is not salvage or (error is not None and unanswered(error)):
                 return error  # the next link, if there is one, tries again
             self._salvage = None
             salvage.whole.end(now, error)
@@ -362,7 +352,7 @@ class UnitOfWork:
     ) -> JmsxError:
         """Refused: rolled back, on a link of no further use. Unanswered: in doubt, and we say so."""
         transaction = self._transaction
-        in_doubt = _unanswered(error) or transaction.sent
+        in_doubt = unanswered(error) or transaction.sent
         self._salvage = None
         for consumer, batch in batches:
             for delivery in batch if in_doubt else ():
@@ -389,22 +379,7 @@ class UnitOfWork:
 
     def _report_sends(self, outcome: str, now: float) -> None:
         for sent in self._transaction.sends:
-            self._report_send(sent, now, outcome, self._transaction.transaction_id)
-
-    def _report_send(
-        self, sent: TxSend, now: float, outcome: str, transaction_id: str | None
-    ) -> None:
-        self._outbox.report(
-            events.MessageSent(
-                at=now,
-                destination=sent.destination,
-                message_key=sent.message_key,
-                outcome=outcome,
-                started_at=sent.at,
-                size=sent.size,
-                transaction_id=transaction_id,
-            )
-        )
+            self._sending.report(sent, now, outcome, self._transaction.transaction_id)
 
     def _report_end(self, outcome: TransactionOutcome, acknowledgements: int, now: float) -> None:
         transaction = self._transaction
@@ -418,11 +393,6 @@ class UnitOfWork:
                 acknowledgements=acknowledgements,
             )
         )
-
-
-def _unanswered(error: JmsxError) -> bool:
-    """Whether nobody knows what the broker did."""
-    return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
 
 
 def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:

@@ -114,6 +114,11 @@ class ConsumerSettings:
         return self.stomp_ack is StompAck.CLIENT_INDIVIDUAL
 
     @property
+    def transacted(self) -> bool:
+        """Whether what is received takes effect at commit."""
+        return self.mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    @property
     def acknowledges_itself(self) -> bool:
         """Whether the session acknowledges without being told to (AUTO and DUPS_OK)."""
         return self.mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)

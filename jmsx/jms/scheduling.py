@@ -68,7 +68,7 @@ def probe(session: Session) -> bool:
     asked = Frame("SEND", {**dialect.send_headers(private), **delay})
     delivery, began = None, pump.now()
     try:
-        pump.ask(f"SEND {private}", lambda core, _now: core.send_aside(asked))
+        pump.ask(f"SEND {private}", lambda core, _now: core.sending.aside(asked))
         delivery = pump.look(name)
     except BrokerTimeoutError:
         return False

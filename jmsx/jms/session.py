@@ -205,7 +205,8 @@ class Session:
             return
         self._connection.claim_client_id(self, None)
         self.pump.ask(
-            f"UNSUBSCRIBE {subscription}", lambda core, _now: core.unsubscribe_durable(subscription)
+            f"UNSUBSCRIBE {subscription}",
+            lambda core, _now: core.conversation.unsubscribe_durable(subscription),
         )
 
     def examine(self, destination: Destination, kind: DestinationKind | None = None) -> Findings:

@@ -47,7 +47,9 @@ def _ask(queue: TemporaryQueue, session: Session) -> Destination:
     try:
         asked = {**headers, "reply-to": owner.dialect.reply_to(queue.uri)}
         del asked["ack"]
-        owner.pump.ask(f"SEND {meeting}", lambda core, _now: core.send_aside(Frame("SEND", asked)))
+        owner.pump.ask(
+            f"SEND {meeting}", lambda core, _now: core.sending.aside(Frame("SEND", asked))
+        )
         delivery = session.pump.look(name)
     finally:
         session.pump.finish(lambda core, _now: core.browsings.close(name, meeting))

@@ -1,0 +1,56 @@
+"""What a session says to its broker about no message, and what an ERROR is an answer to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core import events
+from jmsx.core.frames import Frame
+
+if TYPE_CHECKING:
+    from jmsx.core.actions import Outbox
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.requests import Request, Requests
+
+
+class Conversation:
+    """Of one session with one broker after the other."""
+
+    def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
+        self._dialect = dialect
+        self._requests = requests
+        self._outbox = outbox
+
+    def refused(self, frame: Frame, broker: str, now: float) -> str | None:
+        """
+        The broker at `broker` said ERROR: end the request that it answers.
+
+        Gives the broker's words if it answers none; then something without a receipt went wrong.
+        """
+        text = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
+        receipt_id = frame.headers.get("receipt-id")
+        self._outbox.report(events.ErrorReceived(at=now, message=text, receipt_id=receipt_id))
+        request = self._requests.peek(receipt_id)
+        if request is None and self._dialect.errors_close:
+            request = self._requests.oldest("SUBSCRIBE")  # whose refusal names no receipt
+        if request is not None:
+            error = self._dialect.error(request.command, request.subject, frame, broker)
+            self._requests.answer(request.receipt_id, now, error)
+        if self._dialect.errors_close:
+            self._outbox.disconnect(f"{broker} ends a connection with an error: {text}")
+        return text if request is None else None
+
+    def unsubscribe_durable(self, name: str) -> Request:
+        """Have a durable subscription removed that no consumer uses."""
+        request = self._requests.open("UNSUBSCRIBE", name)
+        headers = self._dialect.unsubscribe_durable_headers(name)
+        self._outbox.transmit(
+            Frame("UNSUBSCRIBE", {"id": f"remove-{name}", **headers, "receipt": request.receipt_id})
+        )
+        return request
+
+    def disconnect(self, broker: str) -> Request:
+        """Say farewell."""
+        request = self._requests.open("DISCONNECT", broker)
+        self._outbox.transmit(Frame("DISCONNECT", {"receipt": request.receipt_id}))
+        return request

@@ -1,0 +1,69 @@
+"""Messages that the application sends: written, confirmed, and told with their end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core import events
+from jmsx.core.frames import Frame
+from jmsx.core.requests import unanswered
+from jmsx.errors import ConnectionFailedError, SendUnconfirmedError
+
+if TYPE_CHECKING:
+    from jmsx.core.actions import Outbox
+    from jmsx.core.requests import Request, Requests
+    from jmsx.core.transaction import TxSend
+    from jmsx.errors import JmsxError
+
+
+class Sending:
+    """The SENDs of one session outside transactions, and the reports of all."""
+
+    def __init__(self, requests: Requests, outbox: Outbox) -> None:
+        self._requests = requests
+        self._outbox = outbox
+
+    def send(self, sent: TxSend) -> Request | None:
+        """Send; a persistent message is confirmed by the broker, for others there is nothing to wait for."""
+        if sent.frame.headers.get("persistent") != "true":
+            self._outbox.transmit(sent.frame)
+            self.report(sent, sent.at, "unconfirmed")
+            return None
+
+        def then(now: float, error: JmsxError | None) -> JmsxError | None:
+            doubt = error is not None and unanswered(error)
+            outcome = "confirmed" if error is None else "unconfirmed" if doubt else "error"
+            self.report(sent, now, outcome)
+            if isinstance(error, ConnectionFailedError):
+                return SendUnconfirmedError(sent.message_key, sent.destination, str(error))
+            return error
+
+        request = self._requests.open("SEND", sent.destination, then)
+        self._outbox.transmit(_with_receipt(sent.frame, request))
+        return request
+
+    def aside(self, frame: Frame) -> Request:
+        """Send a message of jmsx's own, which is not told as one of the application."""
+        request = self._requests.open("SEND", frame.headers["destination"])
+        self._outbox.transmit(_with_receipt(frame, request))
+        return request
+
+    def report(
+        self, sent: TxSend, now: float, outcome: str, transaction_id: str | None = None
+    ) -> None:
+        """Tell how a SEND ended."""
+        self._outbox.report(
+            events.MessageSent(
+                at=now,
+                destination=sent.destination,
+                message_key=sent.message_key,
+                outcome=outcome,
+                started_at=sent.at,
+                size=sent.size,
+                transaction_id=transaction_id,
+            )
+        )
+
+
+def _with_receipt(frame: Frame, request: Request) -> Frame:
+    return Frame("SEND", {**frame.headers, "receipt": request.receipt_id}, frame.body)

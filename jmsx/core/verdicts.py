@@ -1,0 +1,106 @@
+"""
+What becomes of messages that failed: delivered again here or by the broker, forgotten, or dead.
+
+The policy decides, unless the failure itself says otherwise; a message that is over its limit when it comes is buried
+unseen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.delivery import Doom
+from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.postponing import Postponements
+from jmsx.core.values import NO_FAILURE, Failure, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.actions import Outbox
+    from jmsx.core.burial import DeadLetters
+    from jmsx.core.consumer import ConsumerCore
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.core.requests import Requests
+
+#: Verdicts that acknowledge a message, and how it then ends.
+_FORGET: Final = {Verdict.DISCARD: Outcome.DISCARDED, Verdict.DUPLICATE: Outcome.DUPLICATE}
+
+
+class Verdicts:
+    """Carries them out for one session."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        requests: Requests,
+        outbox: Outbox,
+        dead_letters: DeadLetters,
+        draw: Callable[[], float],
+    ) -> None:
+        self._dead_letters = dead_letters
+        self._postponements = Postponements(dialect, requests, outbox, dead_letters)
+        self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
+
+    def give_back(
+        self, consumer: ConsumerCore, failure: Failure, now: float, only: Delivery | None = None
+    ) -> None:
+        """Do with what was delivered as the failure's verdict says; `only` it, unless it is redelivered."""
+        if consumer.settings.lazy or not consumer.delivered:
+            return
+        if failure.error_type is not None:
+            for delivery in [only] if only is not None else consumer.delivered:
+                delivery.note_failure(failure.error_type, failure.error_message, now)
+        if failure.verdict is Verdict.REDELIVER or only is None:
+            batch, consumer.delivered = consumer.delivered, []
+        else:
+            batch = [only]
+            consumer.delivered.remove(only)
+        if failure.verdict in _FORGET:
+            consumer.write_acks(batch)
+            consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
+            consumer.end(batch, _FORGET[failure.verdict], now)
+        elif failure.verdict is Verdict.REJECT:
+            self._dead_letters.bury(consumer, batch, "rejected", failure)
+        elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
+            pass
+        elif not consumer.roll_back(batch, failure, now, self._draw):
+            self._dead_letters.bury(consumer, batch, "max_redeliveries", failure)
+
+    def bury_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
+        """
+        Bury `delivery`, just handed out, if it is over its limit or was doomed on an earlier link; False if it lives.
+
+        Source: the pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`.
+        """
+        doom = delivery.doom
+        if doom is None and not _over_limit(consumer, delivery):
+            return False
+        if doom is None:
+            doom = Doom("max_redeliveries", NO_FAILURE, sure=True)
+            if delivery.entry is not None:
+                delivery.redelivery_count -= 1  # nobody sees this one
+                doom = doom._replace(failure=_consumer_died(delivery.delivery_count))
+        consumer.flush(AckTrigger.EACH, now)
+        consumer.delivered.remove(delivery)
+        self._dead_letters.bury(consumer, [delivery], doom.reason, doom.failure)
+        return True
+
+
+def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
+    """In a transacted session by the broker's count, and in every mode by a ledger's."""
+    policy = consumer.settings.policy
+    if not (policy.pre_dispatch_check or delivery.carried):
+        return False
+    if delivery.entry is not None:
+        return policy.exhausted(delivery.failures)
+    return consumer.settings.transacted and policy.exhausted(delivery.broker_count)
+
+
+def _consumer_died(deliveries: int) -> Failure:
+    return Failure(
+        "ConsumerDied",
+        f"handed out {deliveries} times, and never settled: its consumer died each time,"
+        " or lost its connection",
+    )
