@@ -8,6 +8,7 @@ import argparse
 import json
 import random
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jmsx.errors import JmsxError
@@ -41,7 +42,14 @@ def _attempt(name: str, stable: Stable, options: argparse.Namespace) -> int:
         if options.soak:
             result = soak(stable, chance, options.soak)
         else:
-            result = run_case(name, stable, chance, rounds=options.rounds, size=options.messages)
+            result = run_case(
+                name,
+                stable,
+                chance,
+                rounds=options.rounds,
+                size=options.messages,
+                keep=options.keep,
+            )
     except (BenchError, JmsxError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         stable.discard()
@@ -67,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         metavar="MINUTES",
         help="instead of the cases: faults at random for so long, and does the consumer grow",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="journals and logs of rounds that failed go there"
     )
     parser.add_argument("--seed", type=int, default=0, help="of all that is left to chance")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each case")

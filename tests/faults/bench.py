@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 import uuid
@@ -29,15 +30,28 @@ if TYPE_CHECKING:
     from tests.faults.cases import Case
 
 
-def run_case(name: str, stable: Stable, chance: Random, *, rounds: int, size: int) -> Account:
-    """The account of `rounds` rounds of `size` messages; raises BenchError when a round has no end."""
+def run_case(
+    name: str,
+    stable: Stable,
+    chance: Random,
+    *,
+    rounds: int,
+    size: int,
+    keep: Path | None = None,
+) -> Account:
+    """
+    The account of `rounds` rounds of `size` messages; what failed leaves its journal and logs in `keep`.
+
+    Raises BenchError when a round has no end.
+    """
     account = Account(name)
     for _ in range(rounds):
-        account = account.add(_run_round(CASES[name], stable, chance, size))
+        account = account.add(_run_round(name, stable, chance, size, keep))
     return account
 
 
-def _run_round(case: Case, stable: Stable, chance: Random, size: int) -> Traces:
+def _run_round(name: str, stable: Stable, chance: Random, size: int, keep: Path | None) -> Traces:
+    case = CASES[name]
     with ExitStack() as stack:
         scene = set_up(
             stack, stable, chance, case.plan, size=size, brokers=case.brokers, aside=case.aside
@@ -51,7 +65,10 @@ def _run_round(case: Case, stable: Stable, chance: Random, size: int) -> Traces:
         scene.settle()
         scene.consumer.stop()
         traces = look(scene, lifted)
-        return replace(traces, broken=[*scene.broken, *_broken(case, scene, traces)])
+        traces = replace(traces, broken=[*scene.broken, *_broken(case, scene, traces)])
+        if keep is not None and Account(name).add(traces).failed:
+            _keep(scene, keep / f"{name}-{scene.task.queue}", lifted)
+        return traces
 
 
 def set_up(
@@ -124,6 +141,14 @@ def look(scene: Scene, lifted: float) -> Traces:
         lifted=lifted,
         outputs=_bodies(brokers, task.output) if task.plan.forwards else None,
     )
+
+
+def _keep(scene: Scene, folder: Path, lifted: float) -> None:
+    """Leave the evidence of a round in `folder`."""
+    shutil.copytree(scene.task.folder, folder)
+    for number, broker in enumerate(scene.brokers):
+        shutil.copy(broker.log, folder / f"broker{number}.log")
+    folder.joinpath("lifted").write_text(f"{lifted}\n", "utf-8")
 
 
 def _trust(brokers: Sequence[LocalBroker], folder: Path) -> str:
