@@ -9,7 +9,7 @@ import pytest
 
 from jmsx_broker import ArtemisContainer, ClassicContainer
 from jmsx_broker.docker import why_no_docker
-from tests.guarantees.test_guarantees import broker, connection, kind, queue
+from tests.guarantees.conftest import broker, connection, kind, queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

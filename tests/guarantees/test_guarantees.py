@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,100 +15,26 @@ from jmsx.errors import (
     TransactionRolledBackError,
     UnsupportedError,
 )
-from jmsx_broker import ArtemisBroker, ClassicBroker
+from tests.guarantees.parts import (
+    DEAD_LETTERS,
+    MODES,
+    MORTAL,
+    left,
+    put,
+    stranded,
+    take,
+    texts,
+)
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import AT_ONCE, fresh_queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from jmsx_broker import Broker
 
 pytestmark = pytest.mark.broker
-
-MODES: Final = (
-    Mode.AUTO_ACKNOWLEDGE,
-    Mode.CLIENT_ACKNOWLEDGE,
-    Mode.INDIVIDUAL_ACKNOWLEDGE,
-    Mode.SESSION_TRANSACTED,
-)
-
-#: Modes in which an application holds messages for as long as it likes.
-HOLDING: Final = (Mode.CLIENT_ACKNOWLEDGE, Mode.SESSION_TRANSACTED)
-
-MORTAL: Final = {"classic": ClassicBroker, "artemis": ArtemisBroker}
-
-DEAD_LETTERS: Final = {"classic": "ActiveMQ.DLQ", "artemis": "DLQ"}
-
-
-@pytest.fixture(params=["classic", "artemis"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Which broker."""
-    return str(request.param)
-
-
-@pytest.fixture
-def broker(kind: str, request: pytest.FixtureRequest) -> Broker:
-    """The broker of that kind."""
-    running: Broker = request.getfixturevalue(f"{kind}_broker")
-    return running
-
-
-@pytest.fixture
-def queue() -> jmsx.Queue:
-    """A queue of the test's own."""
-    return fresh_queue()
-
-
-@pytest.fixture
-def connection(broker: Broker) -> Iterator[jmsx.Connection]:
-    """A started connection that redelivers at once."""
-    with jmsx.Connection(broker.url, redelivery_policy=AT_ONCE) as made:
-        made.start()
-        yield made
-
-
-def put(connection: jmsx.Connection, queue: jmsx.Queue, *bodies: str, **properties: Any) -> None:
-    """Send texts, confirmed."""
-    session = connection.create_session()
-    producer = session.create_producer(queue)
-    for body in bodies:
-        producer.send(jmsx.Message(body), **properties)
-    session.close()
-
-
-def take(consumer: jmsx.MessageConsumer, timeout: float = 1.0) -> list[jmsx.Message]:
-    """All that comes until nothing has come for `timeout` seconds."""
-    return list(iter(lambda: consumer.receive(timeout), None))
-
-
-def texts(messages: list[jmsx.Message]) -> list[str]:
-    """Their bodies."""
-    return [message.text for message in messages]
-
-
-def settle(session: jmsx.Session, last: jmsx.Message) -> None:
-    """Acknowledge or commit all that the session has got, `last` the latest."""
-    if session.transacted:
-        session.commit()
-    else:
-        last.acknowledge()
-
-
-def left(connection: jmsx.Connection, queue: jmsx.Queue) -> list[jmsx.Message]:
-    """What a new session gets from the queue."""
-    session = connection.create_session()
-    messages = take(session.create_consumer(queue))
-    session.close()
-    return messages
-
-
-def stranded(broker: Broker, queue: jmsx.Queue) -> int:
-    """Messages that Artemis holds for a consumer that has died, until it is started again (README)."""
-    told = broker.statistics(queue.name)
-    return (told.inflight_count or 0) if not told.consumer_count else 0
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.label)
@@ -238,90 +163,6 @@ def test_poison_is_dead_after_its_deliveries(
     assert [one.body.decode() for one in dead].count(key) == 1
 
 
-def test_prefetch_limits_what_waits_at_a_consumer(
-    kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
-) -> None:
-    """Prefetch 1 is exact on both; prefetch 5 is on Classic, and about that on Artemis."""
-    for prefetch, least, most in ((1, 1, 1), (5, 5, 5) if kind == "classic" else (5, 2, 10)):
-        name = fresh_queue().name
-        put(connection, jmsx.Queue(name), *map(str, range(30)))
-        session = connection.create_session(Mode.CLIENT_ACKNOWLEDGE)
-        session.create_consumer(jmsx.Queue(f"{name}?consumer.prefetchSize={prefetch}"))
-
-        def held(name: str = name) -> int:
-            return broker.statistics(name).inflight_count or 0
-
-        assert eventually(lambda: held() >= least, 5)  # noqa: B023 - run before the next turn
-        assert least <= held() <= most
-        session.close()
-    assert left(connection, queue) == []
-
-
-@pytest.mark.parametrize("mode", HOLDING, ids=lambda mode: mode.label)
-def test_who_holds_more_has_a_wider_window(
-    mode: Mode, kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
-) -> None:
-    """After 20 were held at prefetch 5 about 20 wait; on Classic 5 after `acknowledge()`, fewer with each commit."""
-    put(connection, queue, *map(str, range(100)))
-    session = connection.create_session(mode)
-    consumer = session.create_consumer(jmsx.Queue(f"{queue.name}?consumer.prefetchSize=5"))
-    last = [consumer.receive(5.0) for _ in range(20)][-1]
-    assert last is not None
-    settle(session, last)
-    narrow = kind == "classic" and mode is Mode.CLIENT_ACKNOWLEDGE
-    least, most = (5, 5) if narrow else (20, 30)
-
-    def held() -> int:
-        return broker.statistics(queue.name).inflight_count
-
-    assert eventually(lambda: least <= held() <= most, 5)
-    assert last.text == "19"
-    if kind == "classic":
-        for _ in range(10):
-            one = consumer.receive(5.0)
-            assert one is not None
-            settle(session, one)
-        assert eventually(lambda: 5 <= held() <= 15, 5)
-
-
-@pytest.mark.parametrize("mode", HOLDING, ids=lambda mode: mode.label)
-def test_a_group_larger_than_the_window(
-    mode: Mode, kind: str, queue: jmsx.Queue, connection: jmsx.Connection
-) -> None:
-    """Artemis binds a group to one subscription and its window: more of it comes once that is settled."""
-    session = connection.create_session(Mode.SESSION_TRANSACTED)
-    producer = session.create_producer(queue)
-    for number in range(40):
-        producer.send(jmsx.Message(str(number), group_id="g"))
-    session.commit()
-    session = connection.create_session(mode)
-    consumer = session.create_consumer(jmsx.Queue(f"{queue.name}?consumer.prefetchSize=5"))
-    got = texts(held := take(consumer))
-    if kind == "artemis":
-        assert 2 <= len(got) <= 10
-    while held:
-        settle(session, held[-1])
-        got += texts(held := take(consumer))
-        assert kind == "artemis" or not held
-    assert got == [str(number) for number in range(40)]
-
-
-def test_pull_parks_one_message_at_most(
-    queue: jmsx.Queue, broker: Broker, connection: jmsx.Connection
-) -> None:
-    """Prefetch 0: at most one message waits at the consumer, and comes again when that is closed."""
-    put(connection, queue, "a", "b")
-    session = connection.create_session(Mode.CLIENT_ACKNOWLEDGE)
-    session.create_consumer(jmsx.Queue(f"{queue.name}?consumer.prefetchSize=0"))
-    other = connection.create_session()
-    rest = take(other.create_consumer(queue))
-    assert len(rest) >= 2
-    other.close()
-    session.close()
-    assert sorted(texts(rest + left(connection, queue))) == list("abc")
-    assert eventually(lambda: broker.statistics(queue.name).size == 0, 5)
-
-
 def test_non_persistent_messages_are_dead_letters_too(
     kind: str, broker: Broker, connection: jmsx.Connection, queue: jmsx.Queue
 ) -> None:
@@ -388,21 +229,6 @@ def test_bodies(queue: jmsx.Queue, connection: jmsx.Connection) -> None:
     for body in bodies:
         producer.send(jmsx.Message(body))
     assert [message.body for message in left(connection, queue)] == bodies
-
-
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.label)
-def test_no_session_stalls(mode: Mode, queue: jmsx.Queue, connection: jmsx.Connection) -> None:
-    """A session gets more than its prefetch without acknowledging, from a backlog, in order."""
-    session = connection.create_session(Mode.SESSION_TRANSACTED)
-    producer = session.create_producer(queue)
-    for number in range(700):
-        producer.send(jmsx.Message(f"{number} " + "x" * (number % 97)))
-    session.commit()
-    consumer = connection.create_session(mode).create_consumer(
-        jmsx.Queue(f"{queue.name}?consumer.prefetchSize=20")
-    )
-    got = [message.text.split()[0] for message in itertools.islice(take(consumer, 2.0), 700)]
-    assert got == [str(number) for number in range(700)]
 
 
 def test_commit_whose_receipt_is_lost(broker: Broker, connection: jmsx.Connection) -> None:

@@ -1,0 +1,67 @@
+"""What tests of guarantees work with: modes, brokers, and what is sent and received."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import jmsx
+from jmsx import AcknowledgeMode as Mode
+from jmsx_broker import ArtemisBroker, ClassicBroker
+
+if TYPE_CHECKING:
+    from jmsx_broker import Broker
+
+MODES: Final = (
+    Mode.AUTO_ACKNOWLEDGE,
+    Mode.CLIENT_ACKNOWLEDGE,
+    Mode.INDIVIDUAL_ACKNOWLEDGE,
+    Mode.SESSION_TRANSACTED,
+)
+
+#: Modes in which an application holds messages for as long as it likes.
+HOLDING: Final = (Mode.CLIENT_ACKNOWLEDGE, Mode.SESSION_TRANSACTED)
+
+MORTAL: Final = {"classic": ClassicBroker, "artemis": ArtemisBroker}
+
+DEAD_LETTERS: Final = {"classic": "ActiveMQ.DLQ", "artemis": "DLQ"}
+
+
+def put(connection: jmsx.Connection, queue: jmsx.Queue, *bodies: str, **properties: Any) -> None:
+    """Send texts, confirmed."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    for body in bodies:
+        producer.send(jmsx.Message(body), **properties)
+    session.close()
+
+
+def take(consumer: jmsx.MessageConsumer, timeout: float = 1.0) -> list[jmsx.Message]:
+    """All that comes until nothing has come for `timeout` seconds."""
+    return list(iter(lambda: consumer.receive(timeout), None))
+
+
+def texts(messages: list[jmsx.Message]) -> list[str]:
+    """Their bodies."""
+    return [message.text for message in messages]
+
+
+def settle(session: jmsx.Session, last: jmsx.Message) -> None:
+    """Acknowledge or commit all that the session has got, `last` the latest."""
+    if session.transacted:
+        session.commit()
+    else:
+        last.acknowledge()
+
+
+def left(connection: jmsx.Connection, queue: jmsx.Queue) -> list[jmsx.Message]:
+    """What a new session gets from the queue."""
+    session = connection.create_session()
+    messages = take(session.create_consumer(queue))
+    session.close()
+    return messages
+
+
+def stranded(broker: Broker, queue: jmsx.Queue) -> int:
+    """Messages that Artemis holds for a consumer that has died, until it is started again (README)."""
+    told = broker.statistics(queue.name)
+    return (told.inflight_count or 0) if not told.consumer_count else 0
