@@ -37,6 +37,7 @@ CASES: Final[dict[str, Case]] = {
     "connection-cut": Case(fault=deeds.connection_cut),
     "half-open": Case(fault=deeds.half_open),
     "broker-paused": Case(fault=deeds.broker_paused),
+    # without a ledger Artemis flags only the oldest message of those that its next consumer gets again
     "consumer-killed": Case(fault=deeds.consumer_killed, plan=Plan(ledger=True), recovery=_START),
     "crash-loop": Case(
         fault=deeds.crash_loop,
@@ -49,6 +50,12 @@ CASES: Final[dict[str, Case]] = {
         fault=deeds.commit_cut,
         plan=Plan(mode="SESSION_TRANSACTED", forwards=True),
         aside=True,
+    ),
+    "commit-cut-markers": Case(
+        fault=deeds.commit_cut,
+        plan=Plan(mode="SESSION_TRANSACTED", forwards=True, markers=True),
+        aside=True,
+        promises=promises.no_marker_stays,
     ),
     "dlq-refused": Case(
         fault=deeds.dlq_refused,

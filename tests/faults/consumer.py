@@ -38,6 +38,7 @@ def main(text: str) -> None:
         tls=task.way.tls,
         heartbeat=HEARTBEAT,
         ledger=task.ledger if plan.ledger else None,
+        commit_markers=plan.markers,
         observers=[EventLog(task.events, service="faults")] if plan.events else [],
     )
 

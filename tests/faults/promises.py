@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.faults.account import repeats
 from tests.faults.settings import MARK
@@ -16,10 +16,21 @@ if TYPE_CHECKING:
     from tests.faults.scene import Scene
 
 
+#: The queue of jmsx's commit markers.
+MARKERS: Final = "jmsx.commits"
+
+
 def none_dies(_scene: Scene, traces: Traces) -> Iterator[str]:
     """No fault of a link or a broker is a message's fault."""
     if traces.dead:
         yield f"{len(traces.dead)} dead letters, such as {traces.dead[0]}"
+
+
+def no_marker_stays(scene: Scene, traces: Traces) -> Iterator[str]:
+    """What clears up doubtful commits goes with the session."""
+    if left := scene.broker.statistics(MARKERS).size:
+        yield f"{left} markers lie in {MARKERS}"
+    yield from none_dies(scene, traces)
 
 
 def marked_are_buried(scene: Scene, traces: Traces) -> Iterator[str]:

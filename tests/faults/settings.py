@@ -50,6 +50,7 @@ class Plan:
     )
     grave: bool = False  #: dead letters are copied to a queue of the round
     forwards: bool = False  #: each message is sent on
+    markers: bool = False  #: doubtful commits are cleared up
     ledger: bool = False
     events: bool = False
     stepped: bool = False  #: the time of day is the true one plus what stands in a file
