@@ -12,7 +12,7 @@ from jmsx.errors import ConnectionFailedError, SendUnconfirmedError
 if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.requests import Request, Requests
-    from jmsx.core.transaction import TxSend
+    from jmsx.core.transaction import Transaction, TxSend
     from jmsx.errors import JmsxError
 
 
@@ -61,6 +61,30 @@ class Sending:
                 started_at=sent.at,
                 size=sent.size,
                 transaction_id=transaction_id,
+            )
+        )
+
+    def report_all(self, transaction: Transaction, outcome: str, now: float) -> None:
+        """Tell how the SENDs of a transaction ended."""
+        for sent in transaction.sends:
+            self.report(sent, now, outcome, transaction.transaction_id)
+
+    def report_end(
+        self,
+        transaction: Transaction,
+        outcome: events.TransactionOutcome,
+        acknowledgements: int,
+        now: float,
+    ) -> None:
+        """Tell how a transaction ended."""
+        self._outbox.report(
+            events.TransactionEnded(
+                at=now,
+                transaction_id=transaction.transaction_id,
+                outcome=outcome,
+                started_at=now if transaction.started_at is None else transaction.started_at,
+                sends=len(transaction.sends),
+                acknowledgements=acknowledgements,
             )
         )
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jmsx.core import events
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.markers import CommitMarkers
@@ -176,9 +175,9 @@ class UnitOfWork:
     def rollback(self, now: float) -> None:
         """Undo the sends; what was delivered is the caller's to give back."""
         transaction = self._transaction
-        self._report_sends("rolled_back", now)
+        self._sending.report_all(transaction, "rolled_back", now)
         if transaction.started_at is not None:
-            self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
+            self._sending.report_end(transaction, TransactionOutcome.ROLLED_BACK, 0, now)
         if transaction.begun:
             self._outbox.transmit(Frame("ABORT", {"transaction": transaction.WIRE_NAME}))
         transaction.step(TxInput.ABORT)
@@ -214,9 +213,9 @@ class UnitOfWork:
             return
         transaction = self._transaction
         cause, transaction_id = transaction.rollback_only, transaction.transaction_id
-        self._report_sends("rolled_back", now)
+        self._sending.report_all(transaction, "rolled_back", now)
         if transaction.started_at is not None:
-            self._report_end(TransactionOutcome.ROLLED_BACK, 0, now)
+            self._sending.report_end(transaction, TransactionOutcome.ROLLED_BACK, 0, now)
             cause = cause or f"the connection was lost with {transaction_id} in it"
         transaction.step(TxInput.LOST)
         transaction.rollback_only = cause
@@ -278,7 +277,7 @@ class UnitOfWork:
         def settle(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None or whole.done:
                 return end(now, error)
-            self._report_sends("confirmed", now)
+            self._sending.report_all(transaction, "confirmed", now)
             transaction.sent = True
             if not batches:
                 return end(now, None)
@@ -340,8 +339,13 @@ class UnitOfWork:
             consumer.evidence.acknowledged(batch, AckTrigger.COMMIT, now)
             consumer.end(batch, Outcome.COMMITTED, now, transaction.transaction_id)
         if not transaction.sent:
-            self._report_sends("confirmed", now)
-        self._report_end(TransactionOutcome.COMMITTED, sum(len(batch) for _, batch in batches), now)
+            self._sending.report_all(transaction, "confirmed", now)
+        self._sending.report_end(
+            self._transaction,
+            TransactionOutcome.COMMITTED,
+            sum(len(batch) for _, batch in batches),
+            now,
+        )
         transaction.step(TxInput.RECEIPT)
 
     def _not_committed(
@@ -359,10 +363,12 @@ class UnitOfWork:
                 delivery.spared += 1
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
         if not transaction.sent:
-            self._report_sends("unconfirmed" if in_doubt else "rolled_back", now)
+            self._sending.report_all(
+                self._transaction, "unconfirmed" if in_doubt else "rolled_back", now
+            )
         name, broker = transaction.transaction_id, self.settings.broker
         outcome = TransactionOutcome.IN_DOUBT if in_doubt else TransactionOutcome.ROLLED_BACK
-        self._report_end(outcome, 0, now)
+        self._sending.report_end(transaction, outcome, 0, now)
         if in_doubt:
             cause = f"{_HALF}: {error}" if transaction.sent else str(error)
             transaction.step(TxInput.LOST)
@@ -376,23 +382,6 @@ class UnitOfWork:
             self._carrying.note(consumer, batch, handed_out=True, refused=True)
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(f"{broker} refused to commit {name}: {words}")
-
-    def _report_sends(self, outcome: str, now: float) -> None:
-        for sent in self._transaction.sends:
-            self._sending.report(sent, now, outcome, self._transaction.transaction_id)
-
-    def _report_end(self, outcome: TransactionOutcome, acknowledgements: int, now: float) -> None:
-        transaction = self._transaction
-        self._outbox.report(
-            events.TransactionEnded(
-                at=now,
-                transaction_id=transaction.transaction_id,
-                outcome=outcome,
-                started_at=now if transaction.started_at is None else transaction.started_at,
-                sends=len(transaction.sends),
-                acknowledgements=acknowledgements,
-            )
-        )
 
 
 def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:

@@ -2,103 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
-import platform
-import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
-from jmsx.core.values import (
-    NO_FAILURE,
-    AcknowledgeMode,
-    ConsumerSettings,
-    DestinationKind,
-    SessionSettings,
-    StompAck,
-)
-from jmsx.drivers.counting import Counting
+from jmsx.core.values import NO_FAILURE, ConsumerSettings, DestinationKind
 from jmsx.errors import (
-    ConfigurationError,
-    IllegalStateError,
     InvalidDestinationError,
     JmsxError,
     UnsupportedError,
 )
-from jmsx.jms.aside import Peer
+from jmsx.jms import subscribing
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
-from jmsx.jms.dispatcher import Dispatcher
 from jmsx.jms.producer import MessageProducer
-from jmsx.jms.scheduling import probe, scheduled
-from jmsx.memory import MEMORY
+from jmsx.jms.scheduling import probe
+from jmsx.jms.served import Served
+from jmsx.jms.subscribing import Wanted
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from jmsx.core.delivery import Delivery
     from jmsx.core.management import Findings
-    from jmsx.drivers.open import OpenLink
-    from jmsx.jms.connection import Connection
-    from jmsx.jms.message import Message
-    from jmsx.uri import BrokerAddress
 
 
-#: Modes in which `message.acknowledge()` does something; in the others it may be called at any time.
-_ACKNOWLEDGED: Final = (
-    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
-    AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
-)
-
-
-class Session:
+class Session(Served):
     """
     Made by `Connection.create_session`; use it from one thread at a time.
 
     Every call raises IllegalStateError once the session is closed, and ConnectionFailedError once its link is gone.
     """
-
-    def __init__(
-        self, mode: AcknowledgeMode, connection: Connection, link: OpenLink, session_id: str
-    ) -> None:
-        self.mode = mode
-        self.session_id = session_id
-        self.options = connection.options
-        self._connection = connection
-        self._ids = itertools.count(1)
-        self._closed = False
-        self._attach(link)
-
-    @property
-    def transacted(self) -> bool:
-        """Whether receives and sends take effect at commit()."""
-        return self.mode is AcknowledgeMode.SESSION_TRANSACTED
-
-    @property
-    def alive(self) -> bool:
-        """Whether the threads that serve it run."""
-        return self.pump.alive and self._dispatcher.alive
-
-    @property
-    def connected(self) -> bool:
-        """Whether there is a link, as far as we know, with all consumers on it."""
-        return self.pump.reachable
-
-    @property
-    def address(self) -> BrokerAddress:
-        """Of the broker that it is connected to, or was last."""
-        return self.pump.address
-
-    @property
-    def greeting(self) -> Mapping[str, str]:
-        """The headers of the broker's CONNECTED on the link that there is, or was last."""
-        return self.pump.greeting
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._closed
 
     def create_queue(self, name: str) -> Queue:
         """The queue called `name`; the broker makes it at first use."""
@@ -139,7 +72,11 @@ class Session:
                 f"{destination} belongs to another session; over STOMP only that one can read it"
             )
         kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
-        return self._subscribe(destination, kind, selector, no_local=no_local, name=name)
+        return self._subscribe(
+            Wanted(
+                destination=destination, kind=kind, selector=selector, no_local=no_local, name=name
+            )
+        )
 
     def create_durable_consumer(
         self,
@@ -164,12 +101,14 @@ class Session:
         self._connection.claim_client_id(self, subscription)
         try:
             return self._subscribe(
-                topic,
-                DestinationKind.DURABLE,
-                selector,
-                no_local=no_local,
-                name=name or subscription,
-                durable_name=subscription,
+                Wanted(
+                    destination=topic,
+                    kind=DestinationKind.DURABLE,
+                    selector=selector,
+                    no_local=no_local,
+                    name=name or subscription,
+                    durable_name=subscription,
+                )
             )
         except BaseException:
             self._connection.release_durable(subscription)
@@ -277,59 +216,6 @@ class Session:
             self.pump.leave("session closed")
             self._connection.forget(self, reachable=reachable)
 
-    def relink(self, client_id: str | None) -> None:
-        """
-        Go on with a new link that carries `client_id`; the connection's affair.
-
-        Raises UnsupportedError if something binds the session to the link that it has.
-        """
-        if not self.pump.core.idle:
-            raise UnsupportedError(
-                f"session {self.pump.source.session_id} has consumers on its socket, so it cannot take"
-                " another client id; make durable consumers first, or in a session of their own"
-            )
-        self.pump.leave("session moved")
-        self._attach(self._connection.open_link(client_id))
-
-    def _attach(self, link: OpenLink) -> None:
-        marked = self.options.commit_markers and self.transacted
-        settings = SessionSettings(
-            mode=self.mode,
-            broker=link.broker,
-            session_id=self.session_id,
-            dead_letter=self.options.dead_letter,
-            host=platform.node(),
-            marker_day=int(time.time() // 86400) if marked else None,
-        )
-        self.client_id = link.client_id
-        self.dialect = link.dialect
-        self.pump = link.attach(settings, self._connection.connection_id, MEMORY)
-        self.pump.running = self._connection.started
-        self.pump.on_lost = self._connection.lost
-        self.pump.counting = Counting(self._connection.ledger)
-        self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
-
-    def abort(self) -> None:
-        """Drop the socket without farewell: the broker takes back all that is not settled."""
-        self.pump.end("aborted")
-
-    def renew(self, reason: str) -> None:
-        """Go on with a new link and new subscriptions; what is not settled is the broker's again."""
-        self.pump.renew(reason)
-
-    def pause(self) -> None:
-        """Hand out nothing until `resume()`."""
-        self.pump.running = False
-
-    def wait_idle(self, timeout: float | None) -> bool:
-        """Wait `timeout` seconds (None: for ever) for a running listener, unless it calls; False if it runs on."""
-        return self._dispatcher.wait_idle(timeout)
-
-    def resume(self) -> None:
-        """Hand out messages (again)."""
-        self.pump.running = True
-        self.pump.wake()
-
     def released(self, durable_name: str | None) -> None:
         """A consumer is closed."""
         if durable_name is not None:
@@ -346,37 +232,6 @@ class Session:
         """A subscription id that the session has not used yet."""
         return str(next(self._ids))
 
-    def check_open(self) -> None:
-        """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
-        if self._closed:
-            raise IllegalStateError("The Session is closed")
-        self.pump.check()
-
-    def check_receive(self) -> None:
-        """Raise IllegalStateError where `receive()` may not be called."""
-        self.check_open()
-        if self._dispatcher.active:
-            raise IllegalStateError(
-                "Cannot synchronously receive a message when a MessageListener is set"
-            )
-
-    def listen(self, subscription_id: str, listener: Callable[[Message], object] | None) -> None:
-        """Give a consumer its listener, or take it away."""
-        self.check_open()
-        self._dispatcher.set(subscription_id, listener)
-
-    def bind(self, message: Message, delivery: Delivery) -> Message:
-        """Let `message.acknowledge()` settle `delivery`."""
-
-        def acknowledge() -> None:
-            if self.mode not in _ACKNOWLEDGED:
-                return
-            self.check_open()
-            self.pump.call(lambda core, now: core.acknowledge(delivery, now))
-
-        message.on_acknowledge(acknowledge)
-        return message
-
     def __enter__(self) -> Self:
         return self
 
@@ -388,69 +243,20 @@ class Session:
     ) -> None:
         self.close()
 
-    def _peer(self, what: str) -> Peer:
-        """The broker at the other end, now; an outage is waited through."""
-        return self.pump.submit(what, lambda _core, _now: Peer(self.broker, self.dialect))
-
-    @property
-    def broker(self) -> str:
-        """The address of the broker that the session is, or was last, connected to."""
-        return self.pump.source.broker
-
-    def _subscribe(
-        self,
-        destination: Destination,
-        kind: DestinationKind,
-        selector: str | None,
-        *,
-        no_local: bool,
-        name: str | None,
-        durable_name: str | None = None,
-    ) -> MessageConsumer:
-        options = dict(destination.address.options)
-        selector = options.pop("selector", None) if selector is None else selector
-        prefetch = self._prefetch(options.pop("prefetchSize", None), kind)
-        policy = self.options.policy(destination.uri)
-        non_blocking = self.options.non_blocking_redelivery or policy.non_blocking
-        ack = self._stomp_ack(non_blocking=non_blocking)
-        auto = self.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
-        grave = self.examine(destination, kind).grave
-        settings = ConsumerSettings(
-            subscription_id=self.next_subscription_id(),
-            name=name or destination.uri,
-            destination=destination.uri,
-            kind=kind,
-            mode=self.mode,
-            stomp_ack=ack,
-            headers=self.dialect.subscribe_headers(
-                destination=destination.uri,
-                ack=ack,
-                selector=selector,
-                durable_name=durable_name,
-                no_local=no_local,
-                options=options,
-            ),
-            origin=self._origin(destination, kind, durable_name),
-            grave=grave.destination,
-            grave_frames=grave.before,
-            prefetch=max(prefetch, 1),
-            policy=policy,
-            optimize=self.options.optimize() if auto and prefetch > 0 else None,
-            non_blocking_redelivery=non_blocking,
-            scheduled=scheduled(self, destination.uri, kind, policy),
-        )
-        self._prepare(settings, durable_name)
+    def _subscribe(self, wanted: Wanted) -> MessageConsumer:
+        settings = subscribing.settings(self, wanted)
+        self._prepare(settings, wanted.durable_name)
         self.pump.ask(
-            f"SUBSCRIBE {destination}",
+            f"SUBSCRIBE {wanted.destination}",
             lambda core, now: core.subscribe(settings, now),
             repeat=True,
         )
         return MessageConsumer(
             self,
-            destination,
+            wanted.destination,
             settings.subscription_id,
-            pull=prefetch == 0,
-            durable_name=durable_name,
+            pull=subscribing.prefetch(self, wanted) == 0,
+            durable_name=wanted.durable_name,
         )
 
     def _prepare(self, settings: ConsumerSettings, durable_name: str | None) -> None:
@@ -459,27 +265,3 @@ class Session:
         aside.try_selector(peer, settings.headers)
         if durable_name is not None:
             aside.claim_durable(peer, self.options.client_id, durable_name, settings.headers)
-
-    def _origin(self, destination: Destination, kind: DestinationKind, durable: str | None) -> str:
-        """What names the queue or subscription for ever, wherever it is read."""
-        if kind is DestinationKind.QUEUE:
-            return destination.uri
-        if durable is None:
-            return f"{destination.uri}:{self.session_id}"
-        return f"{destination.uri}:durable:{self.options.client_id}.{durable}"
-
-    def _stomp_ack(self, *, non_blocking: bool) -> StompAck:
-        """Cumulative where local order is dispatch order; single ACKs elsewhere (classic.md 3.1)."""
-        single = (
-            self.mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
-            or non_blocking
-            or (self.transacted and self.options.transacted_individual_ack)
-        )
-        return StompAck.CLIENT_INDIVIDUAL if single else StompAck.CLIENT
-
-    def _prefetch(self, given: str | None, kind: DestinationKind) -> int:
-        if given is None:
-            return self.options.prefetch_policy.prefetch(kind)
-        if not given.isdigit():
-            raise ConfigurationError(f"consumer.prefetchSize={given}: must be 0 or more")
-        return int(given)
