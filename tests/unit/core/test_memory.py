@@ -261,3 +261,18 @@ def test_another_session_is_told_what_the_broker_would_count(dialect: Dialect) -
     one.comes("a")
     assert told(two)[0].endswith("#2")
     assert told(one)[0].endswith("#5")
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+def test_original_of_a_message_that_was_sent_back(dialect: Dialect) -> None:
+    """The broker forgot that it was acknowledged, so there are two of it now; this one was here before."""
+    talk = Talk(AUTO, dialect=dialect)
+    talk.subscribe(scheduled=True, policy=at_most(3, initial_redelivery_delay=1.0))
+    talk.comes("a")
+    assert talk.listen(BROKEN) is not None
+    talk.answer()
+    talk.wrote()
+    forgetful(talk)
+    talk.comes("a")
+    delivery = talk.held()
+    assert (delivery.delivery_count, delivery.redelivered) == (2, True)
