@@ -131,4 +131,4 @@ def longest_silence(moments: Iterable[float], start: float, end: float = math.in
 def _beyond_first(bodies: Iterable[str]) -> list[str]:
     """Each body as often as it is there too often."""
     seen: set[str] = set()
-    return [body for body in bodies if body in seen or seen.add(body)]  # type: ignore[func-returns-value]
+    return [body for body in bodies if body in seen or seen.add(body)]  # type: ignore[func-returns-value]  # add() is None, which is false

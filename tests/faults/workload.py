@@ -56,7 +56,7 @@ class Producer:
             with Connection(way.url, tls=way.tls, heartbeat=HEARTBEAT) as connection:
                 producer = connection.create_session().create_producer(Queue(self._queue))
                 for body in self._paced():
-                    self._send(body, lambda body=body: producer.send(Message(body)))  # type: ignore[misc]
+                    self._send(body, lambda body=body: producer.send(Message(body)))  # type: ignore[misc]  # mypy cannot infer it
         except Exception as error:  # noqa: BLE001 - raised again by join()
             self._error = error
 

@@ -186,7 +186,7 @@ def _end_thread(app: App, consumer: str) -> None:
     def dies() -> tuple[str, ...]:
         raise SystemExit
 
-    dispatcher._names = dies  # type: ignore[method-assign]
+    dispatcher._names = dies  # type: ignore[method-assign]  # how its thread dies
 
 
 def test_messages_that_nobody_moves(classic_broker: Broker, queue: Queue) -> None:
@@ -241,7 +241,7 @@ def test_the_command(
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(2)]
         (url,) = [word for line in lines for word in line.split() if word.startswith("http://")]
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:  # noqa: S310 - our own URL
             assert json.load(answer)["status"] == "ok"
 
 
