@@ -57,6 +57,9 @@ CASES: Final[dict[str, Case]] = {
         aside=True,
         promises=promises.no_marker_stays,
     ),
+    "commit-killed": Case(
+        fault=deeds.broker_killed, plan=Plan(mode="SESSION_TRANSACTED", forwards=True)
+    ),
     "dlq-refused": Case(
         fault=deeds.dlq_refused,
         plan=Plan(marked="raise", marks=6, maximum_redeliveries=1, grave=True),
