@@ -41,6 +41,7 @@ class Traces:
     stranded: int  #: messages that the broker held for no consumer until it was started again
     dead: Sequence[str]  #: in the dead letter queue
     lifted: float  #: when the fault was over
+    until: float = math.inf  #: when brokers began to be stopped for what comes afterwards
     outputs: Sequence[str] | None = None  #: what the handler sent on; None: it was not to
     broken: Sequence[str] = ()  #: what else was promised and not kept
 
@@ -119,7 +120,8 @@ def repeats(deliveries: Iterable[Delivery]) -> list[Delivery]:
 
 def silence(traces: Traces) -> float:
     """The longest time without a delivery since the fault was over, up to the last delivery; seconds."""
-    return longest_silence((each.moment for each in traces.deliveries), traces.lifted)
+    moments = (each.moment for each in traces.deliveries)
+    return longest_silence(moments, traces.lifted, traces.until)
 
 
 def longest_silence(moments: Iterable[float], start: float, end: float = math.inf) -> float:

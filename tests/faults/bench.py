@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import time
@@ -60,11 +61,14 @@ def _run_round(name: str, stable: Stable, chance: Random, size: int, keep: Path 
         case.fault(scene)
         lifted = time.monotonic()
         scene.producer.join(120)
+        until = math.inf
         if case.afterwards is not None:
+            until = time.monotonic()
             case.afterwards(scene)
         scene.settle()
         scene.consumer.stop()
         traces = look(scene, lifted)
+        traces = replace(traces, until=until)
         traces = replace(traces, broken=[*scene.broken, *_broken(case, scene, traces)])
         if keep is not None and Account(name).add(traces).failed:
             _keep(scene, keep / f"{name}-{scene.task.queue}", lifted)
