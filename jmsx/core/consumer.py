@@ -200,8 +200,12 @@ class ConsumerCore:
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
         self.recollection.acknowledged([delivery])
-        self._adrift = [one for one in self._adrift if one is not delivery]
+        self.failed_late(delivery)
         return True
+
+    def failed_late(self, delivery: Delivery) -> None:
+        """A delivery whose link is gone is out of the application's hands."""
+        self._adrift = [one for one in self._adrift if one is not delivery]
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any; `idle`: because the buffer is dry."""
@@ -287,10 +291,15 @@ class ConsumerCore:
         self._dry_since = None
 
     def close_without_link(self, now: float) -> None:
-        """What the application has in its hands would be acknowledged now; report that it is not."""
+        """With a link, closing would acknowledge what the application has in its hands."""
+        self.give_up(now)
+        self.evidence.closed(now)
+
+    def give_up(self, now: float) -> None:
+        """What the application got on the last link, and has not finished, is acknowledged by nobody any more."""
         if self._adrift and self.settings.acknowledges_itself:
             self.evidence.dropped(len(self._adrift), now)
-        self.evidence.closed(now)
+        self._adrift = []
 
     def next_timer(self) -> float | None:
         """When `handle_timer` has something to do, or a pause ends."""

@@ -261,7 +261,10 @@ class SessionCore:
         DUPS_OK on a topic. Source: `ActiveMQMessageConsumer.java:1460-1470`.
         """
         consumer = self._consumers.get(delivery.subscription_id)
-        if consumer is None or self._is_stale(delivery):
+        if consumer is None:
+            return
+        if self._is_stale(delivery):
+            consumer.failed_late(delivery)
             return
         delivery.note_failure(failure.error_type, failure.error_message, now)
         delivery.ended_at = now
@@ -344,8 +347,10 @@ class SessionCore:
         return self._work.markers is None or not self.linked or self._work.markers.tidy
 
     def give_up(self, now: float) -> None:
-        """There will be no other link: a commit that waits for one stays in doubt."""
+        """There will be no other link: a commit that waits for one stays in doubt, and ACKs that wait are dropped."""
         self._work.give_up(now)
+        for consumer in self._consumers:
+            consumer.give_up(now)
 
     def commit(self, now: float) -> Request:
         """Make sends and receives of the transaction final; raises IllegalStateError if not transacted."""

@@ -149,8 +149,9 @@ def test_what_is_consumed_after_the_loss_is_counted_as_dropped(mode: Acknowledge
     assert talk.ended() == ["a#1 abandoned", "b#1 abandoned"]
 
 
+@pytest.mark.parametrize("end", ["close", "give_up"])
 @pytest.mark.parametrize("finished", [True, False])
-def test_consumer_that_closes_without_a_link_tells_what_it_owes(*, finished: bool) -> None:
+def test_session_that_ends_without_a_link_tells_what_it_owes(end: str, *, finished: bool) -> None:
     """With a link, closing would acknowledge what its listener has; told once, whether that returns before or after."""
     talk = Talk(AUTO)
     talk.subscribe()
@@ -160,9 +161,21 @@ def test_consumer_that_closes_without_a_link_tells_what_it_owes(*, finished: boo
     assert talk.reported(AckDropped) == []
     if finished:
         talk.core.consumed(delivery, talk.now)
+    getattr(talk.core, end)(talk.now)
     talk.core.close(talk.now)
-    talk.core.consumed(delivery, talk.now)
     assert [event.messages for event in talk.reported(AckDropped)] == [1]
+
+
+def test_failure_without_a_link_owes_nothing() -> None:
+    """Its message would not have been acknowledged."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a")
+    delivery = talk.held()
+    talk.cut()
+    talk.core.failed(delivery, BROKEN, talk.now)
+    talk.core.close(talk.now)
+    assert talk.reported(AckDropped) == []
 
 
 @pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
