@@ -64,7 +64,7 @@ class Evidence:
                 consumer=self._settings.name,
                 destination=self._settings.destination,
                 messages=len(deliveries),
-                redelivered=sum(1 for one in deliveries if one.redelivery_count),
+                redelivered=sum(one.flagged for one in deliveries),
             )
         )
 

@@ -87,8 +87,6 @@ class Recollection:
         if not (self._able and len(self._memory)):
             return
         for delivery in deliveries:
-            if delivery.flagged and self._dialect.flags_redelivery:
-                continue
             past = self._memory.recall(self.name(delivery))
             if past is not None:
                 delivery.recall(past.deliveries, past.spared)

@@ -112,18 +112,40 @@ def test_counts_go_on_from_the_last_delivery() -> None:
 
 
 def test_the_flag_of_the_broker_is_enough_where_it_is_sure() -> None:
-    """Classic flags what was on its way, so what it says of a message stands."""
+    """Classic flags what was on its way, so what is merely handed out there is not noted."""
     memory = Memory()
-    one, two = (Talk(CLIENT, memory=memory) for _ in range(2))
-    one.subscribe()
-    two.subscribe()
-    one.comes("a")
-    for _ in range(3):
-        one.held()
-        one.core.recover(one.now)
-    one.cut()
-    two.comes("a", redelivered="true")
-    assert told(two) == ("a#2", True)
+    talk = Talk(CLIENT, memory=memory)
+    talk.subscribe()
+    talk.comes("a")
+    talk.held()
+    assert len(memory) == 0
+
+
+def test_a_flag_is_no_count() -> None:
+    """Artemis may flag it or not; two sessions had it before."""
+    memory = Memory()
+    for _ in range(2):
+        talk = Talk(CLIENT, dialect=ARTEMIS, memory=memory)
+        talk.subscribe()
+        talk.comes("a")
+        talk.held()
+        talk.core.close(talk.now)
+    last = Talk(CLIENT, dialect=ARTEMIS, memory=memory)
+    last.subscribe()
+    last.comes("a", redelivered="true")
+    assert last.held().delivery_count == 3
+
+
+def test_poison_of_another_session_is_buried_unseen() -> None:
+    """In a transacted session, as if the broker had counted (pre-dispatch check)."""
+    memory = Memory()
+    one, two = (Talk(TRANSACTED, dialect=ARTEMIS, memory=memory) for _ in range(2))
+    for talk in (one, two):
+        talk.subscribe(policy=at_most(0))
+        talk.comes("a")
+        delivery = talk.take()
+        assert (delivery is None) == (talk is two)
+        talk.cut()
 
 
 def test_artemis_does_not_flag_what_a_closed_consumer_had() -> None:
@@ -147,6 +169,20 @@ def test_moved_back_from_the_dead_letter_queue() -> None:
     talk.subscribe()
     talk.comes("a")
     talk.listen(REJECTED)
+    assert talk.wrote() == ["NACK a"]
+    talk.comes("a")
+    assert told(talk) == ("a#1", False)
+
+
+def test_moved_back_after_all_sorts_of_things() -> None:
+    """Lost with its link, and so remembered, before it was a dead letter."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a")
+    talk.held()
+    forgetful(talk)
+    talk.comes("a", redelivered="true")
+    assert talk.listen(REJECTED) == "a#2"
     assert talk.wrote() == ["NACK a"]
     talk.comes("a")
     assert told(talk) == ("a#1", False)
