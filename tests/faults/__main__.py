@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,4 +98,5 @@ def _line(result: Account | Soak) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # brokers are ended, folders removed
     sys.exit(main())

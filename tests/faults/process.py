@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import struct
@@ -36,6 +37,7 @@ class Consumer:
         task.journal.touch()
         self._command = [sys.executable, "-m", "tests.faults.consumer", task.dumps()]
         self._log = task.folder.joinpath("log").open("ab")
+        self._lifeline, self._hold = os.pipe()  # at its end when this process is
         self._process = self._begin()
 
     def __enter__(self) -> Self:
@@ -44,6 +46,8 @@ class Consumer:
     def __exit__(self, *_: object) -> None:
         self.kill()
         self._log.close()
+        os.close(self._lifeline)
+        os.close(self._hold)
 
     @property
     def pid(self) -> int:
@@ -120,4 +124,10 @@ class Consumer:
         return self.task.folder.joinpath("log").read_text("utf-8", "replace")[-6000:]
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command, cwd=_ROOT, stdout=self._log, stderr=self._log)
+        return subprocess.Popen(
+            self._command,
+            cwd=_ROOT,
+            stdin=self._lifeline,
+            stdout=self._log,
+            stderr=self._log,
+        )
