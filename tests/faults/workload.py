@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PACE: Final = 0.005
 
 #: The same for what is sent beyond the size of a round, so that the load outlasts the fault.
-_SLOW_PACE: Final = 0.03
+_SLOW_PACE: Final = 0.02
 
 
 class BenchError(Exception):
