@@ -10,6 +10,7 @@ at several steps as one, because what one consumer lacks another one may have go
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from tests.conformance.scenario import all_steps, bodies
 from tests.conformance.traffic import Traffic, left_over, messages, with_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.conformance.scenario import Json, Scenario
 
@@ -191,7 +192,8 @@ class _Run:
             for body in bodies(step)
         }
         closing = {body for index in refused for body in bodies(self._steps[index])}
-        wanted, seen = self._together(indices)
+        wanted = _all_messages(next(self._expected(index)) for index in indices)
+        seen = self._seen(indices)
         if not {one["body"] for one in [*wanted, *seen]} <= grouped:
             return False
         arriving = [one for one in wanted if one["body"] not in closing]
@@ -211,20 +213,30 @@ class _Run:
         for source, some in by_source.items():
             if not any(at < min(some) and source in self._traffic.on(who) for at, who in crashes):
                 return False
-            wanted, seen = self._together(some)
-            missing = left_over(wanted, seen, lambda one, other: difference(one, other) is None)
-            if not missing or len(missing) > stranded(source):
+            expectations = itertools.product(*(self._expected(index) for index in some))
+            kept = stranded(source)
+            if not any(self._lacks(expected, self._seen(some), kept) for expected in expectations):
                 return False
         return True
+
+    @staticmethod
+    def _lacks(expected: Iterable[Json], seen: Sequence[Json], most: int) -> bool:
+        """Whether nothing is wrong but that at least one message is missing, and `most` at most."""
+        missing = left_over(
+            _all_messages(expected), seen, lambda one, other: difference(one, other) is None
+        )
+        return bool(missing) and len(missing) <= most
 
     def _group(self, send: Json) -> tuple[object, object]:
         return self._traffic.target(send), send.get("group_id")
 
-    def _together(self, indices: Sequence[int]) -> tuple[list[Json], list[Json]]:
-        """The messages that these steps were expected to get, and those that they got."""
-        expected = [next(self._expected(index)) for index in indices]
-        wanted = [one for outcome in expected for one in messages(outcome) or ()]
-        return wanted, [one for index in indices for one in messages(self._outcomes[index]) or ()]
+    def _seen(self, indices: Iterable[int]) -> list[Json]:
+        """The messages that these steps got."""
+        return _all_messages(self._outcomes[index] for index in indices)
+
+
+def _all_messages(outcomes: Iterable[Json]) -> list[Json]:
+    return [one for outcome in outcomes for one in messages(outcome) or ()]
 
 
 def _closes_group(step: Json) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,23 @@ def test_what_shifts_behind_a_stranded_message_is_one_difference() -> None:
 
     assert judged(shifting, {3: one("b"), 4: NONE}, stranded=1) == artemis.STRANDED
     assert judged(shifting, {3: NONE, 4: NONE}, stranded=1) is None
+
+
+def test_what_may_be_otherwise_over_stomp_may_be_so_behind_a_stranded_message() -> None:
+    """The scenario says itself what a client of STOMP may see, and that is no difference."""
+    either = {"body": "c", "redelivered": {"one_of": [False, True]}, "delivery_count": {"min": 1}}
+    of = scenario(
+        send("a", "b", "c"),
+        receive(one("a")),
+        ({"op": "crash", "target": "c"}, OK),
+        drain(message("a", 2), message("b", 2), message("c", 2)),
+    )
+    over_stomp = replace(of, stomp_expect={7: many(message("a", 2), message("b", 2), either)})
+    kept = {3: many(message("b", 2), message("c"))}
+
+    assert judged(of, kept, stranded=1) is None
+    assert judged(over_stomp, kept, stranded=1) == artemis.STRANDED
+    assert judged(over_stomp, {3: many(message("b"), message("c"))}, stranded=1) is None
 
 
 def test_a_time_out_of_bounds_is_no_question_of_messages() -> None:
