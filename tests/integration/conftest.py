@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx_broker import ClassicBroker
+from tests.integration.proxy import Proxy
 from tests.integration.support import Diary, fresh_queue
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ def mortal_broker() -> Iterator[ClassicBroker]:
 def mortal(mortal_broker: ClassicBroker) -> ClassicBroker:
     """A broker to kill or to pause; alive again for each test."""
     return mortal_broker if mortal_broker.running else mortal_broker.start()
+
+
+@pytest.fixture
+def proxy(classic_broker: ClassicBroker) -> Iterator[Proxy]:
+    """A way to the broker that can be cut."""
+    with Proxy(classic_broker.url) as way:
+        yield way
 
 
 @pytest.fixture

@@ -20,9 +20,10 @@ from tests.integration.broker_support import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jmsx import Destination, Message
+    from jmsx import Destination, Message, Session
     from jmsx.jms.consumer import MessageConsumer
     from jmsx_broker import Broker, ClassicBroker
+    from tests.integration.proxy import Proxy
 
 T = TypeVar("T")
 
@@ -248,3 +249,16 @@ def nothing_left() -> Iterator[None]:
     assert eventually(gone, 5), (
         f"left: {set(threading.enumerate()) - threads}, {descriptors() - files} descriptors"
     )
+
+
+def connect(proxy: Proxy, options: str = "", **settings: Any) -> Connection:
+    """A started connection that survives its links."""
+    url = f"failover:({proxy.url})?maxReconnectDelay=100{options}"
+    connection = Connection(url, **{"redelivery_policy": AT_ONCE, **settings})
+    connection.start()
+    return connection
+
+
+def outage(session: Session) -> bool:
+    """Whether the session knows that its link is gone."""
+    return session.pump.outage is not None

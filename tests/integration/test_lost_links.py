@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,25 +11,21 @@ from jmsx import Connection, Message, Queue, RedeliveryPolicy, Topic
 from jmsx.core.events import AckDropped, LinkClosed, LinkRestored
 from jmsx.errors import (
     ConnectionFailedError,
-    IllegalStateError,
     InvalidDestinationError,
     JmsxError,
     SendUnconfirmedError,
-    TransactionInDoubtError,
-    TransactionRolledBackError,
 )
-from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
-from tests.integration.proxy import Proxy
 from tests.integration.support import (
-    AT_ONCE,
     AUTO,
     CLIENT,
     TRANSACTED,
     Diary,
     bodies,
+    connect,
     fresh_queue,
     nothing_left,
+    outage,
     put,
     settles,
     within,
@@ -37,40 +33,10 @@ from tests.integration.support import (
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jmsx import MessageConsumer, Session
     from jmsx_broker import Broker
+    from tests.integration.proxy import Proxy
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
-
-
-@pytest.fixture
-def proxy(classic_broker: Broker) -> Iterator[Proxy]:
-    """A way to the broker that can be cut."""
-    with Proxy(classic_broker.url) as way:
-        yield way
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[ClassicBroker]:
-    """A broker that may be paused."""
-    with ClassicBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
-
-
-def connect(proxy: Proxy, options: str = "", **settings: Any) -> Connection:
-    """A started connection that survives its links."""
-    url = f"failover:({proxy.url})?maxReconnectDelay=100{options}"
-    connection = Connection(url, **{"redelivery_policy": AT_ONCE, **settings})
-    connection.start()
-    return connection
 
 
 def text(message: Message | None) -> str:
@@ -83,11 +49,6 @@ def told(message: Message | None) -> tuple[str, int]:
     """Text and delivery count."""
     assert message is not None
     return message.text, message.delivery_count
-
-
-def outage(session: Session) -> bool:
-    """Whether the session knows that its link is gone."""
-    return session.pump.outage is not None
 
 
 # What waits, and what does not ---------------------------------------------------------------------------------------
@@ -345,124 +306,6 @@ def test_an_unconfirmed_send(proxy: Proxy, classic_broker: Broker, queue: Queue)
         "twice",
     ]  # the broker may come late to what a dead socket held
     assert eventually(lambda: sorted(bodies(classic_broker, queue)) == expected)
-
-
-# Transactions --------------------------------------------------------------------------------------------------------
-
-
-def take_and_send(session: Session, consumer: MessageConsumer, out: Queue) -> None:
-    """The work of a transaction."""
-    message = consumer.receive(5)
-    assert message is not None
-    session.create_producer(out).send(Message(message.text.upper()))
-
-
-def test_a_transaction_that_loses_its_link(
-    proxy: Proxy, classic_broker: Broker, queue: Queue
-) -> None:
-    """It can only be rolled back: sending says so, commit says so once, and then all is as before."""
-    out = fresh_queue()
-    put(classic_broker, queue, "a")
-    with nothing_left(), connect(proxy) as connection:
-        session = connection.create_session(TRANSACTED)
-        consumer = session.create_consumer(queue)
-        take_and_send(session, consumer, out)
-        proxy.cut()
-        assert eventually(lambda: session.pump.core.epoch == 2)
-        with pytest.raises(IllegalStateError, match="can only be rolled back: the connection was"):
-            session.create_producer(out).send(Message("more"))
-        with pytest.raises(TransactionRolledBackError, match="the connection was lost"):
-            session.commit()
-        assert bodies(classic_broker, out) == []
-        take_and_send(session, consumer, out)
-        session.commit()
-    assert bodies(classic_broker, out) == ["A"]
-    assert settles(classic_broker, queue, size=0)
-
-
-#: Where a link can end under a commit, and what the broker has made of it.
-CUTS = [
-    pytest.param(True, b"COMMIT", False, False, id="before COMMIT"),
-    pytest.param(True, b"COMMIT", True, True, id="after COMMIT"),
-    pytest.param(False, b"RECEIPT", False, True, id="before RECEIPT"),
-    pytest.param(False, b"RECEIPT", True, True, id="after RECEIPT"),
-]
-
-
-@pytest.mark.parametrize("markers", [False, True])
-@pytest.mark.parametrize(("to_broker", "word", "passed", "committed"), CUTS)
-def test_a_commit_that_loses_its_link(
-    proxy: Proxy,
-    classic_broker: Broker,
-    queue: Queue,
-    word: bytes,
-    *,
-    to_broker: bool,
-    passed: bool,
-    committed: bool,
-    markers: bool,
-) -> None:
-    """
-    All of it is there or nothing, and it is never repeated.
-
-    It is in doubt until its receipt is here, and so says the error; with markers there is no doubt, on either side.
-    """
-    out = fresh_queue()
-    put(classic_broker, queue, "a")
-    with nothing_left(), connect(proxy, commit_markers=markers) as connection:
-        session = connection.create_session(TRANSACTED)
-        consumer = session.create_consumer(queue)
-        session.create_producer(fresh_queue()).send(Message("first"))
-        session.commit()
-        take_and_send(session, consumer, out)
-        if markers:
-            assert eventually(lambda: session.pump.call(lambda core, _now: core.may_commit()))
-        proxy.cut_at(word, to_broker=to_broker, passed=passed)
-        call = within(10, session.commit)
-        answered = not to_broker and passed
-        if answered or (markers and committed):
-            assert call.error is None
-        elif markers:
-            assert isinstance(call.error, TransactionRolledBackError), call.error
-        else:
-            assert isinstance(call.error, TransactionInDoubtError), call.error
-        assert eventually(lambda: session.pump.reachable and session.pump.core.epoch == 2)
-        again = consumer.receive(2)
-        assert (again is None) is committed
-        session.rollback()
-        session.create_producer(fresh_queue()).send(Message("last"))
-        session.commit()
-    assert bodies(classic_broker, out) == (["A"] if committed else [])
-    assert bodies(classic_broker, queue) == ([] if committed else ["a"])
-    assert bodies(classic_broker, "jmsx.commits") == []
-
-
-def test_markers_wait_for_a_broker_that_is_still_at_it(mortal: ClassicBroker, queue: Queue) -> None:
-    """A paused broker has the COMMIT in a dead socket: nobody knows, until it has come to it."""
-    out = fresh_queue()
-    put(mortal, queue, "a")
-    with Proxy(mortal.url) as way, nothing_left():
-        connection = connect(way, commit_markers=True, connect_timeout=1.0)
-        session = connection.create_session(TRANSACTED)
-        consumer = session.create_consumer(queue)
-        session.create_producer(fresh_queue()).send(Message("first"))
-        session.commit()
-        take_and_send(session, consumer, out)
-        assert eventually(lambda: session.pump.call(lambda core, _now: core.may_commit()))
-        mortal.pause()
-        try:
-            commit = Call(session.commit)
-            time.sleep(0.3)  # so that COMMIT is on its way
-            way.hang_up()
-            assert eventually(lambda: outage(session))
-            time.sleep(0.3)  # so that it tries
-            assert commit.waiting
-        finally:
-            mortal.resume()
-        assert commit.join(20).error is None
-        connection.close()
-    assert bodies(mortal, out) == ["A"]
-    assert bodies(mortal, "jmsx.commits") == []
 
 
 # What belongs to a socket --------------------------------------------------------------------------------------------
