@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jmsx.core.values import ConsumerSettings
 
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
-LIMIT: Final = 20_000
+LIMIT: Final = 8_000
 
 
 #: What a message is known by: its queue or durable subscription, its id and its time, as the broker tells them. The
