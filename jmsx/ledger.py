@@ -74,8 +74,9 @@ class DeliveryLedger:
     """
     Counts hand-outs in the file `path`, which any number of processes on this host may share.
 
-    Rows of messages that are settled are deleted. Those that somebody else settled grow old, and are deleted after
-    `maximum_age` seconds, or as the oldest of more than `maximum_rows`. Raises StoreError if the file cannot be used.
+    Rows of messages that are settled are deleted. Those that somebody else settled, or whose process was killed between
+    the acknowledgement and this, grow old, and are deleted after `maximum_age` seconds, or as the oldest of more than
+    `maximum_rows`. Raises StoreError if the file cannot be used.
     """
 
     def __init__(

@@ -33,19 +33,26 @@ def gone(client: Client, seconds: float) -> bool:
     return True
 
 
-def test_artemis_closes_first() -> None:
-    """The session is over at once, the socket only when the broker has closed it."""
-    early: list[bool] = []
+@pytest.mark.parametrize(
+    ("seconds", "closes"),
+    [
+        pytest.param(0.3, False, id="the broker goes first"),
+        pytest.param(20, True, id="but is not waited for if it does not"),
+    ],
+)
+def test_artemis_refuses(seconds: float, *, closes: bool) -> None:
+    """The session is over at once, the socket only when the broker has closed it, or a moment later."""
+    seen: list[bool] = []
 
     def refuse(client: Client) -> None:
         client.obey("SEND", greeting=ARTEMIS)
         client.say(REFUSAL)
-        early.append(gone(client, 0.3))
+        seen.append(gone(client, seconds))
 
     with nothing_left(), Liar(refuse) as liar, Connection(liar.url) as connection:
         producer = connection.create_session().create_producer(QUEUE)
         assert isinstance(within(5, lambda: producer.send(Message("x"))).error, JmsxError)
-        assert eventually(lambda: early == [False])
+        assert eventually(lambda: seen == [closes], 10)
 
 
 def test_so_it_does_at_connect() -> None:
@@ -64,21 +71,6 @@ def test_so_it_does_at_connect() -> None:
     with nothing_left(), Liar(refuse) as liar:
         assert isinstance(within(5, lambda: connect(liar.url)).error, ConnectionFailedError)
         assert eventually(lambda: early == [False])
-
-
-def test_one_that_does_not_close() -> None:
-    """We do, a moment later."""
-    late: list[bool] = []
-
-    def refuse(client: Client) -> None:
-        client.obey("SEND", greeting=ARTEMIS)
-        client.say(REFUSAL)
-        late.append(gone(client, 20))
-
-    with nothing_left(), Liar(refuse) as liar, Connection(liar.url) as connection:
-        producer = connection.create_session().create_producer(QUEUE)
-        assert isinstance(within(5, lambda: producer.send(Message("x"))).error, JmsxError)
-        assert eventually(lambda: late == [True], 10)
 
 
 def test_a_refusal_with_the_end_behind_it() -> None:
