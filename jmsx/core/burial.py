@@ -2,9 +2,9 @@
 Dead letters: how a message that shall not be delivered again leaves the broker's queue, and is not lost.
 
 Where NACK makes the broker bury the message under its own strategy, NACK it is, and it is a dead letter when the broker
-has answered. Everywhere else a copy is sent first,
-and the original is acknowledged when the broker has confirmed the copy; until then it stays unacknowledged, and a
-consumer with cumulative ACKs hands out nothing, because a later ACK would cover the original too.
+has answered. Everywhere else a copy is sent first, and the original is acknowledged when the broker has confirmed the
+copy; until then it stays unacknowledged, and a consumer with cumulative ACKs hands out nothing, because a later ACK
+would cover the original too.
 
 Source: DESIGN.md section 6, classic.md 3.3, `ActiveMQMessageConsumer.java:1281-1298`.
 """

@@ -56,9 +56,8 @@ class ConsumerCore:
         self.parked: bool  #: a dead letter's copy is not confirmed yet: nothing is handed out
         self.wanted_since: float | None  #: the application waits for a message
         self._dry_since: float | None
-        self._adrift: list[
-            Delivery
-        ] = []  #: handed out on the last link, and not finished when it was lost
+        #: Handed out on the last link, and not finished when it was lost.
+        self._adrift: list[Delivery] = []
         self._dialect = dialect
         self._outbox = outbox
         self._begin(now)

@@ -31,9 +31,8 @@ class Entry(NamedTuple):
 
     identity: Identity
     number: int  #: which hand-out of the message this is, from 1
-    finished: int = (
-        0  #: how many of those before it did not fail, although the broker never heard of it
-    )
+    #: How many of those before it did not fail, although the broker never heard of it.
+    finished: int = 0
 
     @property
     def failures(self) -> int:

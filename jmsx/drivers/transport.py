@@ -6,10 +6,9 @@ subclasses"; `transmit` is public; no private member is touched. What this absor
 reference/peers.md 2.1: a listener that raises (B1), TLS (B3, B4, B8), a hang in connect (B5), the missing TCP_NODELAY,
 the lossy decoding of bodies, undefined escapes (B12), the slow parser (B14). stomp.py keeps the thread and its end.
 
-All frames are read by our Splitter, so they come in the order of the wire, and one parser judges them. By
-reading: stomp.py dies of a RECEIPT without id and of a heart-beat header without numbers, takes MESSAGEs of a chunk
-before its RECEIPTs, and logs the password of CONNECT (its pattern for hiding it expects a blank that it
-does not write).
+All frames are read by our Splitter, so they come in the order of the wire, and one parser judges them. By reading:
+stomp.py dies of a RECEIPT without id and of a heart-beat header without numbers, takes MESSAGEs of a chunk before its
+RECEIPTs, and logs the password of CONNECT (its pattern for hiding it expects a blank that it does not write).
 """
 
 from __future__ import annotations
