@@ -240,6 +240,10 @@ class ArtemisDialect:
             headers = {TYPE_HEADER: "text", **headers, "content-length": str(len(body))}
         return Frame("SEND", headers | self.send_headers(destination), body)
 
+    def explains_later(self, command: str, text: str) -> bool:  # noqa: ARG002 - Classic's affair
+        """An ERROR is the last frame that comes."""
+        return False
+
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
         body = frame.body.decode("utf-8", "replace").strip()

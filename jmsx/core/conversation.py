@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx.core import events
 from jmsx.core.frames import Frame
@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request, Requests
+    from jmsx.errors import JmsxError
+
+#: Seconds that a refusal without its cause is held back for it.
+PATIENCE: Final = 1.0
+
+
+class _Held(NamedTuple):
+    receipt_id: str
+    error: JmsxError
+    until: float
 
 
 class Conversation:
@@ -20,12 +30,14 @@ class Conversation:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
+        self._held: _Held | None = None  #: a refusal whose cause is not known yet
 
-    def refused(self, frame: Frame, broker: str, now: float) -> str | None:
+    def refused(self, frame: Frame, broker: str, now: float, *, condemned: bool) -> str | None:
         """
         The broker at `broker` said ERROR: end the request that it answers.
 
-        Gives the broker's words if it answers none; then something without a receipt went wrong.
+        Gives the broker's words if it answers none; then something without a receipt went wrong. A transaction that is
+        not `condemned` for such a thing, and is refused for one, waits for these words; `explain` ends the wait.
         """
         text = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
         receipt_id = frame.headers.get("receipt-id")
@@ -35,10 +47,28 @@ class Conversation:
             request = self._requests.oldest("SUBSCRIBE")  # whose refusal names no receipt
         if request is not None:
             error = self._dialect.error(request.command, request.subject, frame, broker)
-            self._requests.answer(request.receipt_id, now, error)
+            if self._dialect.explains_later(request.command, text) and not condemned:
+                self._held = _Held(request.receipt_id, error, now + PATIENCE)
+            else:
+                self._requests.answer(request.receipt_id, now, error)
         if self._dialect.errors_close:
             self._outbox.disconnect(f"{broker} ends a connection with an error: {text}")
         return text if request is None else None
+
+    def explain(self, now: float) -> None:
+        """The cause of a refusal that is held back is known, or nobody will tell it."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._requests.answer(held.receipt_id, now, held.error)
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` is next due (seconds, monotonic), or None."""
+        return None if self._held is None else self._held.until
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        if self._held is not None and self._held.until <= now:
+            self.explain(now)
 
     def unsubscribe_durable(self, name: str) -> Request:
         """Have a durable subscription removed that no consumer uses."""

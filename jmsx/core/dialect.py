@@ -144,5 +144,8 @@ class Dialect(Protocol):
     ) -> Frame:
         """The SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""
 
+    def explains_later(self, command: str, text: str) -> bool:
+        """Whether the broker, which answers `command` with ERROR `text`, may tell the cause of it in another ERROR."""
+
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for the ERROR `frame` in answer to `command` about `subject`."""

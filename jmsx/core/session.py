@@ -119,6 +119,7 @@ class SessionCore:
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""
+        self.conversation.explain(now)
         self._requests.fail_all(
             now,
             lambda request: ConnectionFailedError(
@@ -154,9 +155,12 @@ class SessionCore:
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
             elif frame.command == "ERROR":
-                complaint = self.conversation.refused(frame, self.settings.broker, now)
+                complaint = self.conversation.refused(
+                    frame, self.settings.broker, now, condemned=self._work.condemned
+                )
                 if complaint is not None:
                     self._work.condemn(complaint)
+                    self.conversation.explain(now)
         for subscription_id, deliveries in chunk.items():
             if subscription_id == SUBSCRIPTION and self._work.markers is not None:
                 self._work.markers.accept(deliveries, now)
@@ -171,7 +175,7 @@ class SessionCore:
     def next_timer(self) -> float | None:
         """When `handle_timer` is next due (seconds, monotonic), or None."""
         due = [consumer.next_timer() for consumer in self._consumers]
-        due.append(self._dead_letters.next_timer())
+        due += [self._dead_letters.next_timer(), self.conversation.next_timer()]
         return min((at for at in due if at is not None), default=None)
 
     def handle_timer(self, now: float, *, unread: bool = False) -> None:
@@ -182,6 +186,7 @@ class SessionCore:
         ask again a moment later.
         """
         self._dead_letters.handle_timer(now)
+        self.conversation.handle_timer(now)
         for consumer in self._consumers:
             consumer.handle_timer(now, unread=unread)
 
@@ -386,6 +391,7 @@ class SessionCore:
 
     def abandon(self, request: Request, error: JmsxError, now: float) -> None:
         """Nobody waits for the answer of `request` any longer; a COMMIT without an answer drops the link."""
+        self.conversation.explain(now)  # it may have been refused
         marked = self._work.in_doubt  # then its link is gone already
         self._requests.abandon(request)
         request.end(now, error)

@@ -182,6 +182,11 @@ class UnitOfWork:
             self._outbox.transmit(Frame("ABORT", {"transaction": transaction.WIRE_NAME}))
         transaction.step(TxInput.ABORT)
 
+    @property
+    def condemned(self) -> bool:
+        """Whether the open transaction can only be rolled back, and why is known."""
+        return self._transaction.rollback_only is not None
+
     def condemn(self, cause: str) -> None:
         """
         The broker complained about an unknown frame: what is open can only be rolled back.

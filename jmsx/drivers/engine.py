@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.actions import Disconnect, Record, Report, Transmit
-from jmsx.core.events import ErrorReceived, LinkRestored
+from jmsx.core.events import LinkRestored
+from jmsx.drivers.complaints import Complaints
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.errors import ConnectionFailedError, JmsxError, MessageFormatError
-from jmsx.log import Seldom, logger
+from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,9 +52,6 @@ GLANCE: Final = 0.001
 
 #: Seconds that a timer waits for it at most: with a flood for one consumer there is always something unread.
 GLANCES: Final = 0.25
-
-#: Seconds between two log lines about ERROR frames that answer nothing.
-COMPLAINTS: Final = 10.0
 
 _log = logger("jmsx.session")
 
@@ -93,7 +91,7 @@ class Engine:
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._life.next_timer()  #: what the thread waits for (seconds, monotonic)
         self._ended = False
-        self._complaints = Seldom(COMPLAINTS)
+        self._complaints = Complaints()
         self._told = False  #: `on_lost` was called, or is not to be
         self._thread = threading.Thread(
             target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
@@ -240,6 +238,10 @@ class Engine:
 
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):
+            self.core.conversation.explain(now)
+            self._perform(
+                now
+            )  # what was refused drops the link, and is of more weight than its end
             self._lose(arrival.reason, arrival.detail)
         elif self._up:
             try:
@@ -389,15 +391,8 @@ class Engine:
         return ConnectionFailedError(f"the connection to {self.source.broker} is gone: {detail}")
 
     def _report(self, event: Event) -> None:
-        if isinstance(event, ErrorReceived) and event.receipt_id is None:  # nobody waits for it
-            self._complain(event)
+        self._complaints.observe(event, self.source)
         self._observers.observe(event, self.source)
-
-    def _complain(self, event: ErrorReceived) -> None:
-        left_out = self._complaints.due(event.at)
-        if left_out is not None:
-            broker, text = self.source.broker, event.message
-            _log.warning("broker complained", broker=broker, error=text, left_out=left_out)
 
     def _arm(self) -> None:
         timers = (self.core.next_timer(), self._life.next_timer())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jmsx.errors import (
@@ -11,6 +13,9 @@ from jmsx.errors import (
     TransactionRolledBackError,
 )
 from tests.unit.core.harness import TRANSACTED, Talk, outcome, sent, transactions
+
+if TYPE_CHECKING:
+    from jmsx.core.requests import Request
 
 BEGIN, ABORT = "BEGIN in jmsx", "ABORT in jmsx"
 
@@ -82,10 +87,10 @@ def test_refused_commit_drops_the_link_and_says_so() -> None:
     talk.send()
     request = talk.commit()
     talk.wrote()
-    talk.refuse("COMMIT FAILED: Transaction marked rollback only")
+    talk.refuse("COMMIT FAILED: Invalid transaction id")
     assert talk.wrote() == ["DROP"]
     assert isinstance(request.error, TransactionRolledBackError)
-    assert "Transaction marked rollback only" in str(request.error)
+    assert "Invalid transaction id" in str(request.error)
     assert transactions(talk) == [("rolled_back", 1, 0)]
     assert sent(talk) == ["rolled_back"]
     assert talk.ended() == ["a#1 abandoned"]
@@ -101,6 +106,49 @@ def test_refused_commit_tells_what_was_refused_before() -> None:
     assert isinstance(request.error, TransactionRolledBackError)
     assert "Persistent store is Full" in str(request.error)
     assert "COMMIT FAILED" in str(request.error)
+
+
+def refused_for_no_reason() -> tuple[Talk, Request]:
+    """COMMIT after a SEND that failed is refused, and the complaint about that SEND has not come yet."""
+    talk = Talk(TRANSACTED)
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.refuse("COMMIT FAILED: Transaction marked rollback only")
+    return talk, request
+
+
+def test_refused_commit_tells_what_is_told_right_after_it() -> None:
+    """Another thread of the broker complains of the SEND, which may be slower than the one that refuses COMMIT."""
+    talk, request = refused_for_no_reason()
+    assert (request.done, talk.wrote()) == (False, [])
+    talk.complain("Persistent store is Full")
+    assert isinstance(request.error, TransactionRolledBackError)
+    assert "Persistent store is Full" in str(request.error)
+    assert "COMMIT FAILED" in str(request.error)
+    assert talk.wrote() == ["DROP"]
+
+
+def test_refused_commit_waits_a_second_for_its_cause() -> None:
+    """Then it is told without one."""
+    talk, request = refused_for_no_reason()
+    due = talk.core.next_timer()
+    assert due == talk.now + 1.0
+    talk.wait_until(due)
+    assert isinstance(request.error, TransactionRolledBackError)
+    assert "COMMIT FAILED" in str(request.error)
+    assert (talk.wrote(), talk.core.next_timer()) == (["DROP"], None)
+
+
+def test_refused_commit_is_no_doubt() -> None:
+    """Neither if the link ends before its cause is known, nor if nobody waits so long."""
+    talk, request = refused_for_no_reason()
+    talk.cut()
+    assert isinstance(request.error, TransactionRolledBackError)
+    talk, request = refused_for_no_reason()
+    talk.core.abandon(request, BrokerTimeoutError("no answer in 0.5 s"), talk.now)
+    assert isinstance(request.error, TransactionRolledBackError)
+    assert "DROP" in talk.wrote()
 
 
 def test_refused_plain_ack_is_a_refused_commit() -> None:
