@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 
 from jmsx.errors import ConfigurationError
@@ -14,7 +15,7 @@ def load(group: str, name: str) -> Any:
 
     Raises ConfigurationError naming what is missing, with the command that installs it.
     """
-    for entry in entry_points(group=group, name=name):
+    for entry in _registered(group).select(name=name):
         try:
             return entry.load()
         except ModuleNotFoundError as error:
@@ -27,4 +28,9 @@ def load(group: str, name: str) -> Any:
 
 def names(group: str) -> list[str]:
     """The registered names of the entry point group `group`, sorted."""
-    return sorted(entry_points(group=group).names)
+    return sorted(_registered(group).names)
+
+
+@cache  # every new link asks, and what is installed is read from the disk
+def _registered(group: str) -> EntryPoints:
+    return entry_points(group=group)

@@ -116,6 +116,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """
         self._dropped = True
         self._transport.drop(after=_YIELD if self._condemned and not at_once else 0.0)
+        self._transport.forget()
         self._answered.set()
 
     def _say_connect(self, client_id: str | None) -> None:

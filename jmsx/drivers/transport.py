@@ -128,9 +128,30 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
                 return
             if self._last_call is not None:
                 self._last_call.cancel()
+                self._last_call = None
             stream: Stream | None = self.socket
             if stream is not None:
                 stream.shutdown()
+
+    def forget(self) -> None:
+        """
+        Nobody wants to hear of this link any more: let go of who did.
+
+        They refer to it in turn; without this, dead links stay in memory until the garbage collector looks at the
+        oldest objects, hundreds of links later.
+        """
+        with self._ending:
+            self._connect, self._sink, self.touched = _give_up, _overhear, _overhear
+            for name in list(self.listeners):
+                self.remove_listener(name)
+
+
+def _give_up() -> Stream:
+    raise ConnectionResetError("the link was dropped")
+
+
+def _overhear(*_: object) -> None:
+    """A broker that is to close first may still say something."""
 
 
 class DriverConnection(StompConnection12):  # type: ignore[misc]  # stomp.py ships no types

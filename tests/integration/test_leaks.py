@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jmsx import Connection, Queue
+from jmsx.drivers.link import StompLink
 from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 from tests.integration.support import (
     AUTO,
     TRANSACTED,
@@ -45,6 +49,37 @@ def test_connecting_and_closing_leaks_nothing(classic_broker: Broker, queue: Que
             else:
                 connection.abort()
     assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0)
+
+
+def links() -> weakref.WeakSet[StompLink]:
+    """Those in memory."""
+    return weakref.WeakSet(each for each in gc.get_objects() if isinstance(each, StompLink))
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """The garbage collector stays away."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def test_a_lost_link_is_freed_at_once(classic_broker: Broker, queue: Queue) -> None:
+    """It does not lie in memory until the garbage collector comes, which may be hundreds of links later."""
+    with uncollected(), Proxy(classic_broker.url) as proxy:
+        others = links()
+        with Connection(f"failover:({proxy.url})") as connection:
+            connection.start()
+            consumer = connection.create_session().create_consumer(queue)
+            lost = links() - others
+            assert lost
+            proxy.cut()
+            put(classic_broker, queue, "a")
+            assert consumer.receive(10) is not None
+            assert eventually(lambda: not lost)
 
 
 def test_idle_sessions_cost_no_time(classic_broker: Broker, queue: Queue) -> None:
