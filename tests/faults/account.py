@@ -52,6 +52,11 @@ class Traces:
             return set(self.outputs)
         return {delivery.body for delivery in self.deliveries}
 
+    @property
+    def held(self) -> AbstractSet[str]:
+        """Those that are in the queue because the broker held them back: none, if there are others as well."""
+        return self.left if len(self.left) <= self.stranded else set()
+
 
 @dataclass(frozen=True, slots=True)
 class Account:

@@ -42,6 +42,8 @@ def marked_are_buried(scene: Scene, traces: Traces) -> Iterator[str]:
     limit = 1 + scene.task.plan.maximum_redeliveries
     times = Counter(delivery.body for delivery in traces.deliveries)
     for body in scene.marked:
+        if body in traces.held:
+            continue
         if body not in traces.dead:
             yield f"{body} is no dead letter"
         elif times[body] < limit:

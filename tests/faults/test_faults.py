@@ -77,6 +77,12 @@ def test_work_that_is_done_twice() -> None:
     assert account.worst == ["c", "b"]
 
 
+def test_what_a_broker_holds_back() -> None:
+    """It could not be delivered, so nothing is owed for it; but nobody tells it from what a consumer left."""
+    assert replace(KEPT, left={"c"}, stranded=1).held == {"c"}
+    assert replace(KEPT, left={"b", "c"}, stranded=1).held == set()
+
+
 def test_other_promises() -> None:
     """One that is not kept fails the run."""
     assert Account("x").add(replace(KEPT, broken=["it was slow"])).failed
