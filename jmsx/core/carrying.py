@@ -4,6 +4,8 @@ What a session still knows of messages that it lost with its link, so that it go
 STOMP tells a flag and no count; after a crash of the broker, and for durable subscriptions, not even the flag. And the
 flag is set for every message that was on its way, also for those that the application never saw: they begin at 1. The
 link may be one that the session dropped itself, because the broker refused a commit.
+
+What another session got instead is never asked for again, so the oldest entries are forgotten.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery, Doom
-    from jmsx.core.memory import Name
 
-#: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
-LIMIT: Final = 20_000
+#: Messages that are remembered at most, or twice those of the largest loss; the oldest are forgotten, and count again
+#: from the broker's flag.
+LIMIT: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,12 @@ class _Past:
 
 
 class Carrying:
-    """The past of messages that the broker has again."""
+    """The past of messages that the broker has again, by the hashes of their names (as in memory.py)."""
 
     def __init__(self) -> None:
-        self._past: OrderedDict[Name, _Past] = OrderedDict()
+        self._past: OrderedDict[int, _Past] = OrderedDict()
+        self._noted = 0  #: of the loss that is being noted
+        self._limit = LIMIT
 
     def __len__(self) -> int:
         return len(self._past)
@@ -62,7 +66,8 @@ class Carrying:
         if consumer.settings.kind is DestinationKind.TOPIC:
             return
         for delivery in lost:
-            name = consumer.recollection.name(delivery)
+            name = _name(consumer, delivery)
+            self._noted += 1
             self._past[name] = _Past(
                 delivery.redelivery_count + handed_out,
                 delivery.spared,
@@ -73,19 +78,24 @@ class Carrying:
                 refused,
             )
             self._past.move_to_end(name)
-        while len(self._past) > LIMIT:
+
+    def trim(self) -> None:
+        """A loss is noted: forget the oldest of what is too much."""
+        self._limit = max(self._limit, 2 * self._noted)
+        self._noted = 0
+        while len(self._past) > self._limit:
             self._past.popitem(last=False)
 
     def spare(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """The last delivery of a message whose link is lost did not fail."""
-        name = consumer.recollection.name(delivery)
+        name = _name(consumer, delivery)
         past = self._past.get(name)
         if past is not None:
             self._past[name] = replace(past, spared=past.spared + 1)
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
         """A message has come: let it go on where the lost link left it; False if it was not there."""
-        past = self._past.pop(consumer.recollection.name(delivery), None)
+        past = self._past.pop(_name(consumer, delivery), None)
         if past is None:
             return False
         if past.doom is not None and not (past.doom.sure or delivery.flagged):
@@ -98,3 +108,7 @@ class Carrying:
         else:
             delivery.go_on(past.redelivery_count, past.spared)
         return True
+
+
+def _name(consumer: ConsumerCore, delivery: Delivery) -> int:
+    return hash(consumer.recollection.name(delivery))

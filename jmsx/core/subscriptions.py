@@ -115,6 +115,7 @@ class Subscriptions:
             self._carrying.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):
             self._carrying.note(consumer, [delivery], handed_out=False)
+        self._carrying.trim()
         for subscription_id in self._closing:
             self._consumers.pop(subscription_id, None)
         self._closing.clear()

@@ -261,6 +261,34 @@ def test_what_nobody_saw_is_not_counted() -> None:
     assert delivery.redelivered
 
 
+def attempt_of(talk: Talk, name: str) -> int:
+    """The number of the delivery of `name`, which the broker flags, on the link that is up."""
+    talk.comes(name, redelivered="true")
+    return talk.held().delivery_count
+
+
+def test_what_others_got_is_forgotten() -> None:
+    """Memory must not grow with every loss: of messages that have not come for long the flag is all that is known."""
+    talk = Talk(AUTO)
+    talk.subscribe(prefetch=1000)
+    for turn in range(5):
+        talk.comes(*[f"{turn}-{number}" for number in range(1000)])
+        lose(talk)
+    assert [attempt_of(talk, name) for name in ("4-0", "3-999", "0-0")] == [1, 1, 2]
+
+
+def test_all_of_a_large_loss_is_kept() -> None:
+    """Also when the next links are lost before it has come again."""
+    talk = Talk(AUTO)
+    talk.subscribe(prefetch=9000)
+    talk.comes(*[f"{number}" for number in range(9000)])
+    lose(talk)
+    talk.comes("x")
+    lose(talk)
+    lose(talk)
+    assert attempt_of(talk, "0") == 1
+
+
 def test_failures_go_on_where_they_were() -> None:
     """It failed twice, so it continues at 3, and is dead after exactly 1 + maximum_redeliveries."""
     talk = Talk(AUTO)
