@@ -205,9 +205,19 @@ class ArtemisDialect:
         """The broker drops a message whose duplicate id it has seen (per address, 20,000 ids: artemis.md 1.3)."""
         return {"_AMQ_DUPL_ID": f"jmsx:{identity}"}
 
-    def message_key(self, headers: Mapping[str, str]) -> str:
+    def message_id(self, headers: Mapping[str, str]) -> str:
         """The part of the message id after the comma; before it stands the subscription's (probes A7)."""
         return headers.get("message-id", "").rpartition(",")[2]
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """
+        Its id and its time.
+
+        Each broker numbers its messages from about 20 on, so a new one, or the other one of two, gives each number once
+        more: an idempotency store would take those messages for done.
+        """
+        number, stamp = self.message_id(headers), headers.get("timestamp", "")
+        return f"{number}@{stamp}" if number and stamp else number
 
     def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002 - here NACK is the same for all
         """Never: NACK deletes."""

@@ -192,9 +192,13 @@ class ClassicDialect:
         """None: receives and sends of a transaction are one on Classic."""
         return {}
 
-    def message_key(self, headers: Mapping[str, str]) -> str:
+    def message_id(self, headers: Mapping[str, str]) -> str:
         """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""
         return headers.get("message-id", "")
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """Its message id: host, port and start of the producer or the broker are in it."""
+        return self.message_id(headers)
 
     def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
         """

@@ -125,8 +125,11 @@ class Dialect(Protocol):
     def output_headers(self, identity: str) -> dict[str, str]:
         """Headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
 
+    def message_id(self, headers: Mapping[str, str]) -> str:
+        """What its broker calls a message, the same over redeliveries and links."""
+
     def message_key(self, headers: Mapping[str, str]) -> str:
-        """The stable identity of a message whose sender gave it none."""
+        """The stable identity of a message whose sender gave it none: no message of another broker has it."""
 
     def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
         """Whether NACK puts this message into the broker's dead letter queue, rather than deleting it."""

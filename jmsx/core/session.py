@@ -146,7 +146,7 @@ class SessionCore:
                 delivery = Delivery.of(
                     frame,
                     self._arrivals,
-                    self._dialect.message_key(frame.headers),
+                    self._dialect.message_id(frame.headers),
                     epoch=self.epoch,
                     now=now,
                     wall=wall,

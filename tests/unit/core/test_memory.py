@@ -75,7 +75,7 @@ def test_acknowledged_and_forgotten_by_the_broker(
 
 def name(dialect: Dialect, text: str) -> str:
     """What the message `x,text` is called."""
-    return dialect.message_key({"message-id": f"x,{text}"})
+    return dialect.message_id({"message-id": f"x,{text}"})
 
 
 @pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])

@@ -45,7 +45,7 @@ def certificate(**fields: Any) -> DeathCertificate:
 
 def delivery(frame: MessageFrame) -> Delivery:
     """As the session has it."""
-    key = DIALECT.message_key(frame.headers)
+    key = DIALECT.message_id(frame.headers)
     return Delivery.of(frame, 1, key, epoch=1, now=0.0, wall=0.0)
 
 

@@ -292,10 +292,20 @@ def test_decoding_never_fails(kind: str, body: bytes, decoded: object) -> None:
 # Messages ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("given", "key"), [("4149,4136", "4136"), ("4136", "4136"), ("", "")])
-def test_identity_is_what_stands_after_the_comma(given: str, key: str) -> None:
+@pytest.mark.parametrize(("given", "id_"), [("4149,4136", "4136"), ("4136", "4136"), ("", "")])
+def test_the_id_is_what_stands_after_the_comma(given: str, id_: str) -> None:
     """Before it stands the subscription's number (probes A7); before 2.33 there was no comma."""
-    assert DIALECT.message_key({"message-id": given}) == key
+    assert DIALECT.message_id({"message-id": given}) == id_
+    assert DIALECT.message_key({"message-id": given}) == id_
+
+
+def test_another_broker_has_the_same_ids_and_not_the_same_keys() -> None:
+    """Each counts from about 20 on: a store that outlives a broker, or serves two, would take new messages for done."""
+    old, new = ({"message-id": "4149,21", "timestamp": stamp} for stamp in ("1000", "2000"))
+    assert DIALECT.message_id(old) == DIALECT.message_id(new)
+    assert DIALECT.message_key(old) != DIALECT.message_key(new)
+    assert DIALECT.message_key(old) == DIALECT.message_key({**old, "message-id": "9,21"})
+    assert DIALECT.message_key({"timestamp": "1000"}) == ""  # nothing to know it by
 
 
 def test_output_has_the_broker_s_duplicate_id() -> None:
