@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 #: So many times the prefetch may wait to be handed out; more would fill the memory.
 FLOOD: Final = 100
 
+#: Bytes of bodies that may wait beyond twice the prefetch; a hundred prefetches of large messages would fill it, too.
+FLOOD_BYTES: Final = 512 * 1024 * 1024
+
 
 class ConsumerCore:
     """The state of one subscription; times are seconds, monotonic."""
@@ -85,14 +88,19 @@ class ConsumerCore:
 
     def _refuse_flood(self) -> None:
         """Windows widen, and bytes hold many small messages; but no honest broker comes near this."""
-        most = FLOOD * max(self.settings.prefetch, 10)
-        if len(self.waiting) > most and self.window.limited:
-            most += FLOOD * len(self.unsettled)
-            if len(self.waiting) > most:
-                raise MessageFormatError(
-                    f"the broker sent more than {most} messages ahead, and the prefetch is"
-                    f" {self.settings.prefetch}"
-                )
+        ahead, prefetch = len(self.waiting), max(self.settings.prefetch, 1)
+        if ahead <= 2 * prefetch or not self.window.limited:
+            return
+        unsettled = len(self.unsettled)
+        most = FLOOD * (max(prefetch, 10) + unsettled)
+        told = f"more than {most} messages" if ahead > most else ""
+        if not told and ahead > 2 * (prefetch + unsettled):
+            size = sum(len(one.frame.body) for one in self.waiting)
+            told = f"{ahead} messages with {size} bytes" if size > FLOOD_BYTES else ""
+        if told:
+            raise MessageFormatError(
+                f"the broker sent {told} ahead, and the prefetch is {self.settings.prefetch}"
+            )
 
     def hand_out(self, now: float) -> Delivery | None:
         """The next message for the application, or None."""

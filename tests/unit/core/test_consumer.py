@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from jmsx.core.events import AckTrigger, DeliveryEnded, MessagesAcknowledged, MessagesReceived
+from jmsx.core.frames import MessageFrame
 from jmsx.core.values import AcknowledgeMode, DestinationKind, Failure
 from jmsx.errors import IllegalStateError, MessageFormatError
 from tests.unit.core.harness import (
@@ -39,6 +42,16 @@ def test_a_broker_that_floods_is_refused() -> None:
     talk.comes(*(f"{number}" for number in range(100 * 20)))
     with pytest.raises(MessageFormatError, match="more than 2000 messages ahead, and the prefetch"):
         talk.comes("one more")
+
+
+@pytest.mark.parametrize(("ahead", "flood"), [(12, False), (40, False), (41, True)])
+def test_a_flood_of_large_messages_is_refused_sooner(ahead: int, *, flood: bool) -> None:
+    """More than two prefetches, and half a gigabyte; what the prefetch allows may be as large as it likes."""
+    talk, large = Talk(AUTO), bytes(64 * 1024 * 1024)  # one for all
+    talk.subscribe(prefetch=20)
+    frames = [MessageFrame(talk.message(f"{number}").block, large) for number in range(ahead)]
+    with pytest.raises(MessageFormatError, match="bytes ahead") if flood else nullcontext():
+        talk.core.receive(frames, talk.now, WALL)
 
 
 def test_consumers_are_served_in_the_order_of_arrival() -> None:
