@@ -40,6 +40,11 @@ class Heartbeat:
         self._sent = now
         self._heard = now
 
+    @property
+    def silence(self) -> float | None:
+        """Seconds without a byte after which the peer is as good as dead; None: it may be silent for ever."""
+        return self._late_after or None
+
     def sent(self, now: float) -> None:
         """Bytes were written."""
         self._sent = now

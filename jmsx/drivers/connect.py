@@ -11,14 +11,22 @@ from jmsx.drivers.tls import TlsStream, explain, make_context
 from jmsx.errors import TlsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx.drivers.transport import Stream
     from jmsx.options import ConnectionOptions
     from jmsx.uri import BrokerAddress, BrokerUri
 
 
-def connect(address: BrokerAddress, options: ConnectionOptions) -> Stream:
+def connect(
+    address: BrokerAddress,
+    options: ConnectionOptions,
+    silent: Callable[[], bool] = lambda: False,
+) -> Stream:
     """
     A connection to `address`; TCP and TLS may each take `connect_timeout`.
+
+    `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use.
 
     Raises OSError, or TlsError when TCP connected and TLS did not; ConfigurationError for files that cannot be used.
     """
@@ -29,6 +37,7 @@ def connect(address: BrokerAddress, options: ConnectionOptions) -> Stream:
             (address.host, address.port),
             connect_timeout=limit,
             write_timeout=options.request_timeout,
+            silent=silent,
         )
     except UnicodeError:  # from the encoding of host names, which no OSError tells
         raise OSError(f"{address.host!r} cannot be a host name") from None

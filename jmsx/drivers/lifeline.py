@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from jmsx.core.heartbeat import Heartbeat
@@ -21,6 +22,8 @@ class Lifeline:
         self._errors_close = connected.dialect.errors_close
         answer = self.greeting.get("heart-beat", "0,0")
         self._heartbeat = Heartbeat(offered, answer, now, connected.dialect.patience)
+        # A write blocks whoever would look after heart-beats, so it looks itself.
+        self.link.silence = self._heartbeat.silence or math.inf
 
     def write(self, data: bytes, now: float) -> str | None:
         """Write to the socket; what is wrong if it is gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     ) -> None:
         self.address = address
         self.heard_at = 0.0  #: seconds, monotonic, of the last bytes that came in
+        self.silence = math.inf  #: seconds without any after which the broker is as good as dead
         self._options = options
         self._inbox = inbox
         self._answered = threading.Event()
@@ -147,7 +149,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _connect(self) -> Stream:
         try:
-            return connect(self.address, self._options)
+            return connect(self.address, self._options, self._silent)
         except (TlsError, ConfigurationError) as error:  # a file may have gone since the door
             raise TlsError(f"cannot connect to {self.address}: {error}") from error
         except OSError as error:
@@ -193,6 +195,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _touch(self) -> None:
         self.heard_at = time.monotonic()
+
+    def _silent(self) -> bool:
+        return time.monotonic() - self.heard_at > self.silence
 
     # Texts -----------------------------------------------------------------------------------------------------------
 

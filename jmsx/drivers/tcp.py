@@ -7,19 +7,26 @@ import socket
 import struct
 import threading
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import HELD_BACK
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 #: Bytes read at once; a full chunk holds some hundred messages, which then cost one hand-over.
 CHUNK: Final = 256 * 1024
+
+#: Seconds that a write blocks at most before it looks whether it is of any use.
+GLANCE: Final = 0.25
 
 
 class TcpStream:
     """
     A TCP connection to `address`, read by one thread while another writes.
 
-    Times are seconds; None is no limit. The constructor raises OSError.
+    A write that blocks ends when the other side is `silent()`, or takes nothing for `write_timeout`. Times are seconds;
+    None is no limit. The constructor raises OSError.
     """
 
     def __init__(
@@ -28,8 +35,10 @@ class TcpStream:
         *,
         connect_timeout: float | None,
         write_timeout: float | None,
+        silent: Callable[[], bool],
     ) -> None:
         self._write_timeout = write_timeout
+        self._silent = silent
         self._writing = threading.Lock()
         self._ending = threading.Lock()
         self._socket = socket.create_connection(address, timeout=connect_timeout)
@@ -37,10 +46,9 @@ class TcpStream:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         # A broker that does not read must not hold a sender for ever; reading is not touched by this.
-        if write_timeout is not None:
-            seconds, fraction = divmod(write_timeout, 1)
-            limit = struct.pack("ll", int(seconds), max(int(fraction * 1e6), 0 if seconds else 1))
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        glance = GLANCE if write_timeout is None else min(GLANCE, write_timeout)
+        limit = struct.pack("ll", 0, int(glance * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def read(self) -> bytes:
         """What has come, at least one byte; b"" at the end; raises OSError."""
@@ -74,8 +82,11 @@ class TcpStream:
             while left:
                 try:
                     left = left[self._socket.send(left) :]
-                except BlockingIOError as error:
-                    raise self._late() from error
+                except BlockingIOError:
+                    if self._silent():
+                        raise TimeoutError(
+                            "the broker sent nothing for too long, and did not read what was written"
+                        ) from None
                 if left and deadline is not None and time.monotonic() > deadline:
                     raise self._late()
 

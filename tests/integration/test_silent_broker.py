@@ -86,6 +86,27 @@ def test_a_blocked_write_ends(mortal: ClassicBroker, queue: Queue) -> None:
     assert bodies(mortal, queue) == ["next"]
 
 
+@pytest.mark.parametrize("timeout", [30.0, None])
+def test_a_blocked_write_starves_no_heart_beat(
+    mortal: ClassicBroker, queue: Queue, timeout: float | None
+) -> None:
+    """A broker that neither reads nor says anything is noticed in twice the heart-beat, whatever the timeouts."""
+    with nothing_left():
+        connection = Connection(mortal.url, request_timeout=timeout, heartbeat=(0.5, 0.5))
+        connection.start()
+        session = connection.create_session()
+        producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+        with paused(mortal):
+            send = Call(lambda: producer.send(Message(HUGE)))
+            assert eventually(lambda: is_blocked(session.pump.changed))
+            receive = Call(lambda: consumer.receive(30))
+            for call in (send, receive):
+                error = call.join(4).error
+                assert isinstance(error, ConnectionFailedError)
+                assert "sent nothing for too long" in str(error)
+            within(2, connection.close)
+
+
 def test_abort_while_a_write_blocks(mortal: ClassicBroker, queue: Queue) -> None:
     """At once, whatever the deadline of the write, and the write ends with it."""
     with nothing_left():
