@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.drivers.link import Arrival, Inbox, LinkLost, StompLink
-from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.errors import BrokerError, BrokerTimeoutError, ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
     from jmsx.clock import Clock
@@ -101,6 +101,11 @@ class _Conversation:
         self._clock = clock
         self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
 
+    @property
+    def broker(self) -> str:
+        """Its address."""
+        return str(self._link.address)
+
     def connect(self) -> None:
         """Open the link."""
         self._link.open(None)
@@ -137,7 +142,7 @@ class _Conversation:
 
     def _next(self, kind: type[T], command: str, subject: str) -> T:
         """The next frame of the kind; raises BrokerTimeoutError, ConnectionFailedError or the broker's error."""
-        broker = str(self._link.address)
+        broker = self.broker
         deadline = self._clock.monotonic() + PATIENCE
         while (left := deadline - self._clock.monotonic()) > 0:
             try:
@@ -158,7 +163,19 @@ class _Conversation:
 
 
 def _conduct(inquiry: Inquiry[T], conversation: _Conversation) -> T:
-    """Ask what the inquiry wants to know; an error that it does not take for an answer ends it."""
+    """
+    Ask what the inquiry wants to know; an error that it does not take for an answer ends it.
+
+    So does an answer that it cannot read: other versions of a broker tell other things, and a broker may lie.
+    """
+    try:
+        return _converse(inquiry, conversation)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        odd = f"{conversation.broker} told what cannot be read ({type(error).__name__}: {error})"
+        raise UnansweredError(BrokerError(odd)) from error
+
+
+def _converse(inquiry: Inquiry[T], conversation: _Conversation) -> T:
     try:
         question = next(inquiry)
         while True:

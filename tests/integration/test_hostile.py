@@ -228,6 +228,37 @@ def test_a_flood_of_our_own_messages() -> None:
         within(5, connection.close)
 
 
+#: The queue of dead letters, without what is wanted to know of it.
+BARE = '["{\\"deadLetterAddress\\":\\"DLQ\\",\\"data\\":[{\\"name\\":\\"DLQ\\"}]}"]'
+
+
+@pytest.mark.parametrize("told", ["null", "[5]", "[[]]", "[{}]", '["{"]', BARE])
+def test_management_that_tells_nonsense(told: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Another version of the broker, or a liar: what it could have told is done without, and the log says so."""
+
+    def talk(client: Client) -> None:
+        for frame in client.frames():
+            if frame.command == "CONNECT":
+                client.say(CONNECTED.replace(b"ActiveMQ/6.1.8", b"ActiveMQ-Artemis/2.44.0"))
+            elif frame.command == "SEND":
+                well = "_AMQ_OperationSucceeded:true\n"
+                client.say(receipt(frame), message("jmsx-answers", 1, told.encode(), well))
+            else:
+                client.say(receipt(frame))
+            if frame.command == "DISCONNECT":
+                return
+
+    with (
+        nothing_left(),
+        Liar(talk) as liar,
+        Connection(liar.url, request_timeout=2.0) as connection,
+    ):
+        session = connection.create_session()
+        session.create_consumer(QUEUE)
+        session.create_consumer(QUEUE, selector="a = 1")
+    assert "management not available" in caplog.text
+
+
 class _Faults(logging.Handler):
     """Keeps what the driver takes for a fault of its own."""
 
