@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.clock import SystemClock
 from jmsx.core.ledger import Entry, Identity
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
-from jmsx.sqlite import open_file
+from jmsx.sqlite import file_id, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Seconds without counting after the file could not be written, so that waiting for it does not stop the messages.
 PAUSE: Final = 10.0
+
+#: Seconds between two looks whether the file is still there.
+LOOK_EVERY: Final = 1.0
 
 #: Hand-outs between two looks for rows that are too old.
 PRUNE_EVERY: Final = 100_000
@@ -51,7 +54,10 @@ CREATE TABLE IF NOT EXISTS jmsx_deliveries (
 ) WITHOUT ROWID
 """
 
-_FIRST: Final = "INSERT INTO jmsx_deliveries VALUES (?, ?, 1, 0, ?) ON CONFLICT DO NOTHING"
+_FIRST: Final = (
+    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms)"
+    " VALUES (?, ?, 1, 0, ?) ON CONFLICT DO NOTHING"
+)
 _AGAIN: Final = (
     "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, last_ms = ?"
     " WHERE place = ? AND message_key = ?"
@@ -95,7 +101,7 @@ class DeliveryLedger:
         self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
         self._begun = 0
         self._resume_at = 0.0
-        self._connection = open_file(self.path, _TABLE, self._prune)
+        self._open()
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; None if that failed, which is logged."""
@@ -123,13 +129,29 @@ class DeliveryLedger:
             self._resume_at = math.inf
             self._connection.close()
 
+    def _open(self) -> None:
+        self._connection = open_file(self.path, _TABLE, self._prepare)
+        self._file = file_id(self.path)
+        self._look_at = self._clock.monotonic() + LOOK_EVERY
+
+    def _look(self) -> None:
+        """Another process would count in another file: go on in the one that has the name. Raises StoreError."""
+        if self._clock.monotonic() < self._look_at:
+            return
+        self._look_at = self._clock.monotonic() + LOOK_EVERY
+        if file_id(self.path) != self._file:
+            _log.warning("delivery ledger was removed: counting begins anew", path=str(self.path))
+            self._connection.close()
+            self._open()
+
     def _try(self, identity: Identity | None) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock."""
         if self._clock.monotonic() < self._resume_at:
             return None
         try:
+            self._look()
             entry = self._write(identity)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreError) as error:
             self._resume_at = self._clock.monotonic() + PAUSE
             _log.error(
                 "delivery ledger cannot be written: deliveries go on uncounted",
@@ -169,6 +191,10 @@ class DeliveryLedger:
         execute(_AGAIN, (now_ms, *identity))
         number, finished = execute(_KNOWN, identity).fetchone()
         return Entry(identity, number, finished)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute(_KNOWN, ("", ""))  # are the columns ours?
+        self._prune(connection)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         oldest = self._now_ms() - round(self._maximum_age * 1000)

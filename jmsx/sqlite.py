@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,20 @@ _ADVICE: Final = (
     ("log does not work", "name a file on a local disk"),
     ("locked", "another program holds it: end that, or name another file"),
     ("malformed", "remove it, and begin anew"),
+    ("no such column", "another version of jmsx made it: remove it, or name another file"),
 )
+
+#: What SQLite keeps beside a file with a write-ahead log.
+_COMPANIONS: Final = ("-wal", "-shm")
+
+
+def file_id(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one that takes its name; None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def open_file(
@@ -30,11 +44,13 @@ def open_file(
     """
     A connection in autocommit mode to the file `path`, with a write-ahead log.
 
-    `table` is the statement that makes its table, unless it is there; `prepare` does what is to be done at first.
+    `table` is the statement that makes its table, unless it is there; `prepare` does what is to be done at first, and
+    raises sqlite3.Error if the table is not what it should be.
 
     `synchronous=NORMAL` survives the death of a process without a sync to disk for each transaction; a power cut may
     take the last ones. Raises StoreError.
     """
+    _remove_companions(path)
     try:
         connection = sqlite3.connect(
             path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
@@ -55,6 +71,22 @@ def open_file(
         connection.close()
         raise _unusable(path, "write-ahead log does not work there")
     return connection
+
+
+def _remove_companions(path: Path) -> None:
+    """
+    What is left of a file that somebody removed while others had it open, which go on in what has no name any more.
+
+    A new file would share the index of their log, and fail with "disk I/O error" (tried).
+    """
+    companions = [path.with_name(f"{path.name}{suffix}") for suffix in _COMPANIONS]
+    left = [
+        each for each in companions if each.exists()
+    ]  # first: a new file is made before its companions
+    if left and not path.exists():
+        for each in left:
+            with contextlib.suppress(OSError):
+                each.unlink()
 
 
 def _unusable(path: Path, cause: str) -> StoreError:

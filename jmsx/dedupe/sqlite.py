@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS jmsx_done (
 ) WITHOUT ROWID
 """
 
+_REMEMBER: Final = "INSERT OR REPLACE INTO jmsx_done (place, message_key, done_ms) VALUES (?, ?, ?)"
+
 _log = logger("jmsx.dedupe")
 
 
@@ -114,9 +116,7 @@ class SqliteStore:
         try:
             with self._lock:
                 connection = self._opened()
-                connection.execute(
-                    "INSERT OR REPLACE INTO jmsx_done VALUES (?, ?, ?)", (*identity, self._now_ms())
-                )
+                connection.execute(_REMEMBER, (*identity, self._now_ms()))
                 self._written += 1
                 if self._written % PRUNE_EVERY == 0:
                     self._prune(connection)

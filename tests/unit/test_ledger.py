@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
-from jmsx.ledger import PAUSE, DeliveryLedger, release, share
+from jmsx.ledger import LOOK_EVERY, PAUSE, DeliveryLedger, release, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,6 +218,60 @@ def test_a_broken_file_stops_nothing(
         assert ledger.begin(A) is None
     assert "uncounted" in caplog.text
     ledger.close()
+
+
+@pytest.mark.parametrize("left", [("-wal", "-shm"), ("-shm",), ()])
+def test_a_file_that_was_removed(
+    ledger: DeliveryLedger,
+    path: Path,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    left: tuple[str, ...],
+) -> None:
+    """Whoever opens it next begins anew, whatever lies beside it, and who had it open joins that a moment later."""
+    ledger.begin(A)
+    path.unlink()
+    for suffix in {"-wal", "-shm"}.difference(left):
+        path.with_name(f"{path.name}{suffix}").unlink()
+    other = DeliveryLedger(path, clock=clock)
+    assert [other.begin(A), ledger.begin(A)] == [Entry(A, 1), Entry(A, 2)]
+    clock.now += LOOK_EVERY
+    with caplog.at_level(logging.WARNING, "jmsx.ledger"):
+        assert [ledger.begin(A), other.begin(A), ledger.begin(A)] == [
+            Entry(A, number) for number in (2, 3, 4)
+        ]
+    assert "was removed: counting begins anew" in caplog.text
+    other.close()
+    assert rows(path) == {"a": (4, 0)}
+
+
+def test_a_folder_that_was_removed(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is counted until it is there again."""
+    path = tmp_path / "folder" / "ledger.db"
+    path.parent.mkdir()
+    ledger = DeliveryLedger(path, clock=clock)
+    shutil.rmtree(path.parent)
+    clock.now += LOOK_EVERY
+    for _ in range(2):
+        with caplog.at_level(logging.WARNING, "jmsx.ledger"):
+            assert ledger.begin(A) is None
+        assert "unable to open" in caplog.text
+        clock.now += PAUSE
+    path.parent.mkdir()
+    assert ledger.begin(A) == Entry(A, 1)
+    ledger.close()
+
+
+@pytest.mark.parametrize("columns", ["place, message_key, deliveries, last_ms", "place"])
+def test_a_file_of_another_version(path: Path, columns: str) -> None:
+    """A clear error at the door, and not a line in the log for each message."""
+    connection = sqlite3.connect(path)
+    connection.execute(f"CREATE TABLE jmsx_deliveries ({columns})")
+    connection.close()
+    with pytest.raises(StoreError, match=r"no such column: \w+; another version of jmsx made it"):
+        DeliveryLedger(path)
 
 
 def test_a_file_that_is_no_ledger(path: Path) -> None:
