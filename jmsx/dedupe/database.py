@@ -41,7 +41,16 @@ _CREATE: Final = (
 )
 _INSERT: Final = "INSERT INTO {table} (place, message_key, done_ms) VALUES ({place}, {key}, {now})"
 _SELECT: Final = "SELECT done_ms FROM {table} WHERE place = {place} AND message_key = {key}"
+_UNDO: Final = (
+    "DELETE FROM {table} WHERE place = {place} AND message_key = {key} AND done_ms = {now}"
+)
 _DELETE: Final = "DELETE FROM {table} WHERE done_ms < {oldest}"
+
+#: What a handler may not do with its connection.
+_SPOILT: Final = (
+    "what the handler wrote cannot be committed ({cause}): it must leave rollback to jmsx, and let errors of the"
+    " database out, or use a savepoint"
+)
 
 
 class DatabaseStore:
@@ -51,7 +60,8 @@ class DatabaseStore:
     `connect` gives a connection for each message, not in autocommit mode, and `release` takes it back (default:
     `connection.close()`): hand in a pool's two functions where opening one is slow. `paramstyle` is the driver's own.
     A handler with a keyword-only parameter, such as `def book(order, *, db)`, gets the connection; it writes, and
-    leaves commit and rollback to jmsx. Raises ConfigurationError for a paramstyle or table name that makes no sense.
+    leaves commit and rollback to jmsx, and lets errors of the database out. Raises ConfigurationError for a paramstyle
+    or table name that makes no sense.
     """
 
     connects = True
@@ -79,6 +89,7 @@ class DatabaseStore:
         self._insert = self._statement(_INSERT)
         self._select = self._statement(_SELECT)
         self._delete = self._statement(_DELETE)
+        self._undone = self._statement(_UNDO)
 
     @property
     def ddl(self) -> str:
@@ -112,17 +123,26 @@ class DatabaseStore:
             ) from error
 
     def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
-        """Do `work(connection)` in one transaction with the row that says so; False if that row is there."""
-        place, key = _fit(identity.place), _fit(identity.key)
+        """
+        Do `work(connection)` in one transaction with the row that says so; False if that row is there.
+
+        Raises what `work` raises, and StoreError if it left nothing that could be committed.
+        """
+        place, key, now = _fit(identity.place), _fit(identity.key), self._now_ms()
         with self._transaction() as connection:
             try:
-                self._insert.run(connection, place=place, key=key, now=self._now_ms())
+                self._insert.run(connection, place=place, key=key, now=now)
             except Exception as error:
                 connection.rollback()
                 if not (_violates_integrity(error) and self._known(connection, place, key)):
                     raise
                 return False
-            work(connection)
+            try:
+                work(connection)
+                self._check_row(connection, place, key)
+            except BaseException:
+                self._undo(connection, place, key, now)
+                raise
         return True
 
     def prune(self, seconds: float) -> None:
@@ -147,6 +167,27 @@ class DatabaseStore:
                 raise
         finally:
             self._release(connection)
+
+    def _check_row(self, connection: Any, place: str, key: str) -> None:
+        """
+        Raise StoreError if the handler has ended the transaction, or swallowed an error that spoils it.
+
+        PostgreSQL answers COMMIT with a rollback then, and its drivers say nothing: all that was done would be lost.
+        """
+        try:
+            cause = None if self._known(connection, place, key) else "its row is gone"
+        except Exception as error:
+            cause = str(error)
+            raise StoreError(_SPOILT.format(cause=cause)) from error
+        if cause:
+            raise StoreError(_SPOILT.format(cause=cause))
+
+    def _undo(self, connection: Any, place: str, key: str, now: int) -> None:
+        """Whoever failed is not done, also if the handler has committed meanwhile, and with its own work our row."""
+        with contextlib.suppress(Exception):  # of a connection that is gone
+            connection.rollback()
+            self._undone.run(connection, place=place, key=key, now=now)
+            connection.commit()
 
     def _known(self, connection: Any, place: str, key: str) -> bool:
         return self._select.run(connection, place=place, key=key) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -208,8 +209,8 @@ class Driver:
         return self._cursor.fetchone()
 
     def commit(self) -> None:
-        """Commit."""
-        self._connection.commit()
+        """Commit; a spoilt transaction is rolled back, and nobody is told."""
+        (self._connection.rollback if self._spoilt else self._connection.commit)()
 
     def rollback(self) -> None:
         """Roll back."""
@@ -234,6 +235,54 @@ def test_paramstyles(
     store.prune(-60.0)
     assert store.once(A, handler)
     database.close()
+
+
+def test_a_handler_that_swallows_an_error_is_not_done(
+    shop: DatabaseStore, connect: Callable[[], sqlite3.Connection]
+) -> None:
+    """PostgreSQL rolls back what its driver was to commit: the message would be settled, and nothing booked."""
+    database = connect()
+    store = DatabaseStore(
+        lambda: Driver(database, "format", autocommit=False), paramstyle="format", release=print
+    )
+
+    def swallow(driver: Driver) -> None:
+        driver.execute("INSERT INTO orders VALUES (%s)", ["hammer"])
+        with contextlib.suppress(sqlite3.Error):
+            driver.execute("INSERT INTO nowhere VALUES (%s)", ["hammer"])
+
+    with pytest.raises(StoreError, match="let errors of the database out"):
+        store.once(A, swallow)
+    assert orders(connect) == 0
+    assert shop.once(A, book)
+    database.close()
+
+
+def test_a_handler_that_rolls_back_is_not_done(
+    shop: DatabaseStore, connect: Callable[[], sqlite3.Connection]
+) -> None:
+    """The row of its message would be gone, and with it what tells a duplicate."""
+
+    def roll_back(database: sqlite3.Connection) -> None:
+        database.rollback()
+        book(database)
+
+    with pytest.raises(StoreError, match="its row is gone"):
+        shop.once(A, roll_back)
+    assert orders(connect) == 0
+
+
+def test_a_handler_that_commits_and_then_fails_is_not_done(shop: DatabaseStore) -> None:
+    """`with db:` commits, and with it the row: the message would never come again."""
+
+    def fail(database: sqlite3.Connection) -> None:
+        with database:
+            book(database)
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        shop.once(A, fail)
+    assert shop.once(A, book)
 
 
 def test_autocommit_of_other_drivers_is_refused(connect: Callable[[], sqlite3.Connection]) -> None:
