@@ -93,13 +93,13 @@ class Carrying:
         if past is not None:
             self._past[name] = replace(past, spared=past.spared + 1)
 
-    def recall(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
-        """A message has come: let it go on where the lost link left it; False if it was not there."""
+    def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+        """A message has come: let it go on where the lost link left it, if it was there."""
         past = self._past.pop(_name(consumer, delivery), None)
         if past is None:
-            return False
+            return
         if past.doom is not None and not (past.doom.sure or delivery.flagged):
-            return False  # whoever moved it back means it to be new; or the broker has crashed
+            return  # whoever moved it back means it to be new; or the broker has crashed
         delivery.buried, delivery.doom = past.buried, past.doom
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at
@@ -107,7 +107,6 @@ class Carrying:
             delivery.carry(past.redelivery_count)
         else:
             delivery.go_on(past.redelivery_count, past.spared)
-        return True
 
 
 def _name(consumer: ConsumerCore, delivery: Delivery) -> int:

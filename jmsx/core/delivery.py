@@ -42,6 +42,7 @@ class Delivery:
         "broker_count",
         "buried",
         "carried",
+        "continued",
         "doom",
         "ended_at",
         "entry",
@@ -57,6 +58,7 @@ class Delivery:
         "message_id",
         "received_at",
         "redelivery_count",
+        "seen",
         "spared",
         "started_at",
         "subscription_id",
@@ -93,6 +95,8 @@ class Delivery:
         self.ended_at = received_at
         self.buried = False  #: its copy is a dead letter; only the ACK is owed
         self.doom: Doom | None = None  #: why it is to be buried as soon as it is handed out
+        self.seen = False  #: it was handed out
+        self.continued = False  #: its count comes from before its link was lost
         self.carried = False  #: its count comes from before a commit that the broker refused
         self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None
@@ -128,6 +132,7 @@ class Delivery:
 
     def go_on(self, redelivery_count: int, spared: int) -> None:
         """Go on counting from before the link was lost, which is why the broker flags it."""
+        self.continued = True
         self.redelivery_count = redelivery_count
         self.broker_count = redelivery_count - spared
         self.spared = spared

@@ -88,17 +88,24 @@ class Recollection:
         self._able = settings.kind is not DestinationKind.TOPIC
         self._place = None if is_pattern(settings.origin) else settings.origin
 
-    def recall(self, deliveries: Iterable[Delivery]) -> None:
-        """These have come: what the broker has forgotten goes on where it was."""
-        if not (self._able and len(self._memory)):
+    def recall(self, delivery: Delivery) -> None:
+        """
+        It is about to be handed out: what the broker has forgotten goes on where it was.
+
+        That is not asked when it comes: until now another session may have had it, on a link that was dying. What this
+        session knows of it is worth more, as long as nobody else got it; what is doomed will not be handed out.
+        """
+        if delivery.seen or delivery.doom is not None or not (self._able and len(self._memory)):
             return
-        for delivery in deliveries:
-            past = self._memory.recall(self.name(delivery))
-            if past is not None:
-                delivery.recall(past.deliveries, past.spared)
+        past = self._memory.recall(self.name(delivery))
+        if past is not None and not (
+            delivery.continued and past.deliveries <= delivery.redelivery_count
+        ):
+            delivery.recall(past.deliveries, past.spared)
 
     def handed_out(self, delivery: Delivery) -> None:
         """The application gets it, and the broker may not say so when it comes again."""
+        delivery.seen = True
         if not self._dialect.flags_redelivery:
             self.lost([delivery])
 

@@ -1,11 +1,12 @@
 """
 The session: JMS's unit of order, acknowledgement and transaction, on one STOMP link.
 
-The way of a message: `receive` gives it to its consumer (subscriptions.py, consumer.py), where what is known of it from
-before is recalled (carrying.py, memory.py); `deliver` hands it to the application, or it is buried unseen; `consumed`
-or `failed` say how that went (batching.py; verdicts.py: delivered again, sent back, or dead by burial.py);
-`acknowledge`, `commit`, `rollback` and `recover` are the application's calls (unit_of_work.py). After every call run
-`take_actions` and arm a timer for `next_timer`, at which `handle_timer` is due.
+The way of a message: `receive` gives it to its consumer (subscriptions.py, consumer.py), where it goes on counting if
+it was lost with a link (carrying.py); `deliver` recalls what the process knows of it (memory.py) and hands it to the
+application, or it is buried unseen; `consumed` or `failed` say how that went (batching.py; verdicts.py: delivered
+again, sent back, or dead by burial.py); `acknowledge`, `commit`, `rollback` and `recover` are the application's calls
+(unit_of_work.py). After every call run `take_actions` and arm a timer for `next_timer`, at which `handle_timer` is
+due.
 
 Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:941-1391` (6.3.1).
 """
@@ -234,6 +235,7 @@ class SessionCore:
         A message that is over its limit is buried unseen.
         """
         consumer = self._consumers.find(delivery.subscription_id)
+        consumer.recollection.recall(delivery)
         if entry is not None:
             delivery.count(entry)
         if self._verdicts.bury_unseen(consumer, delivery, now):

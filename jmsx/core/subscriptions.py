@@ -73,10 +73,9 @@ class Subscriptions:
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
             return False
-        new = deliveries
         if len(self._carrying):
-            new = [one for one in deliveries if not self._carrying.recall(consumer, one)]
-        consumer.recollection.recall(new)
+            for delivery in deliveries:
+                self._carrying.recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
 

@@ -99,6 +99,36 @@ def test_another_session_of_the_process_knows_it_too(dialect: Dialect, *, settle
     assert told(two)[0].endswith("#2")
 
 
+def two_sessions() -> tuple[Talk, Talk]:
+    """Two consumers of a queue on Artemis, each on a link of its own."""
+    memory = Memory()
+    one, two = (Talk(CLIENT, dialect=ARTEMIS, memory=memory) for _ in range(2))
+    one.subscribe()
+    two.subscribe()
+    return one, two
+
+
+def test_what_another_session_got_meanwhile() -> None:
+    """A link is lost with a message that nobody has seen; another session gets it, and loses it to this one again."""
+    one, two = two_sessions()
+    one.comes("a")
+    forgetful(one)
+    two.comes("a")
+    assert told(two) == ("a#1", False)
+    forgetful(two)
+    one.comes("a")
+    assert told(one) == ("a#2", True)
+
+
+def test_what_a_dying_link_still_hands_out() -> None:
+    """The broker has given the message to another session, whose buffer it is in, before ours knows of its loss."""
+    one, two = two_sessions()
+    one.comes("a")
+    two.comes("a")
+    assert told(one) == ("a#1", False)
+    assert told(two) == ("a#2", True)
+
+
 def test_counts_go_on_from_the_last_delivery() -> None:
     """It failed twice and was done at the third delivery; this is the fourth, and two of them have failed."""
     talk = Talk(AUTO)
