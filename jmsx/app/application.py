@@ -84,6 +84,7 @@ class App(Registry):
         self._observers: list[Observer] = list(observers)
         self._workers: list[Worker] = []
         self._stores: list[IdempotencyStore] = []  #: open
+        self._starting = threading.Lock()  #: held while consumers are opened
         self._opening: Connection | None = None  #: of the worker that comes next
         self._sender = Sender(lambda: self.connect(client_id=None))
         self._stopping = threading.Event()
@@ -105,7 +106,8 @@ class App(Registry):
         Open all consumers, and then let messages flow.
 
         On failure they are closed again; repeat it, or `abort()` to close the observers too. Raises what opening a
-        consumer raises, and IllegalStateError if the app runs, or was stopped and with it its observers.
+        consumer raises, and IllegalStateError if the app runs, or was stopped and with it its observers; some JmsxError
+        if it is told to stop meanwhile.
         """
         self._open()
         self._begin()
@@ -159,8 +161,9 @@ class App(Registry):
             raise self._failure
 
     def quit(self) -> None:
-        """End `wait()` and `run()`, which then drains; from any thread, also from a handler."""
+        """End `wait()`, a `start()` that waits, and `run()`, which drains; from any thread, also from a handler."""
         self._stopping.set()
+        self._leave_opening()
         self._wake()
 
     def stop(self, drain_timeout: float = DRAIN_TIMEOUT) -> None:
@@ -175,11 +178,13 @@ class App(Registry):
         if any(worker.call and worker.call.thread == own for worker in self._workers):
             raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
         self._stopping.set()
+        self._leave_opening()
+        timeout = drain_timeout if self._started(drain_timeout) else 0.0
         if self._watch is not None:
             self._watch.leave()  # nothing is made anew any more
         failures = (
             self._failure,
-            _attempt(drain, tuple(self._workers), drain_timeout),
+            _attempt(drain, tuple(self._workers), timeout),
             _attempt(self._sender.close),
         )
         self._end()
@@ -208,8 +213,7 @@ class App(Registry):
         with Signals() as signals:
             self._wake = signals.wake
             try:
-                with signals.interrupting():
-                    self._open()
+                self._open_unless_told(signals)
                 self._begin()
                 if self.endpoint is not None:
                     announce(f"health at {self.endpoint.url}")
@@ -227,6 +231,16 @@ class App(Registry):
             except BaseException:
                 self.abort()
                 raise
+
+    def _open_unless_told(self, signals: Signals) -> None:
+        """As `_open`; raises Interrupted if a signal or `quit()` comes meanwhile."""
+        try:
+            with signals.interrupting():
+                self._open()
+        except JmsxError:
+            if self._failure is None and self._stopping.is_set():
+                raise Interrupted from None
+            raise
 
     def __enter__(self) -> Self:
         try:
@@ -257,6 +271,10 @@ class App(Registry):
         self._running = True
         self._stopping.clear()
         self._failure = None
+        with self._starting:
+            self._open_all()
+
+    def _open_all(self) -> None:
         try:
             if self.health is not None:
                 self.endpoint = Endpoint(self.health, self.wsgi)
@@ -264,8 +282,10 @@ class App(Registry):
             for consumer in self._consumers.values():
                 for _ in range(consumer.concurrency):
                     self._open_worker(consumer)
-        except BaseException:
+        except BaseException as error:
             self._drop()
+            if self._failure is not None and isinstance(error, JmsxError):
+                raise self._failure from error  # for which we were told to stop
             raise
 
     def _open_stores(self) -> None:
@@ -292,12 +312,17 @@ class App(Registry):
         connection.set_exception_listener(self._fail)
         self._opening = connection
         try:
+            self._check_wanted()
             self._workers.append(Worker(consumer, connection))
         except BaseException:
             connection.abort()
             raise
         finally:
             self._opening = None
+
+    def _check_wanted(self) -> None:
+        if self._stopping.is_set():
+            raise IllegalStateError("the app was told to stop while it started")
 
     def _begin(self) -> None:
         """Let messages flow."""
@@ -340,11 +365,22 @@ class App(Registry):
         """Drop all sockets; the app may be started again."""
         for worker in self._workers:
             worker.abort()
+        self._leave_opening()
+        self._sender.abort()
+        self._rest()
+
+    def _started(self, timeout: float) -> bool:
+        """Wait until nobody opens consumers; False if somebody still does after `timeout` seconds."""
+        free = self._starting.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        if free:
+            self._starting.release()
+        return free
+
+    def _leave_opening(self) -> None:
+        """Let a start that waits for its broker wait no longer."""
         opening = self._opening
         if opening is not None:
             opening.abort()
-        self._sender.abort()
-        self._rest()
 
     def _end(self) -> None:
         """The app is over: nothing happens any more that observers could be told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from jmsx import Connection, Message, Queue, Topic
 from jmsx.app import App
 from jmsx.core.events import LinkClosed, LinkRestored
-from jmsx.errors import ConnectionFailedError, SendUnconfirmedError
+from jmsx.errors import ConnectionFailedError, JmsxError, SendUnconfirmedError
 from jmsx.options import ReconnectPolicy
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
@@ -105,6 +106,42 @@ def test_a_start_that_waits_can_be_left(mortal: ClassicBroker, queue: Queue) -> 
         assert start.waiting
         app.abort()
         assert isinstance(start.join(3).error, ConnectionFailedError)
+
+
+@pytest.mark.parametrize("how", ["stop", "quit"])
+def test_a_start_that_waits_is_told_to_stop(
+    mortal: ClassicBroker, queue: Queue, diary: Diary, how: str
+) -> None:
+    """stop() or quit() from another thread ends it; the app does not come up behind its own end."""
+    put(mortal, queue, "a")
+    mortal.kill()
+    app = App(mortal.url, reconnect=QUICK, observers=[diary])
+    with nothing_left():
+        app.consumer(queue)(lambda _message: None)
+        start = Call(app.start)
+        time.sleep(0.3)  # so that it is in the middle of it
+        assert start.waiting
+        assert within(3, getattr(app, how)).error is None
+        assert isinstance(start.join(3).error, JmsxError)
+        app.stop()
+    assert not app.ready().ok
+    mortal.start()
+    assert settles(mortal, queue, size=1)
+    assert diary.closed == 1
+
+
+def test_a_run_that_waits_is_told_to_quit(mortal: ClassicBroker, queue: Queue) -> None:
+    """It ends as after a signal: in good order, for nothing was taken yet."""
+    mortal.kill()
+    app = App(mortal.url, reconnect=QUICK)
+    app.consumer(queue)(lambda _message: None)
+    with nothing_left():
+        leave = threading.Timer(0.3, app.quit)
+        leave.start()
+        began = time.monotonic()
+        app.run()
+        assert 0.2 < time.monotonic() - began < 3
+        leave.join()
 
 
 def test_killed_under_load(mortal: ClassicBroker, queue: Queue) -> None:
