@@ -349,6 +349,11 @@ class SessionCore:
         return not self.linked or self._work.may_commit(self._consumers)
 
     @property
+    def committing(self) -> bool:
+        """Whether a commit waits for its answer."""
+        return self._work.committing
+
+    @property
     def tidy(self) -> bool:
         """Whether closing now leaves nothing of jmsx's own on the broker."""
         return self._work.markers is None or not self.linked or self._work.markers.tidy
@@ -382,7 +387,8 @@ class SessionCore:
         """Close every consumer, after rolling back; the requests are answered when the broker has it all."""
         if self.transacted:
             self._work.give_up(now)
-            self.rollback(now)
+            if not self.committing:  # else what was written stands: the broker does it, or not
+                self.rollback(now)
             if self._work.markers is not None:
                 self._work.markers.close()
         return self._consumers.close_all(now)

@@ -89,6 +89,11 @@ class UnitOfWork:
         return self.markers is not None and self.markers.in_doubt
 
     @property
+    def committing(self) -> bool:
+        """Whether a commit waits for its answer."""
+        return self._transaction.state is TxState.COMMITTING
+
+    @property
     def bound(self) -> bool:
         """Whether something of it is on the link: an open transaction, or commit markers."""
         return self._transaction.begun or (self.markers is not None and self.markers.opened)

@@ -152,8 +152,11 @@ class Pump(Engine):
             self.changed.notify_all()
 
     def tidy_up(self) -> None:
-        """Before the session closes: wait a moment for what it has to take along."""
+        """Before the session closes: wait for a commit, and a moment for what it has to take along."""
         with self.changed:
+            self.changed.wait_for(
+                lambda: not self.reachable or not self.core.committing, self.request_timeout
+            )
             self.changed.wait_for(
                 lambda: self.error is not None or self.outage is not None or self.core.tidy,
                 FAREWELL,

@@ -158,7 +158,7 @@ class Session(Served):
         self.check_open()
         if kind is None:
             kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
-        peer = self._peer(f"examination of {destination}")
+        peer = self._peer(f"SUBSCRIBE {destination}")
         return self._connection.aside.examine(peer, destination.uri, kind)
 
     def commit(self) -> None:
@@ -197,7 +197,7 @@ class Session(Served):
 
     def close(self) -> None:
         """
-        Wait for a running listener, roll back what is not committed, give the rest back, and say farewell.
+        Wait for a running listener or commit, roll back what is not committed, give the rest back, and say farewell.
 
         Idempotent. From within a listener it does not wait for that listener.
         """

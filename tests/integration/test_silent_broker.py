@@ -41,6 +41,7 @@ from tests.integration.support import (
 if TYPE_CHECKING:
     import threading
 
+    from jmsx import Session
     from jmsx_broker import ClassicBroker
 
 
@@ -122,6 +123,53 @@ def test_abort_while_a_write_blocks(mortal: ClassicBroker, queue: Queue) -> None
             for call in (send, receive):
                 assert isinstance(call.join(2).error, JmsxError)
         connection.close()
+
+
+# Commits -------------------------------------------------------------------------------------------------------------
+
+
+def a_transaction(connection: Connection, broker: ClassicBroker, queue: Queue) -> Session:
+    """A session that has received "a" and sent it on."""
+    put(broker, queue, "a")
+    connection.start()
+    session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+    assert text(session.create_consumer(queue).receive(5)) == "a"
+    session.create_producer(Queue(f"{queue.name}.out")).send(Message("A"))
+    return session
+
+
+def test_close_waits_for_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
+    """Of another thread: that is answered, and nothing of it is done twice."""
+    with nothing_left():
+        connection = Connection(mortal.url)
+        session = a_transaction(connection, mortal, queue)
+        with paused(mortal):
+            commit = Call(session.commit)
+            assert eventually(lambda: session.pump.core.committing)
+            close = Call(connection.close)
+            time.sleep(0.5)
+            assert close.waiting
+        assert commit.join(10).error is None
+        assert close.join(10).error is None
+    assert settles(mortal, queue, size=0)
+    assert bodies(mortal, f"{queue.name}.out") == ["A"]
+
+
+def test_ctrl_c_in_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
+    """It is what the program ends with; that nobody waits for the answer any more is no error of closing."""
+    with nothing_left():
+        connection = Connection(mortal.url, request_timeout=1.0)
+        session = a_transaction(connection, mortal, queue)
+        with paused(mortal):
+            press = Call(
+                lambda: eventually(lambda: session.pump.core.committing) and press_ctrl_c()
+            )
+            with pytest.raises(KeyboardInterrupt):
+                session.commit()
+            press.join(5)
+            assert isinstance(within(10, connection.close).error, BrokerTimeoutError | None)
+    assert settles(mortal, queue, size=0)
+    assert bodies(mortal, f"{queue.name}.out") == ["A"]
 
 
 def press_ctrl_c() -> None:
