@@ -42,6 +42,7 @@ class Worker:
         self.consumer = consumer
         self.call: Call | None = None  #: what its handler is doing
         self._connection = connection
+        self._left = False  #: told to close: that its threads end is what is wanted
         self._database = connection_parameter(consumer.handler)
         self._session = connection.create_session(consumer.mode)
         if consumer.durable is not None:
@@ -111,10 +112,12 @@ class Worker:
         When this returns, the broker has confirmed the UNSUBSCRIBE, and with it all acknowledgements before it on the
         same socket: it answers in order. Raises JmsxError if it did not.
         """
+        self._left = True
         self._connection.close()
 
     def abort(self) -> None:
         """Drop the socket; what is not settled is the broker's again."""
+        self._left = True
         self._connection.abort()
 
     def state(self, progress: Progress) -> WorkerState:
@@ -124,7 +127,7 @@ class Worker:
             consumer=self.consumer.name,
             destination=self.consumer.destination.uri,
             movement=progress.movement(self._session.session_id),
-            alive=self._session.alive,
+            alive=self._left or self._session.alive,
             running_since=call.since if call else None,
             message_id=call.message_id if call else None,
         )

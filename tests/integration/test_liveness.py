@@ -131,6 +131,29 @@ def test_probes_of_an_app(classic_broker: Broker, queue: Queue) -> None:
     assert bodies(classic_broker, queue) == ["next"]
 
 
+def test_draining_is_no_reason_to_restart(classic_broker: Broker, queue: Queue) -> None:
+    """A worker that has drained beside one that still works is well, for /healthz: a restart would do it twice."""
+    app = App(classic_broker.url)
+    began, free = threading.Event(), threading.Event()
+
+    @app.consumer(queue)
+    def busy(_message: Message) -> None:
+        began.set()
+        free.wait(20)
+
+    app.consumer(fresh_queue())(lambda _message: None)
+    put(classic_broker, queue, "a")
+    app.start()
+    assert began.wait(5)
+    idle = app._workers[1]
+    stop = Call(app.stop)
+    assert eventually(lambda: not idle._session.alive)
+    verdict = app.live()
+    free.set()
+    assert stop.join(10).error is None
+    assert verdict.ok, verdict.body
+
+
 def test_metrics_are_served_beside_the_probes(classic_broker: Broker, queue: Queue) -> None:
     """The observer that has them shows them on the same port; without one there is no such path."""
     for observers in ([PrometheusObserver()], []):
