@@ -69,13 +69,18 @@ class Consumer:
             )
         self._check_dedupe()
 
-    def identity(self, message: Message) -> Identity | None:
-        """What the idempotency store knows `message` by; None: nothing names it."""
+    def identity(self, message: Message, client_id: str | None) -> Identity | None:
+        """
+        What the idempotency store knows `message` by; None: nothing names it.
+
+        Each subscriber of a topic does it once; `client_id`: the connection's, to which durable ones belong.
+        """
         key = message.key if self.dedupe_by is None else self.dedupe_by(message)
         source = self.destination
         if any(wildcard in source.name for wildcard in "*>"):
             source = message.destination or source
-        place = source.uri if not source.is_topic else f"{source.uri} {self.durable or self.name}"
+        reader = self.name if self.durable is None else f"{client_id}.{self.durable}"
+        place = f"{source.uri} {reader}" if source.is_topic else source.uri
         return Identity(place, key) if key else None
 
     def _check_dedupe(self) -> None:

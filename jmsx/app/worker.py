@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jmsx.app.health import WorkerState
 from jmsx.app.registration import connection_parameter
 from jmsx.core.values import AcknowledgeMode
+from jmsx.errors import StoreError
 from jmsx.log import logger
 from jmsx.steering import Duplicate, Reject
 
@@ -149,8 +150,14 @@ class Worker:
 
     def _call_once(self, message: Message) -> None:
         consumer, store = self.consumer, self.consumer.dedupe
-        identity = None if store is None else consumer.identity(message)
+        client_id = self._session.options.client_id
+        identity = None if store is None else consumer.identity(message, client_id)
         if store is None or identity is None:
+            if self._database is not None:
+                raise StoreError(
+                    f"dedupe_by= names no key for message {message.message_id}, and without one there is no"
+                    f" transaction for {self._database}="
+                )
             self._call_handler(message, None)
         elif not store.once(identity, partial(self._call_handler, message)):
             _log.info("duplicate", consumer=consumer.name, message_id=message.message_id)

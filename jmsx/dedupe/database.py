@@ -55,7 +55,7 @@ _SPOILT: Final = (
 
 class DatabaseStore:
     """
-    Remembers in a table of the user's database, through any DB-API driver (PEP 249).
+    Remembers in a table of the user's database, through any DB-API driver (PEP 249); one for each application.
 
     `connect` gives a connection for each message, not in autocommit mode, and `release` takes it back (default:
     `connection.close()`): hand in a pool's two functions where opening one is slow. `paramstyle` is the driver's own.

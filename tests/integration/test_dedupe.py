@@ -5,19 +5,20 @@ from __future__ import annotations
 import signal
 import sqlite3
 import threading
+from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
+from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Topic
 from jmsx.app import App
-from jmsx.core.events import DeliveryEnded, Outcome
+from jmsx.core.events import DeliveryEnded, MessageDeadLettered, Outcome
 from jmsx.core.ledger import Identity
 from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx_prometheus import PrometheusObserver
-from tests.integration.broker_support import python, read_line
+from tests.integration.broker_support import eventually, python, read_line
 from tests.integration.support import (
     AUTO,
     CLIENT,
@@ -94,6 +95,40 @@ def test_equal_by_what_the_application_says(classic_broker: Broker) -> None:
     with app:
         assert settles(classic_broker, queue, size=0)
     assert diary.outcomes() == {Outcome.ACKNOWLEDGED: 2, Outcome.DUPLICATE: 1}
+
+
+def test_each_durable_subscription_has_its_own(classic_broker: Broker) -> None:
+    """Two services may call theirs the same: the second is not taken for the first one doing it again."""
+    topic, store, seen = Topic(f"{fresh_queue().name}.t"), MemoryStore(), Counter[str]()
+    apps = [App(classic_broker.url, client_id=f"{topic.name}.{number}") for number in "12"]
+    for app in apps:
+
+        @app.consumer(topic, durable="orders", dedupe=store)
+        def desk(message: Message) -> None:
+            seen[message.text] += 1
+
+    with apps[0], apps[1]:
+        apps[0].send(topic, "x")
+        assert eventually(lambda: seen["x"] == 2, 5)
+
+
+def test_a_message_without_key_has_no_transaction(classic_broker: Broker, tmp_path: Path) -> None:
+    """The handler would write into nothing; the dead letter says why it was not called."""
+    queue, diary = fresh_queue(), Diary()
+    app = App(classic_broker.url, observers=[diary], redelivery_policy=SOON)
+    store = DatabaseStore(lambda: sqlite3.connect(tmp_path / "shop.db"))
+    store.create_table()
+
+    @app.consumer(queue, dedupe=store, dedupe_by=lambda message: message.properties.get("order"))
+    def book(message: Message, *, db: sqlite3.Connection) -> None:
+        raise AssertionError(message, db)
+
+    put(classic_broker, queue, "x")
+    with app:
+        assert settles(classic_broker, queue, size=0)
+    (dead,) = (event for event in diary.events if isinstance(event, MessageDeadLettered))
+    assert dead.error_type == "StoreError"
+    assert "names no key" in str(dead.error_message)
 
 
 class Slow:
