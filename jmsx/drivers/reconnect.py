@@ -131,14 +131,15 @@ class Connector:
     def connect(self) -> Connected:
         """One round; the error tells of every broker that did not let us in."""
         failures: list[JmsxError] = []
-        for address in self._addresses():
-            try:
-                return self._open(address)
-            except JmsxError as error:
-                failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
-        raise ConnectionFailedError("; ".join(str(failure) for failure in failures))
+        try:
+            for address in self._addresses():
+                try:
+                    return self._open(address)
+                except JmsxError as error:
+                    failures.append(error)
+            raise _summary(failures)
+        finally:
+            failures.clear()  # they know this frame and their links, and would keep them in memory
 
     def _addresses(self) -> list[BrokerAddress]:
         addresses = list(self.uri.addresses)
@@ -207,6 +208,12 @@ class Connector:
                 attempt=state.attempt_number,
                 error=str(state.outcome.exception()),
             )
+
+
+def _summary(failures: list[JmsxError]) -> JmsxError:
+    if len(failures) == 1:
+        return failures[0]
+    return ConnectionFailedError("; ".join(str(failure) for failure in failures))
 
 
 def _spent(state: RetryCallState) -> float:

@@ -31,6 +31,7 @@ class Proxy:
         self._threads: list[threading.Thread] = []
         self.sprung = threading.Event()  #: the trap has cut a connection
         self.visitors = 0
+        self.turned_away = 0
         self._open = True
         self._server = socket.create_server(("127.0.0.1", 0))
         self.url = f"{address.scheme}://127.0.0.1:{self._server.getsockname()[1]}"
@@ -139,6 +140,7 @@ class Proxy:
             except OSError:
                 return
             if not self._open:
+                self.turned_away += 1
                 _reset(client)
                 continue
             self.visitors += 1
