@@ -111,10 +111,13 @@ class ByteWindow:
     def reset(self) -> None:
         """Nothing: no transaction has to do with credits."""
 
+    def shut(self, unsettled: int) -> bool:
+        """When all credits are spent: nothing but an ACK, or on a queue a further subscription, brings more."""
+        return self._grows and unsettled > 0 and all(one.spent for one in self._credits.values())
+
     def patience(self, unsettled: int) -> float | None:
-        """At once when all credits are spent: nothing but an ACK or a further subscription brings more."""
-        spent = unsettled > 0 and all(one.spent for one in self._credits.values())
-        return 0.0 if spent and self._grows else None
+        """At once when it is shut."""
+        return 0.0 if self.shut(unsettled) else None
 
     def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
         """A further subscription, for at least as many messages as are unsettled: the window doubles."""

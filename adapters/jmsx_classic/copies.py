@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import CERTIFIED, MESSAGE_LIMIT, cut
-from jmsx.core.delivery import COUNT_HEADER, KEY_HEADER
+from jmsx.core.delivery import COUNT_HEADER, GROUP_HEADERS, KEY_HEADER
 
 if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate
@@ -61,6 +61,7 @@ def _carried(delivery: Delivery) -> dict[str, str]:
         for name, value in given.items()
         if name in _CARRIED or name not in _BROKER_OWN | CERTIFIED
     }
+    headers |= {name: given[told] for name, told in GROUP_HEADERS.items() if told in given}
     if "content-length" in given:
         headers["content-length"] = str(len(delivery.frame.body))
     return headers

@@ -66,6 +66,10 @@ class MessageWindow:
         """What was handed out is settled or will be handed out again: ask anew."""
         self._model.reset()
 
+    def shut(self, unsettled: int) -> bool:
+        """Whether the broker may send no more than `unsettled`."""
+        return self._model.is_full(unsettled)
+
     def patience(self, unsettled: int) -> float | None:
         """Seconds to wait before `open`; None: no use in it."""
         return self._model.patience(unsettled)

@@ -71,9 +71,19 @@ class ConsumerCore:
         return self.delivered + self.schedule.pending()
 
     @property
-    def next_arrival(self) -> float:
-        """The arrival number of the message that would be handed out next."""
-        return self.waiting[0].arrival if self.waiting else math.inf
+    def next_turn(self) -> float:
+        """The turn of the message that would be handed out next."""
+        return self.waiting[0].turn if self.waiting else math.inf
+
+    @property
+    def delivering_since(self) -> float:
+        """When the oldest message that is handed out and not settled was handed out."""
+        return self.delivered[0].started_at if self.delivered else math.inf
+
+    @property
+    def shut(self) -> bool:
+        """Whether the broker sends nothing before it is asked, because of what is in the application's hands."""
+        return not self.waiting and self.window.shut(len(self.unsettled))
 
     def accept(self, deliveries: list[Delivery], now: float) -> None:
         """Take messages that the broker sent; raises MessageFormatError if they are far more than it may send."""
@@ -261,12 +271,19 @@ class ConsumerCore:
         return [*self.window.release(), *nacks]
 
     def roll_back(
-        self, batch: list[Delivery], failure: Failure, now: float, draw: Callable[[], float]
+        self,
+        batch: list[Delivery],
+        failure: Failure,
+        now: float,
+        draw: Callable[[], float],
+        *,
+        turn: float,
     ) -> bool:
         """
         Deliver `batch` (oldest first, all handed out) again after the policy's delay; False if it is exhausted.
 
         The whole batch lives or dies by its newest message. An exhausted batch is left to the caller, untouched.
+        `turn`: its place among other consumers' messages, without a delay; after one it comes before them all.
         Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
         alive = [delivery for delivery in batch if not delivery.buried]
@@ -284,6 +301,8 @@ class ConsumerCore:
         blocking = not self.settings.non_blocking_redelivery
         if blocking:
             self.paused_until = now + delay if delay > 0 else None
+            for delivery in batch:
+                delivery.turn = -math.inf if delay > 0 else turn
             self.waiting.extendleft(reversed(batch))
             self._dry_since = None
         else:

@@ -18,6 +18,9 @@ COUNT_HEADER = "jmsx_redelivery_count"
 #: Header that jmsx senders put on each message: its identity wherever it goes.
 KEY_HEADER = "jmsx_key"
 
+#: Properties of a message's group, which Classic does not show to STOMP consumers, and the headers that tell of them.
+GROUP_HEADERS = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq"}
+
 
 class Doom(NamedTuple):
     """Why a message is to be buried."""
@@ -62,6 +65,7 @@ class Delivery:
         "spared",
         "started_at",
         "subscription_id",
+        "turn",
     )
 
     def __init__(
@@ -77,6 +81,7 @@ class Delivery:
         headers = frame.headers
         self.frame = frame
         self.arrival = arrival  #: its number in the session, in the order of arrival
+        self.turn: float = arrival  #: which of the session's consumers is served first: the lowest
         self.lane = headers.get("subscription", "")  #: the subscription on the wire
         self.subscription_id = self.lane.partition(FURTHER)[0]  #: its consumer's
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection

@@ -214,7 +214,7 @@ class SessionCore:
             return None
         consumers = [self._consumers.find(name) for name in subscription_ids]
         if len(consumers) > 1:
-            consumers.sort(key=lambda consumer: consumer.next_arrival)
+            consumers.sort(key=lambda consumer: consumer.next_turn)
         for consumer in consumers:
             while (delivery := consumer.hand_out(now)) is not None:
                 if delivery.expires_at is None or now <= delivery.expires_at:
@@ -249,6 +249,10 @@ class SessionCore:
         """The application waits for a message of these consumers."""
         for subscription_id in subscription_ids:
             self._consumers.find(subscription_id).want(now)
+
+    def is_shut(self, subscription_id: str) -> bool:
+        """Whether the broker has to be asked before it sends this consumer more."""
+        return self._consumers.find(subscription_id).shut
 
     def consumed(self, delivery: Delivery, now: float, *, hurry: bool = False) -> None:
         """`receive()` returns the message (`hurry`), or its listener has returned."""
@@ -379,7 +383,7 @@ class SessionCore:
         if not self.transacted:
             raise IllegalStateError("rollback() in a session that is not transacted")
         self._work.rollback(now)
-        for consumer in self._consumers:
+        for consumer in sorted(self._consumers, key=lambda each: each.delivering_since):
             self._verdicts.give_back(consumer, failure, now)
         self._consumers.close_deferred(now)
 

@@ -41,12 +41,18 @@ class Verdicts:
     ) -> None:
         self._dead_letters = dead_letters
         self._postponements = Postponements(dialect, requests, outbox, dead_letters)
+        self._turn = 0  #: of the last batch that was rolled back, before all that came later
         self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
 
     def give_back(
         self, consumer: ConsumerCore, failure: Failure, now: float, only: Delivery | None = None
     ) -> None:
-        """Do with what was delivered as the failure's verdict says; `only` it, unless it is redelivered."""
+        """
+        Do with what was delivered as the failure's verdict says; `only` it, unless it is redelivered.
+
+        Of several consumers whose listeners share a session, the one that is given back last is served first.
+        Source: `ActiveMQSession.redispatch`, `ActiveMQSessionExecutor.executeFirst`.
+        """
         if consumer.settings.lazy or not consumer.delivered:
             return
         if failure.error_type is not None:
@@ -65,8 +71,10 @@ class Verdicts:
             self._dead_letters.bury(consumer, batch, "rejected", failure)
         elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
             pass
-        elif not consumer.roll_back(batch, failure, now, self._draw):
-            self._dead_letters.bury(consumer, batch, "max_redeliveries", failure)
+        else:
+            self._turn -= 1
+            if not consumer.roll_back(batch, failure, now, self._draw, turn=self._turn):
+                self._dead_letters.bury(consumer, batch, "max_redeliveries", failure)
 
     def bury_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
         """

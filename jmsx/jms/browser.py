@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import received
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class QueueBrowser:
     def __init__(self, session: Session, queue: Destination, selector: str | None) -> None:
         self.queue = queue
         self._session = session
-        self._selector = selector
+        self._selector = stated(selector)
 
     def __iter__(self) -> Iterator[Message]:
         session, pump = self._session, self._session.pump

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import IllegalStateError, JmsxError
 from jmsx.jms.translation import received
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
     from jmsx.jms.session import Session
+
+#: Seconds in which a broker that is asked for a message sends it, if it has one; it does not say that it has none.
+_ANSWER: Final = 0.2
 
 
 class MessageConsumer:
@@ -57,8 +60,17 @@ class MessageConsumer:
         return self.session.bind(message, delivery)
 
     def receive_no_wait(self) -> Message | None:
-        """The next message that is here already, or None."""
-        return self.receive(0.0)
+        """
+        The next message that is here already, or None.
+
+        With prefetch 0 nothing is, and none comes while the prefetch is in the application's hands: then the broker is
+        asked, and has 0.2 s to send one.
+        """
+        self._check()
+        asks = self._pull or self.session.pump.call(
+            lambda core, _now: core.is_shut(self._subscription_id)
+        )
+        return self.receive(_ANSWER if asks else 0.0)
 
     def set_listener(self, listener: Callable[[Message], object] | None) -> None:
         """

@@ -41,7 +41,7 @@ class Message:
         self.correlation_id = correlation_id
         self.type = type
         self.reply_to = reply_to
-        self.group_id = group_id  #: JMSXGroupID; the broker does not show it to STOMP consumers
+        self.group_id = group_id  #: JMSXGroupID; of what came in, if jmsx sent it
         self.group_sequence = group_sequence
         self.message_id: str | None = None
         self.key: str | None = (

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import COUNT_HEADER, KEY_HEADER
+from jmsx.core.delivery import COUNT_HEADER, GROUP_HEADERS, KEY_HEADER
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ RESERVED: Final = frozenset(
     {
         "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
         "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
-        KEY_HEADER, COUNT_HEADER,
+        KEY_HEADER, COUNT_HEADER, *GROUP_HEADERS.values(),
     }
 )  # fmt: skip
 
@@ -54,6 +55,9 @@ _FIELDS: Final = {
     "JMSXGroupID": "group_id",
     "JMSXGroupSeq": "group_sequence",
 }
+
+#: From here up to there Java writes a floating number without an exponent.
+_PLAIN: Final = (1e-3, 1e7)
 
 _NAME: Final = re.compile(r"[A-Za-z_$][\w$.-]*\Z")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
@@ -93,13 +97,26 @@ def property_text(name: str, value: object) -> str:
     """A property's value as text; raises MessageFormatError for a type that JMS does not know."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and not math.isfinite(value):
-        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-    if isinstance(value, str | int | float):
+    if isinstance(value, float):
+        return _float_text(value)
+    if isinstance(value, str | int):
         return str(value)
     raise MessageFormatError(
         f"property {name!r} is a {type(value).__name__}; JMS knows str, int, float and bool"
     )
+
+
+def _float_text(value: float) -> str:
+    """As Java writes it, for whoever compares texts. Source: `java.lang.Double.toString`."""
+    if not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    low, high = _PLAIN
+    if value == 0 or low <= abs(value) < high:
+        return str(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    power = int(exponent) + len(rest)
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{power}"
 
 
 def _checked(name: str, reserved: Container[str]) -> str:

@@ -26,6 +26,11 @@ class Wanted:
     durable_name: str | None = None
 
 
+def stated(selector: str | None) -> str | None:
+    """A selector of blanks is none, as in Java (`ActiveMQMessageConsumer.java`, its constructor)."""
+    return None if selector is None or not selector.strip() else selector
+
+
 def prefetch(session: Session, wanted: Wanted) -> int:
     """Messages; 0: each is fetched when it is asked for. Raises ConfigurationError if the URI has no number."""
     given = wanted.destination.address.options.get("prefetchSize")
@@ -58,7 +63,7 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
         headers=session.dialect.subscribe_headers(
             destination=destination.uri,
             ack=ack,
-            selector=selector,
+            selector=stated(selector),
             durable_name=wanted.durable_name,
             no_local=wanted.no_local,
             options=options,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import KEY_HEADER
+from jmsx.core.delivery import GROUP_HEADERS, KEY_HEADER
 from jmsx.core.frames import Frame, escape
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination
@@ -43,6 +43,9 @@ def send_frame(
     properties = property_headers(message, dialect.reserved)
     dialect.check_properties(properties)
     headers.update(properties)
+    headers.update(
+        (GROUP_HEADERS[name], headers[name]) for name in GROUP_HEADERS.keys() & properties.keys()
+    )
     for name, text in headers.items():
         _check_header(name, text, dialect.header_limit)
     more, body = _encoded(message.body, dialect)
@@ -53,16 +56,20 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     """The message of a delivery; each delivery gets a message of its own. Never fails, whatever came in."""
     headers = delivery.headers
     addresses = dialect.addresses(headers)
+    properties = {
+        name: text
+        for name, text in headers.items()
+        if name not in RESERVED and name not in dialect.reserved
+    }
+    group = {name: headers[told] for name, told in GROUP_HEADERS.items() if told in headers}
     message = Message(
         dialect.decode_body(headers, delivery.frame.body),
-        properties={
-            name: text
-            for name, text in headers.items()
-            if name not in RESERVED and name not in dialect.reserved
-        },
+        properties={**properties, **group},
         correlation_id=headers.get("correlation-id"),
         type=headers.get("type"),
         reply_to=_destination(addresses.reply_to),
+        group_id=group.get("JMSXGroupID"),
+        group_sequence=_whole(group.get("JMSXGroupSeq", "")),
     )
     message.message_id = delivery.message_id
     message.key = headers.get(KEY_HEADER) or dialect.message_key(headers)
@@ -112,6 +119,10 @@ def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
 
 def _destination(uri: str | None) -> Destination | None:
     return None if uri is None else Destination.told(uri)
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.removeprefix("-").isdecimal() else None
 
 
 def _seconds(ms: str | None) -> float | None:

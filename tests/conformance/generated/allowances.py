@@ -96,13 +96,11 @@ class _Windows:
             if part["op"] in ("close", "crash"):
                 self._note_leaving(part["target"])
         reader = step.get("from") or step.get("listener") or f"drain {step.get('destination')}"
-        destination = self._readers.get(reader, step.get("destination"))
-        if destination is None:
-            return expected
         result = copy.deepcopy(expected)
         for one, other in zip(messages(result), messages(actual), strict=False):
             if one["body"] == other["body"]:
-                self._open(reader, destination, one, other)
+                each = one.get("listener", reader)  # told of each message where several are awaited
+                self._open(each, self._readers.get(each, step.get("destination", "")), one, other)
         return result
 
     def _open(self, reader: str, destination: str, expected: Json, actual: Json) -> None:

@@ -231,6 +231,47 @@ def test_pause_is_the_consumers_own() -> None:
     assert [talk.listen(None, "1", "2") for _ in range(3)] == ["a#2", "b#1", None]
 
 
+@pytest.mark.parametrize(
+    ("mode", "order", "again"),
+    [
+        (CLIENT, "ab", ["b#2", "a#2"]),
+        (CLIENT, "ba", ["b#2", "a#2"]),
+        (TRANSACTED, "ab", ["b#2", "a#2"]),
+        (TRANSACTED, "ba", ["a#2", "b#2"]),
+    ],
+)
+def test_consumer_that_is_given_back_last_is_served_first(
+    mode: AcknowledgeMode, order: str, again: list[str]
+) -> None:
+    """Recover goes from consumer to consumer as they were made, rollback as the transaction met them."""
+    talk = Talk(mode)
+    talk.subscribe("1", policy=AT_ONCE)
+    talk.subscribe("2", policy=AT_ONCE)
+    for name in order:
+        talk.comes(name, to={"a": "1", "b": "2"}[name])
+        talk.now += 0.1
+        talk.receive("1", "2")
+    talk.comes("c", to="1")
+    if mode is CLIENT:
+        talk.core.recover(talk.now)
+    else:
+        talk.core.rollback(talk.now)
+    assert [talk.receive("1", "2") for _ in range(3)] == [*again, "c#1"]
+
+
+def test_after_a_delay_what_failed_comes_before_all_others() -> None:
+    """Also before what was given back meanwhile, at once."""
+    talk = Talk(AUTO)
+    talk.subscribe("1", policy=ONE_SECOND)
+    talk.subscribe("2", policy=AT_ONCE)
+    talk.comes("x", to="2")
+    talk.comes("a", to="1")
+    assert talk.listen(BROKEN, "1") == "a#1"
+    assert talk.listen(BROKEN, "2") == "x#1"
+    talk.now = 1.0
+    assert [talk.listen(None, "1", "2") for _ in range(2)] == ["a#2", "x#2"]
+
+
 def test_recover_redelivers_all_that_is_not_acknowledged() -> None:
     """Upstream rows 53 and 56: in order, flagged, with the count raised, and not what was acknowledged."""
     talk = Talk(CLIENT)

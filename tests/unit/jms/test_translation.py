@@ -195,6 +195,17 @@ def test_what_jms_names_is_carried() -> None:
     assert (headers["JMSXGroupID"], headers["JMSXGroupSeq"]) == ("g", "2")
     message = seen(Frame("SEND", headers))
     assert (message.correlation_id, message.type, message.key) == ("c:1", "order", "key")
+    assert (message.group_id, message.group_sequence) == ("g", 2)
+    assert message.properties == {"JMSXGroupID": "g", "JMSXGroupSeq": "2"}
+
+
+def test_a_group_that_a_broker_hides_is_told_besides() -> None:
+    """Classic keeps the two properties to itself (classic.md 2.4)."""
+    message = came(b"x", jmsx_group_id="g", jmsx_group_seq="-1")
+    assert (message.group_id, message.group_sequence) == ("g", -1)
+    assert message.properties == {"JMSXGroupID": "g", "JMSXGroupSeq": "-1"}
+    stranger = came(b"x", jmsx_group_seq="many")
+    assert (stranger.group_id, stranger.group_sequence) == (None, None)
 
 
 @pytest.mark.parametrize("name", ["correlation_id", "type"])

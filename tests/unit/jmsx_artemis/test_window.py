@@ -68,7 +68,9 @@ def test_a_full_window_is_followed_by_another_subscription() -> None:
     talk.subscribe(prefetch=1)
     talk.comes("a")
     assert talk.drain() == ["a#1"]
+    assert talk.core.is_shut("1")
     talk.timer()
+    assert not talk.core.is_shut("1")
     assert talk.now == 0.0
     assert asked(talk) == ["1+1"]
     talk.comes("b", to="1+1")

@@ -49,6 +49,14 @@ def copied(
     return DIALECT.dead_letter_copy(delivery, "queue://grave", certificate_ or certificate())
 
 
+def test_copy_stays_in_its_group() -> None:
+    """The broker does not show the group itself, so the sender's copy of it counts."""
+    headers = copied(jmsx_group_id="g", jmsx_group_seq="2").headers
+    assert (headers["JMSXGroupID"], headers["JMSXGroupSeq"]) == ("g", "2")
+    assert headers["jmsx_group_id"] == "g"
+    assert "JMSXGroupID" not in copied().headers
+
+
 def test_copy_says_why_the_message_died() -> None:
     """In headers that selectors can name (DESIGN.md section 6)."""
     frame = copied()

@@ -136,6 +136,19 @@ def test_prefetch_one_delivers_on(mode: AcknowledgeMode) -> None:
     assert talk.wrote() == opened("a")
 
 
+def test_shut_is_a_window_that_is_in_the_applications_hands() -> None:
+    """Until it was opened; who polls has to wait for that."""
+    talk = Talk(CLIENT)
+    talk.subscribe(prefetch=1)
+    talk.comes("a")
+    assert not talk.core.is_shut("1")
+    talk.receive()
+    assert talk.core.is_shut("1")
+    assert talk.receive() is None
+    talk.timer()
+    assert not talk.core.is_shut("1")
+
+
 def test_nobody_waits_nothing_is_asked() -> None:
     """An application that works on what it has is left alone, and so is one with messages in the buffer."""
     talk = Talk(CLIENT)
