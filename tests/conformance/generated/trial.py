@@ -128,7 +128,7 @@ def _difference(
 ) -> Difference | None:
     """How `jmsx` differs from the STOMP-like trace `reduced`, or None."""
     steps = program["steps"]
-    first = stomp_difference(steps, reduced, jmsx)
+    first = stomp_difference(steps, reduced, jmsx, java)
     if first is None:
         return None
     index, text = first

@@ -199,6 +199,12 @@ class World:
                 each.held.clear()
         elif session.mode == "INDIVIDUAL" and letter in consumer.held:
             consumer.held.remove(letter)
+        elif (
+            session.mode == "INDIVIDUAL"
+            and letter in consumer.backlog.waiting
+            and 0 <= session.connection.limit < _FAR
+        ):
+            raise Indeterminate("the Java client would bury others, in a range that ends with it")
 
     def _commit(self, step: Json) -> None:
         session = self.sessions[step["in"]]
@@ -258,6 +264,8 @@ class World:
         consumers = list(_consumers(connection))
         if connection.optimized or any(one.lazy and one.durable for one in consumers):
             raise Indeterminate("how much a lazy client has acknowledged is a matter of time")
+        for consumer in consumers:
+            self._check_order(consumer)
         self.settled = True  # the step waits before it acts
         for consumer in consumers:
             self._remove(consumer)
@@ -357,6 +365,14 @@ class World:
         waits = self.available(consumer) or not consumer.backlog.sure
         if waits and not self.settled:
             raise Indeterminate("it would depend on time what was dispatched to it")
+        self._check_order(consumer)
+
+    def _check_order(self, consumer: Consumer) -> None:
+        waits = self.available(consumer) or not consumer.backlog.sure
+        if waits and consumer.half is not None and consumer.prefetch < ROOMY:
+            raise Indeterminate(
+                "what was dispatched to it comes back in front of what it does not select"
+            )
 
     def _remove(self, consumer: Consumer) -> None:
         backlog = consumer.backlog
