@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -52,6 +53,9 @@ GLANCE: Final = 0.001
 
 #: Seconds that a timer waits for it at most: with a flood for one consumer there is always something unread.
 GLANCES: Final = 0.25
+
+#: Seconds that it holds the lock at most while more and more comes: a liar's flood would keep everybody else waiting.
+TURN: Final = 0.05
 
 _log = logger("jmsx.session")
 
@@ -201,33 +205,40 @@ class Engine:
             arrival = self._inbox.get(timeout=self._patience(deadline))
         except queue.Empty:
             arrival = None
+        flooded = False
         with self.changed:
             if self._up:
-                self._turn_or_fault(arrival)
+                flooded = self._turn_or_fault(arrival)
             self.changed.notify_all()
+        if flooded:
+            time.sleep(GLANCE)  # or nobody else would ever have the lock
 
-    def _turn_or_fault(self, arrival: tuple[StompLink, Arrival] | None) -> None:
+    def _turn_or_fault(self, arrival: tuple[StompLink, Arrival] | None) -> bool:
         """A frame that the core cannot take ends the link, with its cause, and not this thread."""
         try:
-            self._turn(arrival)
+            return self._turn(arrival)
         except Exception as error:  # noqa: BLE001 - whatever it is, the session must not hang
             self.fault(error)
+            return False
 
-    def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> None:
+    def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> bool:
+        """Take in what has come, and do what is due; whether more has come than a turn has time for."""
         now = self._clock.monotonic()
-        while True:
+        flooded = False
+        while not flooded:
             if arrival is not None and arrival[0] is self._life.link:  # not an older one
                 self._feed(arrival[1], now)
                 # now, for the link's end may lie behind a frame for which we drop it
                 self._perform(now)
+            flooded = self._clock.monotonic() - now > TURN
             try:
-                arrival = self._inbox.get_nowait()
+                arrival = None if flooded else self._inbox.get_nowait()
             except queue.Empty:
                 break
         timer = self.core.next_timer()
         unread = False
         if timer is not None and timer <= now and self._up:
-            unread = now - timer < GLANCES and self._life.link.unread
+            unread = now - timer < GLANCES and (flooded or self._life.link.unread)
             self.core.handle_timer(now, unread=unread)
         if self._up and (dead := self._life.beat(now)) is not None:
             self._lose(*dead)
@@ -235,6 +246,7 @@ class Engine:
         self._arm()
         if unread and self._armed is not None:
             self._armed = max(self._armed, now + GLANCE)
+        return flooded
 
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):

@@ -210,6 +210,17 @@ def test_a_flood_takes_no_memory(data: bytes, caplog: pytest.LogCaptureFixture) 
         within(10, connection.abort)
 
 
+def test_a_flood_holds_nobody_up() -> None:
+    """Who takes in the flood lets others have the lock: `receive` ends in its time, as do beats of our own."""
+    lie = partial(after_subscribe, partial(flood, FLOODS["messages for nobody"], 8.0))
+    with Liar(lie) as liar, Connection(liar.url, request_timeout=1.0) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        for _ in range(3):
+            within(3, lambda: consumer.receive(0.5))
+        within(3, connection.abort)
+
+
 def test_a_flood_of_our_own_messages() -> None:
     """More messages than a hundred prefetches: the link is lost with that as its cause, and what waited is let go."""
 
