@@ -64,6 +64,10 @@ _CLASSIC_SCHEDULES: Final = frozenset(
 )
 
 
+#: The broker refuses a message and keeps the cause to itself.
+_UNTOLD: Final = "; it does not tell why: its log does, if the address is not just full (address-full-policy FAIL)"
+
+
 class ArtemisDialect:
     """ActiveMQ Artemis over STOMP 1.2."""
 
@@ -258,10 +262,11 @@ class ArtemisDialect:
         """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
         body = frame.body.decode("utf-8", "replace").strip()
         told = frame.headers.get("message") or body.partition("\n")[0]
-        told = told.partition(" CoreMessage[")[0]  # all that was sent; the cause is not told
+        told, unexplained, _ = told.partition(" CoreMessage[")  # all that was sent
         words = told + body
         kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
-        return kind(f"{broker} refused {command} {subject}: {told}")
+        advice = _UNTOLD if unexplained else ""
+        return kind(f"{broker} refused {command} {subject}: {told}{advice}")
 
 
 def has_bytes(headers: Mapping[str, str]) -> bool:

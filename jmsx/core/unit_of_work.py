@@ -114,7 +114,8 @@ class UnitOfWork:
         transaction = self._transaction
         if transaction.rollback_only is not None:
             raise IllegalStateError(
-                f"the transaction can only be rolled back: {transaction.rollback_only}"
+                f"SEND {sent.destination} was not sent to {self.settings.broker}: the transaction can only be"
+                f" rolled back: {transaction.rollback_only}"
             )
         if not transaction.begun:
             transaction.step(TxInput.BEGIN)
@@ -196,9 +197,10 @@ class UnitOfWork:
         """
         The broker complained about an unknown frame: what is open can only be rolled back.
 
-        While it is being committed, the complaint tells why the broker will refuse that.
+        While it is being committed, the complaint tells why the broker will refuse that. The first one is the cause of
+        those that follow it.
         """
-        if self._transaction.state is not TxState.IDLE:
+        if self._transaction.state is not TxState.IDLE and not self.condemned:
             self._transaction.rollback_only = f"the broker refused a part of it: {cause}"
 
     def refusal(self) -> TransactionRolledBackError | None:

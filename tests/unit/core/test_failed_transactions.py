@@ -31,7 +31,10 @@ def test_error_condemns_the_open_transaction() -> None:
     talk.receive()
     talk.send()
     talk.complain("The destination temp-queue://x does not exist.")
-    with pytest.raises(IllegalStateError, match="temp-queue://x does not exist"):
+    talk.complain("and so the connection is not valid")
+    with pytest.raises(
+        IllegalStateError, match=r"SEND queue.* broker.*temp-queue://x does not exist"
+    ):
         talk.send()
     request = talk.commit()
     assert talk.wrote() == [BEGIN, OUT, ABORT]
