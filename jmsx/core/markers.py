@@ -77,6 +77,7 @@ class CommitMarkers:
         self._spent: Delivery | None = None  #: the one that the last commit acknowledged
         self._covered = 0  #: number of the newest of ours that went with it
         self._doubt: _Doubt | None = None
+        self._due = False  #: one has been sent on this link
         self.opened = False
         self.error: JmsxError | None = None  #: why there are none on this link
 
@@ -115,7 +116,20 @@ class CommitMarkers:
         request = self._requests.open("SUBSCRIBE", QUEUE, then)
         headers = {"id": SUBSCRIPTION, **headers, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("SUBSCRIBE", headers))
-        if not self.in_doubt:
+        self._due = not self.in_doubt
+        if self._due:
+            self._outbox.transmit(self._marker({}))
+
+    def prepare(self) -> None:
+        """
+        Have a marker come for the next commit, if none is on its way.
+
+        So it is after a doubt that nobody has cleared up, perhaps because this is another broker than the one asked.
+        """
+        if not self.opened:
+            self.open()
+        elif not (self._due or self.in_doubt or self.ready):
+            self._due = True
             self._outbox.transmit(self._marker({}))
 
     def accept(self, deliveries: Iterable[Delivery], now: float) -> None:
@@ -152,7 +166,7 @@ class CommitMarkers:
         wire = {"transaction": Transaction.WIRE_NAME}
         held = self._spent = self._held
         ack = [] if held is None else [Frame("ACK", {"id": held.ack_id, **wire})]
-        self._covered, self._fresh = self._fresh, 0
+        self._covered, self._fresh, self._due = self._fresh, 0, True
         commit = Frame("COMMIT", {**wire, "receipt": request.receipt_id})
         self._outbox.transmit(*frames, self._marker(wire), *ack, commit)
         return whole

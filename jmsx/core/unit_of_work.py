@@ -137,8 +137,7 @@ class UnitOfWork:
             return True
         if not (self._transaction.sends or any(consumer.delivered for consumer in consumers)):
             return True  # there is nothing to commit
-        if not self.markers.opened:
-            self.markers.open()
+        self.markers.prepare()
         if self.markers.error is not None:
             raise self.markers.error
         return self.markers.ready
@@ -149,7 +148,7 @@ class UnitOfWork:
         """Commit; `then(now)` runs when it is committed. A transaction with nothing in it is committed at once."""
         consumers = list(consumers)
         batches = [(each, each.delivered) for each in consumers if each.delivered]
-        transaction = self._transaction
+        transaction, broker = self._transaction, self.settings.broker
         if not batches and not transaction.sends:
             transaction.step(TxInput.ABORT)
             then(now)
@@ -160,11 +159,11 @@ class UnitOfWork:
                 self._committed(batches, now)
                 then(now)
                 return None
-            return self._not_committed(batches, error, now)
+            return self._not_committed(batches, error, now, broker)
 
         if self.markers is not None:
             frames = self._in_a_transaction(consumers, batches)
-            name, broker = transaction.transaction_id, self.settings.broker
+            name = transaction.transaction_id
             request = self.markers.commit(name, broker, frames, answer)
         elif (
             transaction.sends and (batches or self._repeats) and not self._dialect.transactional_ack
@@ -365,6 +364,7 @@ class UnitOfWork:
         batches: Batches,
         error: JmsxError,
         now: float,
+        broker: str,
     ) -> JmsxError:
         """Refused: rolled back, on a link of no further use. Unanswered: in doubt, and we say so."""
         transaction = self._transaction
@@ -378,7 +378,7 @@ class UnitOfWork:
             self._sending.report_all(
                 self._transaction, "unconfirmed" if in_doubt else "rolled_back", now
             )
-        name, broker = transaction.transaction_id, self.settings.broker
+        name = transaction.transaction_id
         outcome = TransactionOutcome.IN_DOUBT if in_doubt else TransactionOutcome.ROLLED_BACK
         self._sending.report_end(transaction, outcome, 0, now)
         if in_doubt:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.events import DeliveryEnded, MessageSent, TransactionEnded
-from jmsx.errors import ConnectionFailedError, SecurityError, TransactionInDoubtError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    SecurityError,
+    TransactionInDoubtError,
+)
 from tests.unit.core.harness import CLIENT, TRANSACTED, Talk, outcome
 
 if TYPE_CHECKING:
@@ -188,6 +193,30 @@ def test_doubt_that_nobody_clears_up_stays_one() -> None:
         assert isinstance(request.error, TransactionInDoubtError)
         talk.send()
         assert talk.core.may_commit()
+
+
+def test_session_goes_on_after_a_doubt_that_another_broker_cannot_clear_up() -> None:
+    """Neither marker is there, nor will be: it asks for a new one. The error names who was asked to commit."""
+    talk = begin()
+    request = talk.commit()
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ/6.1.8", 0.01, talk.now, broker="other:61613")
+    for _ in range(sum(frame.endswith("?") for frame in talk.wrote())):
+        talk.answer()
+    assert not talk.core.may_commit()
+    assert talk.wrote() == []  # while it may still be cleared up
+    talk.core.abandon(request, BrokerTimeoutError("too late"), talk.now)
+    assert "was committed by broker:61613" in str(request.error)
+    talk.send()
+    talk.wrote()
+    assert not talk.core.may_commit()
+    assert not talk.core.may_commit()
+    assert talk.wrote() == ["SEND queue:jmsx.commits ''"]
+    marker(talk, 3)
+    assert talk.core.may_commit()
+    talk.commit()
+    assert talk.wrote() == [MARKER, "ACK m3 in jmsx", "COMMIT in jmsx ?"]
 
 
 def test_refused_commit_is_refused_with_markers_too() -> None:
