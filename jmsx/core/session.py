@@ -289,9 +289,13 @@ class SessionCore:
             if only is not None or failure.verdict is Verdict.REDELIVER:
                 self._verdicts.give_back(consumer, failure, now, only=only)
 
-    def close_consumer(self, subscription_id: str, now: float) -> Request:
-        """Close a consumer; with messages in an open transaction, when that ends."""
-        return self._consumers.close(subscription_id, now, transacted=self.transacted)
+    def close_consumer(self, subscription_id: str, now: float, *, idle: bool = True) -> Request:
+        """
+        Close a consumer; with messages in an open transaction, when that ends.
+
+        Not `idle`: its listener has not returned, so what that has is the broker's again.
+        """
+        return self._consumers.close(subscription_id, now, transacted=self.transacted, idle=idle)
 
     def is_open(self, subscription_id: str) -> bool:
         """Whether the consumer lives; closed in a transaction, it lives until that ends."""
@@ -387,15 +391,19 @@ class SessionCore:
             self._verdicts.give_back(consumer, failure, now)
         self._consumers.close_deferred(now)
 
-    def close(self, now: float) -> list[Request]:
-        """Close every consumer, after rolling back; the requests are answered when the broker has it all."""
+    def close(self, now: float, *, idle: bool = True) -> list[Request]:
+        """
+        Close every consumer, after rolling back; the requests are answered when the broker has it all.
+
+        Not `idle`: a listener has not returned, so what it has is the broker's again.
+        """
         if self.transacted:
             self._work.give_up(now)
             if not self.committing:  # else what was written stands: the broker does it, or not
                 self.rollback(now)
             if self._work.markers is not None:
                 self._work.markers.close()
-        return self._consumers.close_all(now)
+        return self._consumers.close_all(now, idle=idle)
 
     def disconnect(self) -> Request:
         """Say farewell; the link may be closed when it is answered."""

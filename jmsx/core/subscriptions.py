@@ -141,11 +141,14 @@ class Subscriptions:
         self._subscribe(consumer, request)
         return request
 
-    def close(self, subscription_id: str, now: float, *, transacted: bool) -> Request:
+    def close(
+        self, subscription_id: str, now: float, *, transacted: bool, idle: bool = True
+    ) -> Request:
         """
         Close a consumer; with messages in an open transaction, when that ends.
 
-        What it was handing out is acknowledged in AUTO mode, and is the broker's again in the others.
+        What it was handing out is acknowledged in AUTO mode, unless its listener has not returned (not `idle`) and does
+        not call; it is the broker's again in the others.
         Source: `ActiveMQMessageConsumer.java:733-759,843-900`.
         """
         consumer = self._consumers.get(subscription_id)
@@ -154,7 +157,7 @@ class Subscriptions:
         if transacted and consumer.delivered:
             self._closing.append(subscription_id)
             return answered("UNSUBSCRIBE", consumer.settings.destination)
-        return self._unsubscribe(consumer, now)
+        return self._unsubscribe(consumer, now, idle=idle)
 
     def close_deferred(self, now: float) -> None:
         """The transaction has ended: close the consumers that were waiting for that."""
@@ -163,10 +166,10 @@ class Subscriptions:
             if subscription_id in self._consumers:
                 self._unsubscribe(self._consumers[subscription_id], now)
 
-    def close_all(self, now: float) -> list[Request]:
+    def close_all(self, now: float, *, idle: bool = True) -> list[Request]:
         """Close every consumer; what the broker has still to answer."""
         for consumer in self:
-            self._unsubscribe(consumer, now)
+            self._unsubscribe(consumer, now, idle=idle)
         return [request for request in self._farewells if not request.done]
 
     def _subscribe(self, consumer: ConsumerCore, request: Request) -> None:
@@ -178,14 +181,14 @@ class Subscriptions:
         }
         self._outbox.transmit(Frame("SUBSCRIBE", headers))
 
-    def _unsubscribe(self, consumer: ConsumerCore, now: float) -> Request:
+    def _unsubscribe(self, consumer: ConsumerCore, now: float, *, idle: bool = True) -> Request:
         settings = consumer.settings
         if not self.linked:  # the broker has forgotten it
             del self._consumers[settings.subscription_id]
             consumer.close_without_link(now)
             return answered("UNSUBSCRIBE", settings.destination)
         consumer.flush(AckTrigger.CLOSE, now)
-        if settings.acknowledges_itself and consumer.delivered:
+        if settings.acknowledges_itself and consumer.delivered and idle:
             batch, consumer.delivered = consumer.delivered, []
             consumer.acknowledge(batch, AckTrigger.CLOSE, now)
         consumer.settle_waiting_buried()

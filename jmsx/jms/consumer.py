@@ -89,14 +89,20 @@ class MessageConsumer:
         self.session.listen(self._subscription_id, listener)
 
     def close(self) -> None:
-        """Take no more messages; idempotent. With messages in an open transaction, when that ends."""
+        """
+        Take no more messages, and wait for a running listener, unless that calls; idempotent.
+
+        With messages in an open transaction it is closed when that ends. The message of a listener that has not
+        returned after `request_timeout` comes again.
+        """
         if self._closed:
             return
         self._closed = True
         self.session.pump.wake()
         if not self.session.closed and self.session.pump.error is None:
+            idle = self.session.leave(self._subscription_id)
             self.session.pump.finish(
-                lambda core, now: core.close_consumer(self._subscription_id, now)
+                lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
             )
             self.session.released(self._durable_name)
 

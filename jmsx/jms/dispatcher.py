@@ -38,6 +38,7 @@ class Dispatcher:
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._listener: Listener = _no_listener  #: of the message that is being handled
         self._busy = False
+        self._serving = ""  #: the subscription whose listener runs, or ran last
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
 
@@ -76,13 +77,24 @@ class Dispatcher:
             patience = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
             return self.inside or self._pump.changed.wait_for(lambda: not self._busy, patience)
 
-    def stop(self) -> None:
-        """Call no listener any more, and wait for the one that runs, unless it is the caller."""
+    def leave(self, subscription_id: str) -> bool:
+        """Take a subscription's listener away, and wait for it as `stop` does; False if it still runs."""
+        with self._pump.changed:
+            self._listeners.pop(subscription_id, None)
+            self._awaited = True
+            return self.inside or self._pump.changed.wait_for(
+                lambda: not self._busy or self._serving != subscription_id,
+                self._pump.request_timeout,
+            )
+
+    def stop(self) -> bool:
+        """Call no listener any more, and wait for the one that runs, unless that calls; False if it runs on."""
         with self._pump.changed:
             self._stopped = True
             self._pump.wake()
         if self._thread is not None and not self.inside:
             self._thread.join(self._pump.request_timeout)  # two listeners may wait for each other
+        return self.inside or not self._busy
 
     def _run(self) -> None:
         while True:
@@ -108,6 +120,7 @@ class Dispatcher:
     def _begin(self, delivery: Delivery) -> None:
         """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
         self._busy = True
+        self._serving = delivery.subscription_id
         self._listener = self._listeners[delivery.subscription_id]
 
     def _end(self) -> None:

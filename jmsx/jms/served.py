@@ -94,6 +94,14 @@ class Served:
         self.check_open()
         self._dispatcher.set(subscription_id, listener)
 
+    def leave(self, subscription_id: str) -> bool:
+        """
+        Take a consumer's listener away, and wait for it unless it calls; False if it still runs.
+
+        In a transaction it goes on to its end, as the consumer does.
+        """
+        return self.transacted or self._dispatcher.leave(subscription_id)
+
     def bind(self, message: Message, delivery: Delivery) -> Message:
         """Let `message.acknowledge()` settle `delivery`."""
 

@@ -199,18 +199,19 @@ class Session(Served):
         """
         Wait for a running listener or commit, roll back what is not committed, give the rest back, and say farewell.
 
-        Idempotent. From within a listener it does not wait for that listener.
+        Idempotent. From within a listener it does not wait for that listener, whose message is then done; one that has
+        not returned after `request_timeout` is left alone, and its message comes again.
         """
         if self._closed:
             return
         self._closed = True
         reachable = self.pump.reachable
         self.pump.hurry()
-        self._dispatcher.stop()
+        idle = self._dispatcher.stop()
         try:
             self.pump.tidy_up()
             if self.pump.error is None:
-                for request in self.pump.call(lambda core, now: core.close(now)):
+                for request in self.pump.call(lambda core, now: core.close(now, idle=idle)):
                     self.pump.wait(request)
         finally:
             self.pump.leave("session closed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,6 +80,56 @@ def test_a_listener_that_is_taken_away_at_the_hand_out(
         monkeypatch.undo()
         assert text(consumer.receive(5)) == "b"
     assert settles(classic_broker, queue, size=0)
+
+
+@pytest.mark.parametrize("what", ["consumer", "session", "connection"])
+@pytest.mark.parametrize("optimize", [False, True])
+def test_what_a_listener_has_not_finished_is_not_acknowledged(
+    classic_broker: Broker, queue: Queue, what: str, *, optimize: bool
+) -> None:
+    """close() from elsewhere waits for it; if that takes too long, its message is the broker's again, and no other."""
+    put(classic_broker, queue, "done", "begun", "not begun")
+    began, free = threading.Event(), threading.Event()
+    with nothing_left():
+        connection = Connection(
+            classic_broker.url, request_timeout=1.0, optimize_acknowledge=optimize
+        )
+        session = connection.create_session()
+        consumer = session.create_consumer(queue)
+
+        def listen(message: Message) -> None:
+            if message.text == "begun":
+                began.set()
+                free.wait(20)
+
+        consumer.set_listener(listen)
+        connection.start()
+        assert began.wait(5)
+        things = {"consumer": consumer, "session": session, "connection": connection}
+        assert within(5, things[what].close).error is None
+        left = bodies(classic_broker, queue)
+        free.set()
+        connection.close()
+    assert left == ["begun", "not begun"]
+    assert bodies(classic_broker, queue) == ["begun", "not begun"]
+
+
+def test_close_of_a_consumer_waits_for_its_listener(classic_broker: Broker, queue: Queue) -> None:
+    """Its message is acknowledged when it has returned; one that raises has failed."""
+    put(classic_broker, queue, "a", "b")
+    began, free = threading.Event(), threading.Event()
+    with Connection(classic_broker.url) as connection:
+        consumer = connection.create_session().create_consumer(queue)
+        consumer.set_listener(lambda _message: (began.set(), free.wait(20)))
+        connection.start()
+        assert began.wait(5)
+        close = Call(consumer.close)
+        time.sleep(0.3)
+        assert close.waiting
+        assert bodies(classic_broker, queue) == ["a", "b"]
+        free.set()
+        assert close.join(5).error is None
+    assert bodies(classic_broker, queue) == ["b"]
 
 
 def test_listeners_that_close_each_other(classic_broker: Broker, diary: Diary) -> None:
