@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import signal
 import sys
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--messages", type=_positive, default=300, help="a round (default 300)")
     parser.add_argument(
         "--soak",
-        type=float,
+        type=_minutes,
         metavar="MINUTES",
         help="instead of the cases: faults at random for so long, and does the consumer grow",
     )
@@ -86,10 +87,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text}")
+    return int(text)
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not 0 < minutes < math.inf:
+        raise argparse.ArgumentTypeError(f"must be minutes, more than 0, not {text}")
+    return minutes
 
 
 def _line(result: Account | Soak) -> str:

@@ -29,6 +29,17 @@ KEPT = Traces(
 )
 
 
+@pytest.mark.parametrize(
+    "wrong", ["--rounds 0", "--rounds x", "--messages -1", "--soak 0", "--soak nan", "--soak x"]
+)
+def test_wrong_usage(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told before a broker is started."""
+    with pytest.raises(SystemExit) as left:
+        main(wrong.split())
+    assert left.value.code == 2
+    assert f"argument {wrong.split()[0]}: must be" in capsys.readouterr().err
+
+
 def test_a_kept_promise() -> None:
     """Nothing lost, the duplicate flagged; the longest silence since the fault was over is what it took."""
     account = Account("x").add(KEPT)
