@@ -73,8 +73,14 @@ class DeadLetters:
         batch: list[Delivery],
         reason: str,
         failure: Failure,
+        *,
+        alone: bool = False,
     ) -> None:
-        """Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`."""
+        """
+        Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`.
+
+        `alone`: nothing else is handed out until copies are confirmed, as it is anyway where ACKs are cumulative.
+        """
         alive = [one for one in batch if not (one.buried or one.acknowledged)]
         by_broker = [one for one in alive if self._broker_buries(consumer, one)]
         by_copy = [one for one in alive if one not in by_broker]
@@ -88,7 +94,7 @@ class DeadLetters:
             consumer.write_acks(left)
         for delivery in by_copy:
             burial = _Burial(consumer, delivery, left, self._grave(consumer), reason, failure)
-            consumer.parked = not consumer.settings.individual
+            consumer.parked = alone or not consumer.settings.individual
             self._open.append(burial)
             self._send_copy(burial)
 
@@ -234,12 +240,13 @@ class DeadLetters:
     def _settle(self, burial: _Burial) -> None:
         """When no copy is awaited any more, acknowledge all up to the first that has none."""
         consumer = burial.consumer
-        if not consumer.settings.individual and not self._busy(consumer):
-            kept = [index for index, one in enumerate(burial.batch) if one in self._kept]
-            safe = burial.batch[: kept[0]] if kept else burial.batch
-            for delivery in newest(safe):
-                consumer.settle_buried(delivery)
+        if not self._busy(consumer):
             consumer.parked = False
+            if not consumer.settings.individual:
+                kept = [index for index, one in enumerate(burial.batch) if one in self._kept]
+                safe = burial.batch[: kept[0]] if kept else burial.batch
+                for delivery in newest(safe):
+                    consumer.settle_buried(delivery)
         self._done(consumer)
 
     def hold(self, consumer: ConsumerCore) -> None:

@@ -92,7 +92,9 @@ class Verdicts:
                 doom = doom._replace(failure=_consumer_died(delivery.delivery_count))
         consumer.flush(AckTrigger.EACH, now)
         consumer.delivered.remove(delivery)
-        self._dead_letters.bury(consumer, [delivery], doom.reason, doom.failure)
+        # what comes next may kill the process, too, and then there would be another copy
+        alone = delivery.entry is not None
+        self._dead_letters.bury(consumer, [delivery], doom.reason, doom.failure, alone=alone)
         return True
 
 

@@ -142,6 +142,17 @@ def test_buried_unseen_by_copy() -> None:
     assert book.told() == {}
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_is_handed_out_before_its_copy_is_confirmed(mode: AcknowledgeMode) -> None:
+    """The next message may kill the process, too: each such death would leave another copy behind."""
+    talk = start(mode, Book(a=3))
+    talk.comes("a", "b", persistent="false")
+    assert talk.take() is None
+    talk.answer()
+    assert talk.wrote()[-1] == "ACK a"
+    assert called(talk.held()) == "b#1"
+
+
 def test_what_is_done_is_acknowledged_before_a_burial() -> None:
     """A cumulative ACK for the dead letter would cover it, and its own would come too late."""
     talk = start(AUTO, Book(b=3))
