@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS jmsx_done (
 ) WITHOUT ROWID
 """
 
+_KNOWN: Final = "SELECT done_ms FROM jmsx_done WHERE place = ? AND message_key = ?"
 _REMEMBER: Final = "INSERT OR REPLACE INTO jmsx_done (place, message_key, done_ms) VALUES (?, ?, ?)"
 
 _log = logger("jmsx.dedupe")
@@ -69,7 +70,7 @@ class SqliteStore:
         """Open the file; raises StoreError."""
         with self._lock:
             if self._connection is None:
-                self._connection = open_file(self.path, _TABLE, self._prune)
+                self._connection = open_file(self.path, _TABLE, self._prepare)
             self._users += 1
 
     def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
@@ -97,14 +98,7 @@ class SqliteStore:
     def _known(self, identity: Identity) -> bool:
         try:
             with self._lock:
-                found = (
-                    self._opened()
-                    .execute(
-                        "SELECT done_ms FROM jmsx_done WHERE place = ? AND message_key = ?",
-                        identity,
-                    )
-                    .fetchone()
-                )
+                found = self._opened().execute(_KNOWN, identity).fetchone()
         except sqlite3.Error as error:
             raise StoreError(
                 f"{self.path}: {error}; so nobody can tell whether a message is a duplicate"
@@ -127,6 +121,10 @@ class SqliteStore:
                 message_key=identity.key,
                 error=str(error),
             )
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute(_KNOWN, ("", ""))  # are the columns ours?
+        self._prune(connection)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM jmsx_done WHERE done_ms < ?", (self._oldest_ms(),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,14 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "nowhere" / "x.db").open()
     with pytest.raises(ConfigurationError, match="ttl must be more than 0"):
         SqliteStore(tmp_path / "x.db", ttl=0)
+
+
+def test_a_file_of_another_version(tmp_path: Path) -> None:
+    """A clear error at the door: later, messages could only become dead letters."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE jmsx_done (place, done_ms)")
+    with pytest.raises(StoreError, match="no such column: message_key; another version of jmsx"):
+        SqliteStore(tmp_path / "x.db").open()
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, handler: Handler) -> None:
