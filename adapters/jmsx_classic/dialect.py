@@ -55,6 +55,7 @@ TEXT_HEADER: Final = "jmsx_text"
 #: What a piece of the broker's words means; the first that is found wins.
 _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
     ("InvalidSelectorException", InvalidSelectorError),
+    ("Couldn't create TopicSubscription", InvalidSelectorError),  # a topic's, which hides the cause
     ("InvalidClientIDException", InvalidClientIdError),
     ("already connected from", InvalidClientIdError),
     ("InvalidDestinationException", InvalidDestinationError),

@@ -21,6 +21,9 @@ KEY_HEADER = "jmsx_key"
 #: Properties of a message's group, which Classic does not show to STOMP consumers, and the headers that tell of them.
 GROUP_HEADERS = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq"}
 
+#: Header that tells which connection sent a message; written while a consumer of that connection leaves out its own.
+SENDER_HEADER = "jmsx_connection"
+
 
 class Doom(NamedTuple):
     """Why a message is to be buried."""

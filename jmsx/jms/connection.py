@@ -46,6 +46,7 @@ class Connection:
         check_tls(self._uri)
         self.options = self._uri.options
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.signs = False  #: its messages tell that they are its own
         self._observers = Observers(observers)
         self._clock = SystemClock()
         self.aside = Aside(self._uri, self._clock)

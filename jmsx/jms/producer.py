@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame
 from jmsx.errors import (
     ConfigurationError,
@@ -62,6 +63,8 @@ class MessageProducer:
         if message.reply_to is not None:
             reply_to = reachable(message.reply_to, self._session)
             headers["reply-to"] = self._session.dialect.reply_to(reply_to.uri)
+        if self._session.signature is not None:
+            headers[SENDER_HEADER] = self._session.signature
         headers["priority"] = str(priority)
         if time_to_live > 0:
             headers["expires"] = str(round((time.time() + time_to_live) * 1000))

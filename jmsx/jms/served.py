@@ -114,6 +114,16 @@ class Served:
         message.on_acknowledge(acknowledge)
         return message
 
+    @property
+    def signature(self) -> str | None:
+        """What its messages tell of who sends them; None: nothing."""
+        return self._connection.connection_id if self._connection.signs else None
+
+    def sign(self) -> str:
+        """From now on all messages of the connection, whatever session sends them, tell what this gives."""
+        self._connection.signs = True
+        return self._connection.connection_id
+
     def relink(self, client_id: str | None) -> None:
         """
         Go on with a new link that carries `client_id`; the connection's affair.

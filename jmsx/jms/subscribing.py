@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError
 from jmsx.jms.scheduling import scheduled
@@ -46,6 +47,10 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
     destination, kind = wanted.destination, wanted.kind
     options = dict(destination.address.options)
     selector = options.pop("selector", None) if wanted.selector is None else wanted.selector
+    selector = stated(selector)
+    no_local = wanted.no_local
+    if no_local and kind is DestinationKind.TOPIC:
+        selector, no_local = _of_others(session.sign(), selector), False
     options.pop("prefetchSize", None)
     messages = prefetch(session, wanted)
     policy = session.options.policy(destination.uri)
@@ -63,9 +68,9 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
         headers=session.dialect.subscribe_headers(
             destination=destination.uri,
             ack=ack,
-            selector=stated(selector),
+            selector=selector,
             durable_name=wanted.durable_name,
-            no_local=wanted.no_local,
+            no_local=no_local,
             options=options,
         ),
         origin=_origin(session, wanted),
@@ -77,6 +82,16 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
         non_blocking_redelivery=non_blocking,
         scheduled=scheduled(session, destination.uri, kind, policy),
     )
+
+
+def _of_others(sender: str, selector: str | None) -> str:
+    """
+    A selector that leaves out what a connection sent, by whichever of its sessions.
+
+    The broker's own no-local knows a socket only, and another selector would begin a durable subscription anew.
+    """
+    others = f"({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> '{sender}')"
+    return others if selector is None else f"({selector}) AND {others}"
 
 
 def _origin(session: Session, wanted: Wanted) -> str:

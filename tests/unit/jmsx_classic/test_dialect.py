@@ -190,6 +190,7 @@ def test_key_is_the_message_id() -> None:
     [
         ("jakarta.jms.InvalidSelectorException: x = =", InvalidSelectorError),
         ("javax.jms.InvalidSelectorException: x = =", InvalidSelectorError),
+        ("jakarta.jms.JMSException: Couldn't create TopicSubscription", InvalidSelectorError),
         ("jakarta.jms.InvalidClientIDException: c", InvalidClientIdError),
         ("x: Client: c already connected from tcp://h", InvalidClientIdError),
         ("jakarta.jms.InvalidDestinationException: x", InvalidDestinationError),
