@@ -128,15 +128,17 @@ class Served:
         """
         Go on with a new link that carries `client_id`; the connection's affair.
 
-        Raises UnsupportedError if something binds the session to the link that it has.
+        Raises UnsupportedError if something binds the session to the link that it has, and what `Connector.first` does;
+        then the session stays as it was.
         """
         if not self.pump.core.idle:
             raise UnsupportedError(
                 f"session {self.pump.source.session_id} has consumers on its socket, so it cannot take"
                 " another client id; make durable consumers first, or in a session of their own"
             )
+        link = self._connection.open_link(client_id)
         self.pump.leave("session moved")
-        self._attach(self._connection.open_link(client_id))
+        self._attach(link)
 
     def _attach(self, link: OpenLink) -> None:
         marked = self.options.commit_markers and self.transacted

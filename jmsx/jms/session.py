@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from jmsx.core.values import NO_FAILURE, ConsumerSettings, DestinationKind
 from jmsx.errors import (
+    BrokerTimeoutError,
     InvalidDestinationError,
     JmsxError,
     UnsupportedError,
@@ -213,6 +214,9 @@ class Session(Served):
             if self.pump.error is None:
                 for request in self.pump.call(lambda core, now: core.close(now, idle=idle)):
                     self.pump.wait(request)
+        except BrokerTimeoutError:
+            self.pump.end("no farewell")  # which would not be answered either
+            raise
         finally:
             self.pump.leave("session closed")
             self._connection.forget(self, reachable=reachable)

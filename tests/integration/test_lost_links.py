@@ -330,6 +330,22 @@ def test_a_durable_subscription_is_taken_up_again(proxy: Proxy, queue: Queue) ->
         session.unsubscribe("news")
 
 
+def test_a_session_that_cannot_be_moved_stays(proxy: Proxy, queue: Queue) -> None:
+    """A durable consumer of another session needs its client id, and no broker is there: it loses nothing by that."""
+    with (
+        nothing_left(),
+        connect(proxy, client_id=fresh_queue().name, request_timeout=1) as connection,
+    ):
+        first, second = connection.create_session(AUTO), connection.create_session(AUTO)
+        with proxy.closed():
+            assert eventually(lambda: outage(first) and outage(second))
+            call = within(5, lambda: second.create_durable_consumer(Topic(queue.name), "s"))
+            assert isinstance(call.error, ConnectionFailedError)
+        assert eventually(lambda: first.connected and second.connected)
+        for each in (first, second):
+            each.create_producer(queue).send(Message("a"))
+
+
 def test_a_temporary_queue_lives_on(proxy: Proxy, classic_broker: Broker, queue: Queue) -> None:
     """Under a new name on the broker: new replies arrive, and one to the old name is refused."""
     with nothing_left(), connect(proxy) as connection, Connection(classic_broker.url) as other:

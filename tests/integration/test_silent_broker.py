@@ -155,6 +155,16 @@ def test_close_waits_for_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
     assert bodies(mortal, f"{queue.name}.out") == ["A"]
 
 
+def test_close_waits_once_for_a_silent_broker(mortal: ClassicBroker, queue: Queue) -> None:
+    """Who does not answer UNSUBSCRIBE would not answer DISCONNECT either."""
+    with nothing_left():
+        connection = Connection(mortal.url, request_timeout=2.0, heartbeat=(0, 0))
+        connection.create_session().create_consumer(queue)
+        with paused(mortal):
+            close = within(3.5, connection.close)
+        assert isinstance(close.error, BrokerTimeoutError)
+
+
 def test_ctrl_c_in_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
     """It is what the program ends with; that nobody waits for the answer any more is no error of closing."""
     with nothing_left():
