@@ -62,6 +62,9 @@ class DatabaseStore:
     A handler with a keyword-only parameter, such as `def book(order, *, db)`, gets the connection; it writes, and
     leaves commit and rollback to jmsx, and lets errors of the database out. Raises ConfigurationError for a paramstyle
     or table name that makes no sense.
+
+    The row locks: equal messages wait for each other, and in SQLite, which has one writer, all do. There the `timeout`
+    of `sqlite3.connect` (5 s) must be longer than handlers take together, or "database is locked" is a failed delivery.
     """
 
     connects = True

@@ -51,6 +51,7 @@ class TlsStream:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self._state = threading.Lock()  #: OpenSSL's, held for its work in memory only
+        self._fault: TlsError | None = None  #: what ended reading
         self._order = threading.Lock()  #: records go out in the order in which they were made
 
     def handshake(self, deadline: float | None) -> None:
@@ -111,6 +112,8 @@ class TlsStream:
 
     def _decrypted(self) -> bytes | None:
         """All that can be read now; b"" at the end; None if more bytes must come first."""
+        if self._fault is not None:
+            raise self._fault
         parts = []
         try:
             while part := self._tls.read(CHUNK):
@@ -122,8 +125,10 @@ class TlsStream:
         ):  # a killed broker says no farewell; STOMP's frames show what is whole
             pass
         except ssl.SSLError as error:
-            if not parts:  # what came before it comes first; then it is raised again
-                raise TlsError(explain(error)) from error
+            self._fault = TlsError(explain(error))
+            self._fault.__cause__ = error
+            if not parts:  # what came before it comes first; OpenSSL would not say it again
+                raise self._fault from error
         return b"".join(parts)
 
 

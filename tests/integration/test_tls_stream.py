@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import socket
 import struct
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 from jmsx import TlsOptions
 from jmsx.drivers.connect import connect
+from jmsx.errors import TlsError
 from jmsx.options import ConnectionOptions
 from jmsx.uri import BrokerAddress
 from tests.integration.support import Outcome, within
@@ -173,6 +175,25 @@ def test_the_end_is_seen_at_once(
         call = within(5, stream.read)
         assert call.value == b"" or isinstance(call.error, ConnectionResetError)
         assert time.process_time() - before < 0.5
+
+
+def test_what_is_no_record_is_named(authority: Authority) -> None:
+    """Also when it came right behind the last bytes: OpenSSL tells it once, and then that the connection ended."""
+    sent = threading.Event()
+
+    def garble(client: ssl.SSLSocket) -> None:
+        client.sendall(b"last words")
+        with socket.socket(fileno=os.dup(client.fileno())) as bare:
+            bare.sendall(b"\x17\x03\x03\xff\xff" + b"z" * 100)
+        sent.set()
+
+    with stream_to(authority, garble) as stream:
+        assert sent.wait(5)
+        assert within(5, stream.read).value == b"last words"
+        for _ in range(2):
+            error = within(5, stream.read).error
+            assert isinstance(error, TlsError)
+            assert "LENGTH" in str(error)
 
 
 def test_shutdown_ends_what_waits(authority: Authority) -> None:
