@@ -89,6 +89,7 @@ class MessageWindow:
         if free and not full:
             return self._wake(free[-1])
         name = {"transaction": f"hold-{self._id}"}
+        covered = max(covered, len(unsettled) - len(free))  # a mere wake-up must not narrow it
         frames = [*self.release(), Frame("BEGIN", name)]
         self._held = {one.ack_id for one in unsettled[:covered]}
         frames += [Frame("ACK", {"id": one.ack_id, **name}) for one in unsettled[:covered]]

@@ -136,6 +136,24 @@ def test_prefetch_one_delivers_on(mode: AcknowledgeMode) -> None:
     assert talk.wrote() == opened("a")
 
 
+def test_hold_stays_as_wide_when_all_that_it_covers_is_given_back() -> None:
+    """Asked for more after recover(), it covers them all again, and not a single one for a mere wake-up."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(prefetch=1)
+    for name in "abc":
+        talk.comes(name)
+        talk.receive()
+        talk.receive()
+        talk.timer()
+    talk.wrote()
+    talk.core.recover(talk.now)
+    assert talk.drain() == ["a#2", "b#2", "c#2"]
+    talk.timer()
+    covered = [frame.split()[1] for frame in talk.wrote() if frame.startswith("ACK")]
+    assert covered == ["a", "b", "c"]
+    assert not talk.core.is_shut("1")
+
+
 def test_shut_is_a_window_that_is_in_the_applications_hands() -> None:
     """Until it was opened; who polls has to wait for that."""
     talk = Talk(CLIENT)
