@@ -2,11 +2,10 @@
 The session: JMS's unit of order, acknowledgement and transaction, on one STOMP link.
 
 The way of a message: `receive` gives it to its consumer (subscriptions.py, consumer.py), where it goes on counting if
-it was lost with a link (carrying.py); `deliver` recalls what the process knows of it (memory.py) and hands it to the
-application, or it is buried unseen; `consumed` or `failed` say how that went (batching.py; verdicts.py: delivered
-again, sent back, or dead by burial.py); `acknowledge`, `commit`, `rollback` and `recover` are the application's calls
-(unit_of_work.py). After every call run `take_actions` and arm a timer for `next_timer`, at which `handle_timer` is
-due.
+it was lost with a link (carrying.py); `handing_out.deliver` gives it to the application, or it is buried unseen;
+`consumed` or `failed` say how that went (batching.py; verdicts.py: delivered again, sent back, or dead by burial.py);
+`acknowledge`, `commit`, `rollback` and `recover` are the application's calls (unit_of_work.py). After every call run
+`take_actions` and arm a timer for `next_timer`, at which `handle_timer` is due.
 
 Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:941-1391` (6.3.1).
 """
@@ -25,7 +24,7 @@ from jmsx.core.conversation import Conversation
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.core.ledger import identity
+from jmsx.core.handing_out import HandingOut
 from jmsx.core.markers import SUBSCRIPTION
 from jmsx.core.requests import Request, Requests, answered
 from jmsx.core.sending import Sending
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jmsx.core.dialect import Dialect
-    from jmsx.core.ledger import Entry, Identity
     from jmsx.core.memory import Memory
     from jmsx.core.values import ConsumerSettings, SessionSettings
     from jmsx.errors import JmsxError
@@ -83,6 +81,9 @@ class SessionCore:
             self._outbox,
             sending=self.sending,
             carrying=carrying,
+        )
+        self.handing_out = HandingOut(
+            dialect, self._consumers, self._work, self._verdicts, self._dead_letters
         )
 
     @property
@@ -196,54 +197,6 @@ class SessionCore:
     def subscribe(self, settings: ConsumerSettings, now: float) -> Request:
         """Open a consumer; its messages come as soon as the broker has confirmed it."""
         return self._consumers.open(settings, now)
-
-    def deliver(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
-        """
-        The next message of these consumers, in the order of arrival, or None; ask `want` to be kept supplied.
-
-        Where a ledger counts, `offer` and `admit` are its two halves.
-        """
-        while (delivery := self.offer(subscription_ids, now)) is not None:
-            if self.admit(delivery, now):
-                break
-        return delivery
-
-    def offer(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
-        """The next message of these consumers; `admit` decides whether the application may have it."""
-        if self._work.in_doubt:
-            return None
-        consumers = [self._consumers.find(name) for name in subscription_ids]
-        if len(consumers) > 1:
-            consumers.sort(key=lambda consumer: consumer.next_turn)
-        for consumer in consumers:
-            while (delivery := consumer.hand_out(now)) is not None:
-                if delivery.expires_at is None or now <= delivery.expires_at:
-                    return delivery
-                consumer.delivered.remove(delivery)
-                self._dead_letters.expire(consumer, delivery, now)
-        return None
-
-    def identity(self, delivery: Delivery) -> Identity | None:
-        """What a ledger counts `delivery` as; None: it is not counted."""
-        consumer = self._consumers.find(delivery.subscription_id)
-        return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
-
-    def admit(self, delivery: Delivery, now: float, entry: Entry | None = None) -> bool:
-        """
-        Whether the application gets `delivery`, which `offer` gave; `entry`: how the ledger has it, if one counts.
-
-        A message that is over its limit is buried unseen.
-        """
-        consumer = self._consumers.find(delivery.subscription_id)
-        consumer.recollection.recall(delivery)
-        if entry is not None:
-            delivery.count(entry)
-        if self._verdicts.bury_unseen(consumer, delivery, now):
-            return False
-        consumer.recollection.handed_out(delivery)
-        if self.transacted:
-            self._work.touch(consumer, delivery, now)
-        return True
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
         """The application waits for a message of these consumers."""

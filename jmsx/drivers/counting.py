@@ -22,14 +22,14 @@ class Counting:
     def deliver(
         self, core: SessionCore, subscription_ids: Sequence[str], now: float
     ) -> Delivery | None:
-        """As `core.deliver`; what the ledger says is over its limit is buried on the way."""
+        """As `core.handing_out.deliver`; what the ledger says is over its limit is buried on the way."""
         ledger = self._ledger
         if ledger is None:
-            return core.deliver(subscription_ids, now)
-        while (delivery := core.offer(subscription_ids, now)) is not None:
-            identity = core.identity(delivery)
+            return core.handing_out.deliver(subscription_ids, now)
+        while (delivery := core.handing_out.offer(subscription_ids, now)) is not None:
+            identity = core.handing_out.identity(delivery)
             entry = None if identity is None else ledger.begin(identity)
-            if core.admit(delivery, now, entry):
+            if core.handing_out.admit(delivery, now, entry):
                 return delivery
         ledger.flush()
         return None

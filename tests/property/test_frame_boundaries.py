@@ -93,7 +93,9 @@ class Relay(Peer):
     def _receive(self) -> Delivery | None:
         for _ in range(4):
             self.read()
-            delivery: Delivery | None = self.call(lambda core, now: core.deliver(["1"], now))
+            delivery: Delivery | None = self.call(
+                lambda core, now: core.handing_out.deliver(["1"], now)
+            )
             if delivery is not None:
                 return delivery
             self.call(lambda core, now: core.want(["1"], now))

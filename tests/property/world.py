@@ -58,7 +58,9 @@ class World(RuleBasedStateMachine):
     def hand_out(self, which: int, names: tuple[str, ...]) -> Delivery | None:
         """The next delivery, which must be the next in order; the application waits if there is none."""
         peer = self.peers[which]
-        delivery: Delivery | None = peer.call(lambda core, now: core.deliver(names, now))
+        delivery: Delivery | None = peer.call(
+            lambda core, now: core.handing_out.deliver(names, now)
+        )
         if delivery is None:
             if not peer.dead:
                 peer.call(lambda core, now: core.want(names, now))

@@ -236,7 +236,7 @@ class Talk:
 
     def take(self, *consumers: str) -> Delivery | None:
         """The next delivery, in the hands of the application; not consumed."""
-        return self.core.deliver(consumers or ("1",), self.now)
+        return self.core.handing_out.deliver(consumers or ("1",), self.now)
 
     def held(self, *consumers: str) -> Delivery:
         """The next delivery, which must be there."""

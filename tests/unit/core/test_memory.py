@@ -267,9 +267,9 @@ def test_a_ledger_that_has_forgotten_it_does_not_win() -> None:
     talk.receive()
     forgetful(talk)
     talk.comes("a")
-    delivery = talk.core.offer(["1"], talk.now)
+    delivery = talk.core.handing_out.offer(["1"], talk.now)
     assert delivery is not None
-    assert talk.core.admit(delivery, talk.now, Entry(Identity("queue://q", "a"), 1))
+    assert talk.core.handing_out.admit(delivery, talk.now, Entry(Identity("queue://q", "a"), 1))
     assert (called(delivery), delivery.redelivered) == ("a#2", True)
 
 

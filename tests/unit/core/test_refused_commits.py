@@ -173,7 +173,7 @@ def test_broker_that_refuses_every_commit(most: int) -> None:
         core.link_opened("ActiveMQ/6.1.8", 0.0, 0.0)
         core.subscribe(settings, 0.0)
         assert exchange()
-        if core.deliver(["1"], 0.0) is None:
+        if core.handing_out.deliver(["1"], 0.0) is None:
             break
         deliveries += 1
         broker.refuse_next("COMMIT")
