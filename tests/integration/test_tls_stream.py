@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -22,7 +24,6 @@ from tests.integration.support import Outcome, within
 from tests.integration.tls_support import HOST, Authority, TlsServer
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Iterator
 
     from jmsx.drivers.transport import Stream
@@ -68,6 +69,28 @@ def digest_of(read: Callable[[], bytes], size: int) -> str:
     return digest.hexdigest()
 
 
+def exchanged(client: ssl.SSLSocket, data: bytes, size: int) -> str:
+    """
+    Write `data`, and give a checksum of `size` bytes that come meanwhile.
+
+    In one thread: two of them in one SSLSocket (Python 3.11) see a false end of the connection now and then (measured).
+    """
+    digest, left = hashlib.sha256(), memoryview(data)
+    client.settimeout(0)
+    while left or size:
+        select.select([client], [client] if left else [], [], 20)
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            left = left[client.send(left[:65536]) :]
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            while size:
+                came = client.recv(65536)
+                assert came, "the end came early"
+                digest.update(came)
+                size -= len(came)
+    client.settimeout(None)
+    return digest.hexdigest()
+
+
 def test_both_ways_at_once(authority: Authority) -> None:
     """B4: 30 MB in and 30 MB out at the same time, in pieces of all sizes, whole and in order."""
     there, back = (
@@ -77,10 +100,7 @@ def test_both_ways_at_once(authority: Authority) -> None:
     told: list[str] = []
 
     def serve(client: ssl.SSLSocket) -> None:
-        writer = threading.Thread(target=client.sendall, args=[back])
-        writer.start()
-        told.append(digest_of(lambda: client.recv(65536), len(there)))
-        writer.join(20)
+        told.append(exchanged(client, back, len(there)))
         client.recv(1)
 
     with stream_to(authority, serve) as stream:
