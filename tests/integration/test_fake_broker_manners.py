@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
 from jmsx.testing.manners import AddressSettings, ArtemisManners
 from jmsx_broker import ArtemisBroker
+from tests.integration.broker_support import eventually
 from tests.integration.manners import artemis
 from tests.integration.manners.deliveries import DELIVERIES
 from tests.integration.manners.frames import FRAMES
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
 
+    from jmsx_broker import Broker
     from tests.integration.manners.sides import Entry
     from tests.integration.manners.words import Words
 
@@ -50,41 +52,52 @@ REAL_SETTINGS = {
 }
 
 
-class Broker(Protocol):
-    """What the fixture gives."""
-
-    url: str
-
-
 class Diaries:
     """What the clients of all programs saw on a real broker."""
 
     def __init__(
-        self, pool: ThreadPoolExecutor, programs: list[Program], port: int, words: type[Words]
+        self, pool: ThreadPoolExecutor, programs: list[Program], broker: Broker, words: type[Words]
     ) -> None:
-        def diary(run: Program) -> list[Entry]:
-            side = real_side(port, words())
-            try:
-                run(side)
-            finally:
-                side.close()
-            return side.diary
-
-        self._futures: dict[Program, Future[list[Entry]]] = {
-            run: pool.submit(diary, run) for run in programs
+        self._broker = broker
+        self._words = words
+        self._futures: dict[Program, Future[Side]] = {
+            run: pool.submit(self._run, run) for run in programs
         }
 
     def of(self, run: Program) -> list[Entry]:
         """That of one program; raises what went wrong with it."""
-        return self._futures[run].result()
+        return self._futures[run].result().diary
+
+    def is_whole(self, run: Program) -> bool:
+        """
+        Whether the broker gave all that it had.
+
+        Artemis 2.44.0 may keep the oldest message of a consumer whose socket died "in delivery" for nobody: in 1 of 200
+        runs of such a program (measured). What it shows then is no manner of it.
+        """
+        queues = self._futures[run].result().destinations
+        return eventually(
+            lambda: not any(self._broker.statistics(queue).inflight_count for queue in queues), 3
+        )
+
+    def again(self, run: Program) -> list[Entry]:
+        """Run a program once more, on queues of its own."""
+        return self._run(run).diary
+
+    def _run(self, run: Program) -> Side:
+        side = real_side(urlsplit(self._broker.url).port or 0, self._words())
+        try:
+            run(side)
+        finally:
+            side.close()
+        return side
 
 
 @pytest.fixture(scope="module")
 def classic_diaries(classic_broker: Broker) -> Iterator[Diaries]:
     """What Classic shows."""
     with ThreadPoolExecutor(ABREAST) as pool:
-        port = urlsplit(classic_broker.url).port or 0
-        yield Diaries(pool, CLASSIC_PROGRAMS, port, ClassicWords)
+        yield Diaries(pool, CLASSIC_PROGRAMS, classic_broker, ClassicWords)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +107,7 @@ def artemis_diaries() -> Iterator[Diaries]:
         ArtemisBroker(address_settings=REAL_SETTINGS) as broker,
         ThreadPoolExecutor(ABREAST) as pool,
     ):
-        yield Diaries(pool, artemis.PROGRAMS, urlsplit(broker.url).port or 0, ArtemisWords)
+        yield Diaries(pool, artemis.PROGRAMS, broker, ArtemisWords)
 
 
 @pytest.mark.parametrize("run", CLASSIC_PROGRAMS, ids=lambda run: run.__name__)
@@ -111,5 +124,8 @@ def test_same_frames_as_artemis(run: Program, artemis_diaries: Diaries) -> None:
     """Both brokers show the clients of a program the same."""
     fake = fake_side(MANNERS, ArtemisWords())
     run(fake)
-    assert artemis_diaries.of(run) == fake.diary
+    seen = artemis_diaries.of(run)
+    if seen != fake.diary and not artemis_diaries.is_whole(run):
+        seen = artemis_diaries.again(run)
+    assert seen == fake.diary
     assert len(fake.diary) > 1

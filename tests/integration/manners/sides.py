@@ -56,6 +56,8 @@ class Client:
 
     def _write(self, command: str, headers: dict[str, str], body: bytes) -> None:
         named = {name: self.side.real_name(value) for name, value in headers.items()}
+        if "destination" in named:
+            self.side.destinations.add(named["destination"])
         self.wire.write(Frame(command, named, body))
 
     def see(self, patience: float = QUIET) -> list[str]:
@@ -120,6 +122,7 @@ class Side:
         self.wait = wait  #: let so many seconds pass
         self.tokens = [uuid.uuid4().hex]
         self.diary: list[Entry] = []
+        self.destinations: set[str] = set()  #: by their real names
         self.clients: list[Client] = []
 
     def open(self, **headers: str) -> Client:
