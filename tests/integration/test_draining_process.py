@@ -6,7 +6,7 @@ import contextlib
 import signal
 import socket
 import threading
-import time
+
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
     import subprocess
+import time
     from collections.abc import Callable
     from pathlib import Path
 
@@ -92,8 +93,9 @@ def test_a_second_signal_ends_at_once(
     with python("-m", "jmsx.cli", "run", "shop:app", JMSX_BROKER_URL=classic_broker.url) as process:
         assert read_line(process) == "began a"
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.5)  # two signals at once would be one
-        assert process.poll() is None
+        assert process.stderr is not None
+        while "a second signal aborts" not in process.stderr.readline():
+            assert process.poll() is None  # two signals at once would be one
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=10)
         assert process.returncode == 130
