@@ -6,7 +6,6 @@ import contextlib
 import signal
 import socket
 import threading
-
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -28,7 +27,6 @@ from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
     import subprocess
-import time
     from collections.abc import Callable
     from pathlib import Path
 
