@@ -137,7 +137,8 @@ def test_markers_wait_for_a_broker_that_is_still_at_it(mortal: ClassicBroker, qu
         mortal.pause()
         try:
             commit = Call(session.commit)
-            time.sleep(0.3)  # so that COMMIT is on its way
+            assert eventually(lambda: session.pump.call(lambda core, _now: core.committing))
+            time.sleep(0.3)  # so that COMMIT is through the proxy
             way.hang_up()
             assert eventually(lambda: outage(session))
             time.sleep(0.3)  # so that it tries
