@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 
+#: Seconds after which a signal that did not wake the main thread is noticed.
+LOOK_EVERY: Final = 0.5
+
 
 class Interrupted(BaseException):
     """A signal came while nothing was running yet; not an Exception, so that nobody swallows it."""
@@ -32,8 +35,15 @@ class Signals:
         self._previous = {}  # type: ignore[var-annotated]  # what signal.signal() returns has no name
 
     def wait(self) -> signal.Signals | None:
-        """The next signal, or None for a `wake()`."""
-        return self._notices.get()
+        """
+        The next signal, or None for a `wake()`.
+
+        Python notes a signal when the main thread runs. One that comes just before that waits, or that the system gives
+        to another thread, does not end the waiting; so it is a short one, again and again.
+        """
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._notices.get(timeout=LOOK_EVERY)
 
     def wake(self) -> None:
         """End one `wait()`; from any thread."""
