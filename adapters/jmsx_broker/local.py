@@ -72,7 +72,7 @@ class LocalBroker(OwnBroker):
 
     def pause(self) -> None:
         """Freeze it (SIGSTOP): connections stay open and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        self._running().freeze()
 
     def resume(self) -> None:
         """Let a paused broker go on (SIGCONT)."""

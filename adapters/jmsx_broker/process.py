@@ -14,6 +14,7 @@ PR_SET_PDEATHSIG is not used: it fires when the *thread* that started the child 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 from typing import IO, TYPE_CHECKING, Final
@@ -70,6 +71,14 @@ class Child:
     def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal; nothing happens if it has ended."""
         self._process.send_signal(number)
+
+    def freeze(self) -> None:
+        """Stop it (SIGSTOP), and return when all its threads stand still; nothing happens if it has ended."""
+        self.send_signal(signal.SIGSTOP)
+        if (
+            self._process.poll() is None
+        ):  # the first thread is told, and tells the others when it is its turn
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Wait until it has ended by itself, at most `timeout` seconds; return its exit code or None."""

@@ -208,7 +208,7 @@ def test_a_broker_that_is_away(mortal: ClassicBroker, queue: Queue, mode: Acknow
         app.start()
         assert began.wait(5)
         mortal.kill()
-        assert eventually(lambda: not app.ready().ok, 5)
+        assert eventually(lambda: len(app.ready().body["reasons"]) == 2, 5)
         stop = Call(app.stop)
         assert not eventually(lambda: not stop.waiting, 0.3)
         free.set()
