@@ -32,6 +32,9 @@ SHARE: Final = 0.65
 
 UNLIMITED: Final = -1
 
+#: Bytes of one window at most: the broker reads a Java int, and ends the link of who says more (seen live on 2.44.0).
+LARGEST: Final = 2**31 - 1
+
 
 class _Credits:
     """The credits of one subscription, as the broker counts them."""
@@ -134,9 +137,9 @@ class ByteWindow:
 
     def _room(self, messages: int) -> int:
         """
-        Bytes for so many messages of the size seen so far; exactly one for one.
+        Bytes for so many messages of the size seen so far, or as many as a window may have; exactly one for one.
 
         The broker sends as long as a single byte is left, so the last message needs one only.
         """
         size = self._bytes // self._frames if self._frames else SMALL
-        return (messages - 1) * size + 1
+        return min((messages - 1) * size + 1, LARGEST)

@@ -125,7 +125,7 @@ def _window(headers: Mapping[str, str]) -> int | None:
     text = headers.get("consumer-window-size", headers.get("activemq.prefetchSize"))
     if text is None:
         return None
-    if not _INTEGER.fullmatch(text):
+    if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
         raise carried(f'For input string: "{text}"')
     return int(text)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import MessageFrame
 from jmsx.core.values import AcknowledgeMode, DestinationKind, OptimizeAcknowledge, StompAck
 from jmsx_artemis import DIALECT
-from jmsx_artemis.window import SMALL, UNLIMITED, ByteWindow
+from jmsx_artemis.window import LARGEST, SMALL, UNLIMITED, ByteWindow
 from tests.unit.core.harness import AUTO, CLIENT, INDIVIDUAL, TRANSACTED, Talk
 
 
@@ -126,3 +128,22 @@ def test_an_ack_gives_back_what_it_covers(*, single: bool) -> None:
         assert made.patience(0) is None
         made.arrived([first])
         assert made.patience(1) is None
+
+
+def test_a_further_window_of_large_messages_is_no_larger_than_the_broker_reads() -> None:
+    """A thousand messages of 5 MB would be 5 GB, and the broker refuses what is no Java int with the link's end."""
+    made = window(CLIENT, prefetch=1000)
+    body = b"x" * 5_000_000
+    head = {"message-id": "1,1", "ack": "1", "subscription": "1"}
+    frame = MessageFrame.of(head, body)
+    large = Delivery.of(frame, 1, "1", epoch=1, now=0.0, wall=0.0)
+    made.arrived([large])
+    assert made.shut(1)
+    (subscribe,) = made.open([large])
+    assert subscribe.headers["consumer-window-size"] == str(LARGEST)
+
+
+def test_nor_is_the_first_one_of_a_huge_prefetch() -> None:
+    """Ten million messages, as small as they may be, are more than a Java int of bytes."""
+    headers = window(CLIENT, prefetch=10_000_000).subscribe_headers()
+    assert headers == {"consumer-window-size": str(LARGEST)}
