@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
+from jmsx.core.headers import LONG, whole
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ BEGINNING: Final = re.compile(rb"\s*<map\s*/?>")
 
 _INT: Final = range(-(2**31), 2**31)
 _LONG: Final = range(-(2**63), 2**63)
+
+#: A double as Java writes it, and other ASCII. Source: `java.lang.Double.toString` and `.valueOf`.
+_REAL: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)")
 
 #: Characters that XML 1.0 cannot carry, not even escaped; CR would come out as LF.
 _UNFIT: Final = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff\ud800-\udfff]")
@@ -86,8 +90,13 @@ def _read(kind: str, text: str) -> Value:
         case "string" | "char":
             return text
         case "int" | "long" | "short" | "byte":
-            return int(text)
+            number = whole(text.strip(), least=~LONG)
+            if number is None:
+                raise ValueError(text)
+            return number
         case "double" | "float":
+            if not _REAL.fullmatch(text.strip()):
+                raise ValueError(text)
             return float(text)
         case "boolean":
             return text == "true"

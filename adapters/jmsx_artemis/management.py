@@ -14,6 +14,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.frames import Frame
+from jmsx.core.headers import whole
 from jmsx.core.management import Findings
 from jmsx.core.values import DestinationKind
 from jmsx.errors import BrokerError, InvalidDestinationError, InvalidSelectorError, JmsxError
@@ -104,7 +105,7 @@ class ArtemisManagement:
         queue = yield from _subscription(f"{client_id}.{subscription}")
         if queue is None:
             return
-        if int(queue["consumerCount"]):
+        if whole(queue["consumerCount"]) != 0:
             raise JmsxError(
                 f"Durable consumer is in use for client: {client_id} and subscriptionName: {subscription}"
             )
@@ -126,7 +127,7 @@ class ArtemisManagement:
             raise InvalidDestinationError(
                 f"No durable subscription exists for clientID: {client_id} and subscriptionName: {subscription}"
             )
-        if int(queue["consumerCount"]):
+        if whole(queue["consumerCount"]) != 0:
             raise BrokerError(
                 f"Durable consumer is in use for client: {client_id} and subscriptionName: {subscription}"
             )

@@ -12,6 +12,7 @@ from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 from jmsx.core.frames import Frame, parse_headers
+from jmsx.core.headers import INT, whole
 from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -124,7 +125,9 @@ class Wire:
     def _body(self, headers: dict[str, str]) -> bytes:
         """The body that follows `headers`, and its closing NUL."""
         if "content-length" in headers:
-            length = int(headers["content-length"])
+            length = whole(headers["content-length"], most=INT)
+            if length is None:
+                raise MessageFormatError(f"{self.broker} sent a content-length that is no number")
             body = self._reader.read(length + 1)
             if len(body) <= length:
                 raise self._lost("the connection was closed within a frame")

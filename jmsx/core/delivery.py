@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from jmsx.core.headers import INT, time_ms, whole
+
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
     from jmsx.core.ledger import Entry
@@ -90,8 +92,8 @@ class Delivery:
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
         self.ack_id = headers.get("ack", "")
         self.message_id = message_id  #: the same over redeliveries, on whatever link
-        told = headers.get(COUNT_HEADER, "")
-        self.known = int(told) if told.isdigit() else 0  #: redeliveries that are no guess
+        #: Redeliveries that are no guess.
+        self.known = whole(headers.get(COUNT_HEADER), most=INT) or 0
         self.flagged = headers.get("redelivered") == "true"  #: the broker says so
         self.broker_count = max(int(self.flagged), self.known)  #: as far as it tells
         self.redelivery_count = self.broker_count
@@ -125,10 +127,8 @@ class Delivery:
         wall: float,
     ) -> Delivery:
         """The delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
-        expires_ms = frame.headers.get("expires", "0")
-        expires_at = None
-        if expires_ms.isdigit() and expires_ms != "0":
-            expires_at = now + int(expires_ms) / 1000 - wall
+        expires_ms = time_ms(frame.headers.get("expires"))
+        expires_at = None if expires_ms is None else now + expires_ms / 1000 - wall
         return cls(
             frame,
             arrival=arrival,

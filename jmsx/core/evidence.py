@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core import events
 from jmsx.core.delivery import KEY_HEADER
+from jmsx.core.headers import time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +109,6 @@ class Evidence:
     ) -> None:
         """How a delivery ended, with its whole story."""
         settings, headers = self._settings, delivery.headers
-        stamp = headers.get("timestamp", "")
         self._outbox.report(
             events.DeliveryEnded(
                 at=now,
@@ -121,7 +121,7 @@ class Evidence:
                 prefetch=settings.prefetch,
                 attempt=delivery.delivery_count,
                 redelivered=delivery.redelivered,
-                sent_ms=int(stamp) if stamp.isdigit() else None,
+                sent_ms=time_ms(headers.get("timestamp")),
                 received_at=delivery.received_at,
                 started_at=delivery.started_at,
                 ended_at=delivery.ended_at,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from jmsx.core.headers import whole
+
 #: Parts of what we promised after which we send, and of what we need for which we ask the peer.
 SEND_AT: Final = 0.5
 ASK_FOR: Final = 0.5
@@ -81,6 +83,7 @@ def header(offered: tuple[float, float]) -> str:
 def parse(text: str) -> tuple[float, float]:
     """(promised, wanted) seconds from CONNECTED's `heart-beat` header; (0, 0) if there is none."""
     promised, comma, wanted = text.replace(" ", "").partition(",")
-    if not comma or not promised.isdigit() or not wanted.isdigit():
+    send, expect = whole(promised), whole(wanted)
+    if not comma or send is None or expect is None:
         return 0.0, 0.0
-    return int(promised) / 1000, int(wanted) / 1000
+    return send / 1000, expect / 1000

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
+from jmsx.core.headers import whole
 from jmsx.core.requests import Request
 from jmsx.core.transaction import Transaction
 from jmsx.core.values import StompAck
@@ -137,9 +138,10 @@ class CommitMarkers:
         seen = set()
         for delivery in deliveries:
             self._held = delivery
-            if delivery.headers.get("jmsx_session") == self._session_id:
-                self._fresh = int(delivery.headers["jmsx_marker"])
-                seen.add(self._fresh)
+            number = whole(delivery.headers.get("jmsx_marker"))
+            if number is not None and delivery.headers.get("jmsx_session") == self._session_id:
+                self._fresh = number
+                seen.add(number)
         if self._doubt is not None and self._doubt.decide(seen, now):
             self._doubt = None
 

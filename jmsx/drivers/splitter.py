@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame, parse_headers
+from jmsx.core.headers import whole
 from jmsx.errors import MessageFormatError
 from jmsx.options import BODY_LIMIT
 
@@ -32,7 +33,6 @@ _TELLING: Final = 16  #: bytes that tell who answers instead of a broker
 _MESSAGE: Final = b"MESSAGE"
 _EMPTY_LINE: Final = re.compile(rb"\n(?:\n|\r\n)")
 _LENGTH: Final = b"\ncontent-length:"
-_DIGITS: Final = 19  #: of a number that 64 bits hold
 
 #: How others begin. What they said is not shown: a broker that lies could say our password.
 _OTHERS: Final = (
@@ -176,7 +176,8 @@ def _check_body(size: int, limit: int) -> None:
 def _length(data: bytes, start: int, end: int, limit: int) -> int:
     """The number of a content-length header, whose value starts at `start`."""
     digits = data[start:end].partition(b"\n")[0].strip()
-    if not digits.isdigit() or len(digits) > _DIGITS:
+    size = whole(digits.decode("latin-1"))
+    if size is None:
         raise MessageFormatError("the broker sent a content-length that is no number")
-    _check_body(int(digits), limit)
-    return int(digits)
+    _check_body(size, limit)
+    return size

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import SENDER_HEADER
+from jmsx.core.headers import INT, whole
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError
 from jmsx.jms.scheduling import scheduled
@@ -37,9 +38,12 @@ def prefetch(session: Session, wanted: Wanted) -> int:
     given = wanted.destination.address.options.get("prefetchSize")
     if given is None:
         return session.options.prefetch_policy.prefetch(wanted.kind)
-    if not given.isdigit():
-        raise ConfigurationError(f"consumer.prefetchSize={given}: must be 0 or more")
-    return int(given)
+    number = whole(given, most=INT)
+    if number is None:
+        raise ConfigurationError(
+            f"consumer.prefetchSize={given}: must be a whole number, 0 or more"
+        )
+    return number
 
 
 def settings(session: Session, wanted: Wanted) -> ConsumerSettings:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import GROUP_HEADERS, KEY_HEADER
 from jmsx.core.frames import Frame, escape
+from jmsx.core.headers import INT, time_ms, whole
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -69,7 +70,7 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
         type=headers.get("type"),
         reply_to=_destination(addresses.reply_to),
         group_id=group.get("JMSXGroupID"),
-        group_sequence=_whole(group.get("JMSXGroupSeq", "")),
+        group_sequence=whole(group.get("JMSXGroupSeq"), least=~INT, most=INT),
     )
     message.message_id = delivery.message_id
     message.key = headers.get(KEY_HEADER) or dialect.message_key(headers)
@@ -77,8 +78,8 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     message.original_destination = _destination(addresses.original)
     message.timestamp = _seconds(headers.get("timestamp"))
     message.expiration = _seconds(headers.get("expires")) or 0.0
-    priority = headers.get("priority", "")
-    message.priority = int(priority) if priority.isdigit() else 4
+    priority = whole(headers.get("priority"), most=9)
+    message.priority = 4 if priority is None else priority
     message.persistent = headers.get("persistent") == "true"
     message.delivery_count = delivery.delivery_count
     message.redelivered = delivery.redelivered
@@ -121,9 +122,6 @@ def _destination(uri: str | None) -> Destination | None:
     return None if uri is None else Destination.told(uri)
 
 
-def _whole(text: str) -> int | None:
-    return int(text) if text.removeprefix("-").isdecimal() else None
-
-
-def _seconds(ms: str | None) -> float | None:
-    return int(ms) / 1000 if ms is not None and ms.isdigit() and ms != "0" else None
+def _seconds(text: str | None) -> float | None:
+    ms = time_ms(text)
+    return None if ms is None else ms / 1000

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame, parse_headers
+from jmsx.core.headers import INT, whole
 from jmsx.errors import MessageFormatError
 from jmsx.testing.faults import ProtocolFault
 
@@ -59,12 +60,15 @@ class FrameParser:
         if length is None:
             end = self._buffer.find(0, start)
             return None if end < 0 else end
-        end = start + int(length[1])
+        size = whole(length[1].decode(), most=INT)
+        if size is None:
+            raise ProtocolFault("Specified content-length is not a valid integer", fatal=True)
+        end = start + size
         if end >= len(self._buffer):
             return None
         if self._buffer[end] != 0:
             raise ProtocolFault(
-                f"{int(length[1])} bytes were read and there was no trailing null byte", fatal=True
+                f"{size} bytes were read and there was no trailing null byte", fatal=True
             )
         return end
 

@@ -7,10 +7,10 @@ StompConnection and StompSession, with the words of its errors as a live broker 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
+from jmsx.core.headers import INT, LONG, whole
 from jmsx.testing.artemis import management, subscribing
 from jmsx.testing.artemis.faults import Refused, bundled
 from jmsx.testing.artemis.message import SENDER, from_send
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from jmsx.testing.artemis.link import ArtemisLink
 
 _VERSIONS: Final = ("1.2", "1.1", "1.0")
-_HANDLE: Final = re.compile(r"([+-]?[0-9]+),([+-]?[0-9]+)")
 _SHORTEST_BEAT: Final = 500  #: milliseconds between two heart-beats of the broker, at least
 _SHORTEST_TTL: Final = 1000  #: milliseconds
 _TTL_PER_BEAT: Final = 2
@@ -114,16 +113,20 @@ def _agree_on_beats(link: ArtemisLink, wanted: str) -> str:
     parts = wanted.split(",")
     if len(parts) != 2:  # noqa: PLR2004 - what we beat and what we expect
         raise Refused(f"Incorrect heartbeat header {wanted}")
-    for part in parts:
-        if not re.fullmatch(r"[+-]?[0-9]+", part):
-            raise Refused(f'For input string: "{part}"')
-    client, server = (int(part) for part in parts)
+    client, server = (_beat(part) for part in parts)
     _, ttl = link.heart_beat
     if client:
         ttl = max(client * _TTL_PER_BEAT, _SHORTEST_TTL)
     ours = max(server, _SHORTEST_BEAT) if server else 0
     link.heart_beat = (ours, ttl)
     return f"{ours},{ttl // _TTL_PER_BEAT}"
+
+
+def _beat(text: str) -> int:
+    number = whole(text, least=~INT, most=INT)
+    if number is None:
+        raise Refused(f'For input string: "{text}"')
+    return number
 
 
 def _stomp(link: ArtemisLink, frame: Frame) -> None:
@@ -185,10 +188,12 @@ def _settle(link: ArtemisLink, frame: Frame) -> None:
     Source: artemis.md 1.7; StompSession.acknowledge.
     """
     handle, subscription_id = _named_by(link, frame)
-    match = _HANDLE.fullmatch(handle or "")
-    if match is None:
-        raise _cannot_settle(handle)
-    key = (int(match[1]), int(match[2]))
+    told = [whole(part, least=~LONG) for part in (handle or "").split(",")]
+    match told:
+        case [int(consumer_id), int(message_id)]:
+            key = consumer_id, message_id
+        case _:
+            raise _cannot_settle(handle)
     size = link.sizes.pop(key, None)
     if size is None:
         raise bundled(339025, f"failed to ack because no message with id {handle}")
@@ -201,8 +206,8 @@ def _settle(link: ArtemisLink, frame: Frame) -> None:
     if consumer.terms.mode == "client-individual":
         consumer.acknowledge_one(key[1])
     else:
-        for message_id in consumer.acknowledge(key[1]):
-            size += link.sizes.pop((key[0], message_id), 0)
+        for settled in consumer.acknowledge(key[1]):
+            size += link.sizes.pop((key[0], settled), 0)
     if consumer.has_window:
         consumer.give_credits(size)
 

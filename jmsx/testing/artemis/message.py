@@ -7,10 +7,10 @@ artemis-core-client 2.44.0 Message.referenceOriginalMessage, artemis-server 2.44
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.headers import LONG, whole
 from jmsx.testing.artemis.faults import bundled
 from jmsx.testing.artemis.names import Routing
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jmsx.core.frames import Frame
     from jmsx.testing.selector_values import Value
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _BYTE: Final = range(-128, 128)
 _PRIORITIES: Final = range(10)
 
@@ -166,6 +165,7 @@ def from_send(
 
 def _number(text: str) -> int:
     """A number as Java reads it."""
-    if not _INTEGER.fullmatch(text):
+    number = whole(text, least=~LONG)
+    if number is None:
         raise bundled(339031, "Error handling send")
-    return int(text)
+    return number

@@ -6,9 +6,9 @@ Source: artemis.md 1.5; artemis-stomp-protocol 2.44.0 StompConnection.subscribe 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.headers import INT, whole
 from jmsx.testing.artemis.consumer import UNLIMITED, ArtemisConsumer, Terms
 from jmsx.testing.artemis.faults import Refused, bundled, carried
 from jmsx.testing.artemis.message import SENDER, CoreMessage
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jmsx.testing.artemis.queue import ArtemisQueue
     from jmsx.testing.artemis.selecting import Filter
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DURABLE_NAMES: Final = (
     "durable-subscription-name",
     "durable-subscriber-name",
@@ -125,9 +124,10 @@ def _window(headers: Mapping[str, str]) -> int | None:
     text = headers.get("consumer-window-size", headers.get("activemq.prefetchSize"))
     if text is None:
         return None
-    if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
+    number = whole(text, least=~INT, most=INT)
+    if number is None:
         raise carried(f'For input string: "{text}"')
-    return int(text)
+    return number
 
 
 def _is_true(headers: Mapping[str, str], name: str, other: str) -> bool:

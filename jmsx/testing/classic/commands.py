@@ -7,10 +7,10 @@ writes them.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
+from jmsx.core.headers import INT, whole
 from jmsx.testing.classic.consumer import StompAck, StompConsumer
 from jmsx.testing.classic.message import MAP_XML, from_send
 from jmsx.testing.classic.subscription import ConsumerOptions
@@ -29,7 +29,6 @@ _NOT_MODELLED: Final = {
     "activemq.retroactive",
     "activemq.maximumPendingMessageLimit",
 }
-_HEART_BEAT: Final = re.compile(r"([0-9]+),([0-9]+)")
 
 
 def execute(link: ClassicLink, frame: Frame) -> None:
@@ -54,10 +53,11 @@ def _connect(link: ClassicLink, frame: Frame) -> None:
         raise ProtocolFault("Already connected.")
     link.version = _version(link, frame.headers)
     heart_beat = frame.headers.get("heart-beat", "0,0").strip()
-    match = _HEART_BEAT.fullmatch(heart_beat)
-    if match is None:
+    promised, comma, wanted = heart_beat.partition(",")
+    receive, send = whole(promised), whole(wanted)
+    if not comma or receive is None or send is None:
         raise ProtocolFault(f"Invalid heart-beat header:{heart_beat}", fatal=True)
-    link.heart_beat = (int(match[2]), int(match[1]))
+    link.heart_beat = (send, receive)
     planned = link.broker.faults.take("CONNECT", link)
     try:
         if planned is not None:
@@ -329,7 +329,8 @@ def _options(
 
 
 def _number(text: str | None, default: int) -> int:
-    return default if text is None or not re.fullmatch(r"-?[0-9]+", text) else int(text)
+    number = whole(text, least=~INT, most=INT)
+    return default if number is None else number
 
 
 def _unsubscribe(link: ClassicLink, frame: Frame) -> None:

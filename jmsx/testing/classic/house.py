@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from jmsx.core.headers import whole
 from jmsx.testing.classic.destination import Destination, Kind, parse_stomp_name
 from jmsx.testing.classic.link import ClassicLink
 from jmsx.testing.classic.queue import BrowserSubscription, FakeQueue, QueueSubscription
@@ -121,7 +122,7 @@ class ClassicHouse(House):
 
         Source: probes-classic.md "AMQ_SCHEDULED_DELAY over STOMP"; same message id, and scheduledJobId tells it.
         """
-        delay = int(message.properties.pop("AMQ_SCHEDULED_DELAY")) / 1000
+        delay = (whole(message.properties.pop("AMQ_SCHEDULED_DELAY")) or 0) / 1000
         message.properties["scheduledJobId"] = message.message_id
 
         def start() -> None:

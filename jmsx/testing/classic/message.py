@@ -7,11 +7,11 @@ ActiveMQMessage (the property setters), checked header by header on a live 6.1.8
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.headers import LONG, whole
 from jmsx.testing.classic.destination import Destination, Kind, parse_broker_name
 from jmsx.testing.faults import ProtocolFault, SocketFault
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from jmsx.testing.selector import Value
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _HIGHEST_PRIORITY: Final = 9
 
 #: SEND headers that never become a property of the message.
@@ -107,9 +106,10 @@ _SELECTABLE: Final[dict[str, Callable[[StoredMessage], Value]]] = {
 
 def integer(text: str) -> int:
     """A number as Java reads it; raises SocketFault, because the broker just closes the socket on others."""
-    if not _INTEGER.fullmatch(text):
+    number = whole(text, least=~LONG)
+    if number is None:
         raise SocketFault(f'For input string: "{text}"', "java.lang.NumberFormatException")
-    return int(text)
+    return number
 
 
 def _set_priority(message: StoredMessage, text: str) -> None:

@@ -1,0 +1,39 @@
+"""
+Numbers in the headers of frames, which anybody may have written.
+
+`str.isdigit` is true for `²`, `int` takes `٣` and `1_000`, and raises for 5,000 digits; so whole numbers are read here
+and nowhere else (tests/packaging/test_wire_numbers.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: The greatest of Java's `long`, which all of the brokers' numbers fit in.
+LONG: Final = 2**63 - 1
+
+#: The greatest of Java's `int`, as which JMS counts deliveries and numbers the messages of a group.
+INT: Final = 2**31 - 1
+
+#: The last millisecond of the year 9999, which is the last that Python's `datetime` knows.
+LAST_MS: Final = 253_402_300_799_999
+
+_WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
+
+
+def whole(text: str | None, *, least: int = 0, most: int = LONG) -> int | None:
+    """
+    The whole number that `text` is, if it is one from `least` to `most`: a sign and at most 19 ASCII digits.
+
+    Source: `java.lang.Long.parseLong`, but for digits of other alphabets.
+    """
+    if text is None or not _WHOLE.fullmatch(text):
+        return None
+    number = int(text)
+    return number if least <= number <= most else None
+
+
+def time_ms(text: str | None) -> int | None:
+    """A point in time (epoch milliseconds); None if there is none, if it is 0, or if no calendar has it."""
+    return whole(text, least=1, most=LAST_MS)
