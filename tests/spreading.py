@@ -9,6 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     import pytest
     from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
 
 #: Folders whose files share what costs more to start than to use: a Spark session.
 _TOGETHER: Final = ("tests/pipeline/",)
@@ -26,6 +27,20 @@ class Spreading(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         config.option.loadscopereorder = False  # which begins with the quickest files
         super().__init__(config, log)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """
+        Give back the test that a dead worker was at, and let others have the rest.
+
+        xdist would give them that one too, which is beside the point if it passes and kills them as well if not.
+        """
+        for work_unit in self.assigned_work[node].values():
+            for test, completed in work_unit.items():
+                if not completed:
+                    work_unit[test] = True
+                    super().remove_node(node)
+                    return test
+        return super().remove_node(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)

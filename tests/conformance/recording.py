@@ -70,6 +70,8 @@ def _write(scenario: Scenario, runs: list[list[Json]], reduced: list[list[Json]]
         _check_claims(scenario.steps, runs[0])
         expected = _expected(scenario, runs[0])
     for outcomes in runs:
+        if scenario.java_race and first_difference(scenario, outcomes, over_stomp=False) is None:
+            continue
         for index, step in enumerate(scenario.steps):
             if found := step_difference(step, expected[index], outcomes[index]):
                 raise ScenarioError(f"the runs disagree: step {index} ({step['op']}): {found}")

@@ -102,6 +102,9 @@ class Scenario:
     destinations: dict[str, str] = field(default_factory=dict)  #: logical name -> queue or topic
     requires: str | None = None
     stomp_expect: dict[int, Json] = field(default_factory=dict)  #: step index -> outcome
+    java_race: dict[int, Json] = field(
+        default_factory=dict
+    )  #: the same, all together, of the Java client alone
     not_over_stomp: str | None = None  #: the reason, if STOMP cannot do it
 
     def is_timed(self) -> bool:
@@ -160,6 +163,7 @@ def load(path: Path, *, strict: bool = False) -> Scenario:
         destinations=raw.get("destinations", {}),
         requires=raw.get("requires"),
         stomp_expect={int(i): e["outcome"] for i, e in raw.get("stomp_expect", {}).items()},
+        java_race={int(i): o for i, o in raw.get("java_race", {}).get("outcomes", {}).items()},
         not_over_stomp=skipped.get("reason", "not over STOMP") if skipped else None,
     )
 
@@ -193,12 +197,24 @@ def _faults(raw: Json, *, strict: bool) -> Iterator[str]:
     for index, entry in raw.get("stomp_expect", {}).items():
         if not index.isdecimal() or int(index) >= len(steps) or "outcome" not in entry:
             yield f"stomp_expect[{index}] is no step's, or has no `outcome`"
+    yield from _race_faults(raw)
     names = _declared(raw)
     for index, step in enumerate(steps):
         for part in all_steps([step]):
             yield from (
                 f"step {index}: {fault}" for fault in _step_faults(part, names, strict=strict)
             )
+
+
+def _race_faults(raw: Json) -> Iterator[str]:
+    race = raw.get("java_race")
+    if race is None:
+        return
+    if not race.get("reason") or not race.get("outcomes"):
+        yield "java_race needs `outcomes` and a `reason`"
+    for index in race.get("outcomes", {}):
+        if not index.isdecimal() or int(index) >= len(raw["steps"]):
+            yield f"java_race names {index}, which is no step"
 
 
 def _declared(raw: Json) -> dict[str, set[str]]:

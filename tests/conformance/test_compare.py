@@ -154,6 +154,23 @@ def test_expected_still_counts_where_there_is_an_alternative() -> None:
     assert first_difference(lenient, [{"messages": [message("c")]}], over_stomp=True) is not None
 
 
+def test_a_race_of_the_java_client_counts_whole_and_for_it_alone() -> None:
+    """One answer or the other, in all steps of it; what lies between is neither, and jmsx has the first only."""
+    ok, refused, none = {"ok": True}, {"error": "InvalidDestination"}, {"none": True}
+    racing = Scenario(
+        path=Path("one.json"),
+        id="one",
+        steps=[{"op": "send"}, {"op": "receive", "from": "k"}],
+        expected=[ok, {"message": message("a")}],
+        java_race={0: refused, 1: none},
+    )
+
+    assert first_difference(racing, [ok, {"message": message("a")}], over_stomp=False) is None
+    assert first_difference(racing, [refused, none], over_stomp=False) is None
+    assert first_difference(racing, [ok, none], over_stomp=False) is not None
+    assert first_difference(racing, [refused, none], over_stomp=True) is not None
+
+
 def test_a_missing_outcome_is_a_difference() -> None:
     """A client that stopped early does not pass."""
     assert first_difference(scenario(), [], over_stomp=True) == "0 outcomes of 1 steps"

@@ -72,6 +72,22 @@ def test_disagreeing_runs_are_refused(tmp_path: Path) -> None:
     assert "expected" not in written
 
 
+def test_a_run_may_give_the_other_answer_of_a_known_race(tmp_path: Path) -> None:
+    """Runs agree where each gave one of the two answers that are recorded."""
+    run, other = outcomes(message("a"), message("b")), outcomes(message("a"))
+    race = {"reason": "a race", "outcomes": {"4": {"messages": []}}}
+    expected = [OK, OK, OK, {"message": message("a"), "elapsed": [0, 1]}]
+    expected.append({"messages": [message("b")]})
+
+    refused, written = recorded(
+        tmp_path, [other, run, run], [run] * 3, expected=expected, java_race=race
+    )
+
+    assert refused == []
+    assert written["expected"] == expected
+    assert written["java_race"] == race
+
+
 def test_an_unclaimed_error_is_refused(tmp_path: Path) -> None:
     """A step that fails although its author did not say so is a mistake in the scenario."""
     run = [*outcomes(message("a"))[:4], {"error": "Runtime", "detail": "no destination"}]

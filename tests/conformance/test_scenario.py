@@ -49,6 +49,8 @@ def test_no_two_scenarios_have_the_same_id() -> None:
         ({"expected": []}, "0 outcomes are expected of 2 steps"),
         ({"stomp_expect": {"7": {"outcome": {}}}}, r"stomp_expect\[7\]"),
         ({"stomp_expect": {"1": {"reason": "none"}}}, "has no `outcome`"),
+        ({"java_race": {"outcomes": {"0": {}}}}, "java_race needs `outcomes` and a `reason`"),
+        ({"java_race": {"outcomes": {"7": {}}, "reason": "r"}}, "java_race names 7"),
         ({"steps": [{"op": "dance"}]}, "step 0: unknown op 'dance'"),
         ({"steps": [*STEPS, {"op": "receive"}]}, "step 2: receive needs `from`"),
         ({"steps": [*STEPS, {"op": "commit", "in": "t"}]}, "names 't', which no step makes"),
