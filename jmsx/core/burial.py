@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import DeathCertificate
 from jmsx.core.consumer import nack, newest
-from jmsx.core.delivery import Doom
+from jmsx.core.delivery import UNDECODABLE, Doom
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy
@@ -82,7 +82,7 @@ class DeadLetters:
         `alone`: nothing else is handed out until copies are confirmed, as it is anyway where ACKs are cumulative.
         """
         alive = [one for one in batch if not (one.buried or one.acknowledged)]
-        by_broker = [one for one in alive if self._broker_buries(consumer, one)]
+        by_broker = [one for one in alive if self._broker_buries(consumer, one, reason)]
         by_copy = [one for one in alive if one not in by_broker]
         burials = [_Burial(consumer, one, [], "", reason, failure) for one in by_broker]
         if burials:
@@ -160,12 +160,12 @@ class DeadLetters:
                 burial.consumer.recollection.doubted([burial.delivery])
         return [(burial.consumer, burial.delivery) for burial in burials]
 
-    def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+    def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
         if self._strategy == DeadLetterStrategy.BROKER:
             return self._dialect.nack_buries
-        return self._strategy == DeadLetterStrategy.SAFE and self._dialect.buried_by_broker(
-            delivery, consumer.settings.kind
-        )
+        if self._strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
+            return False  # whoever reads it again may not understand the original either
+        return self._dialect.buried_by_broker(delivery, consumer.settings.kind)
 
     def _grave(self, consumer: ConsumerCore) -> str:
         if self._strategy in set(DeadLetterStrategy):
@@ -188,12 +188,20 @@ class DeadLetters:
             first_failure=self._epoch_ms(burial.delivery.first_failed_at),
             last_failure=self._epoch_ms(burial.delivery.last_failed_at),
         )
-        copy = self._dialect.dead_letter_copy(burial.delivery, burial.destination, certificate)
+        copy = self._copy(burial.delivery, burial.destination, certificate)
         request = self._ask(burial)
         self._outbox.transmit(
             *(settings.grave_frames if burial.destination == settings.grave else ()),
             Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body),
         )
+
+    def _copy(self, delivery: Delivery, destination: str, certificate: DeathCertificate) -> Frame:
+        """The copy; of a message that bursts here, too, one of its bare frame."""
+        try:
+            return self._dialect.dead_letter_copy(delivery, destination, certificate)
+        except Exception as error:  # noqa: BLE001 - one message must not end the session
+            delivery.condemn(error)
+            return self._dialect.dead_letter_copy(delivery, destination, certificate)
 
     def _ask(self, burial: _Burial) -> Request:
         """The question whether it is a dead letter."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx.core.headers import INT, time_ms, whole
+from jmsx.core.values import Failure
 
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
     from jmsx.core.ledger import Entry
-    from jmsx.core.values import Failure
 
 #: Parts a consumer's id from the rest in the ids of its further subscriptions.
 FURTHER = "+"
@@ -25,6 +25,10 @@ GROUP_HEADERS = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq
 
 #: Header that tells which connection sent a message; written while a consumer of that connection leaves out its own.
 SENDER_HEADER = "jmsx_connection"
+
+
+#: The reason of dead letters that could not be understood.
+UNDECODABLE: Final = "undecodable"
 
 
 class Doom(NamedTuple):
@@ -138,6 +142,12 @@ class Delivery:
             expires_at=expires_at,
         )
 
+    def condemn(self, error: Exception) -> None:
+        """It cannot be understood: it is to be buried, and nothing but its bare frame is looked at again."""
+        self.frame = self.frame.bare()
+        self.expires_at = None
+        self.doom = Doom(UNDECODABLE, _failure(error), sure=True)
+
     def go_on(self, redelivery_count: int, spared: int) -> None:
         """Go on counting from before the link was lost, which is why the broker flags it."""
         self.continued = True
@@ -194,3 +204,11 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.epoch}>"
+
+
+def _failure(error: Exception) -> Failure:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception that cannot speak is one, too
+        text = ""
+    return Failure(type(error).__name__, text)

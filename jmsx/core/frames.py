@@ -94,6 +94,22 @@ class Frame:
         return head.encode("utf-8", "replace") + self.body + b"\0"
 
 
+#: The headers of a message that could not be understood, as they came.
+UNDECODABLE_HEADER: Final = "jmsx_undecodable_headers"
+
+#: What is read of such a message: texts that are compared or said back, and no numbers. The place of the length tells
+#: Artemis' texts from its bytes.
+_BARE: Final = frozenset(
+    {
+        "subscription", "ack", "message-id", "destination", "destination-type", "content-length", "persistent",
+        "redelivered",
+    }
+)  # fmt: skip
+
+#: Characters of `UNDECODABLE_HEADER`: with every one escaped it fits a line of Classic's.
+_BARE_LIMIT: Final = 2_000
+
+
 class MessageFrame:
     """A MESSAGE as it came in: the raw header block, and the body."""
 
@@ -123,6 +139,22 @@ class MessageFrame:
     def size(self) -> int:
         """Bytes of the frame on the wire, with its command line, its NUL and the LF after that."""
         return len(self.block) + len(self.body) + _FRAMING
+
+    def bare(self) -> MessageFrame:
+        """
+        The same message for one that cannot be understood: with those headers that name and settle it.
+
+        All the others are one text in `jmsx_undecodable_headers`, cut to what fits a header of every broker.
+        """
+        headers: dict[str, str] = {}
+        text = self.block.decode("utf-8", "replace")
+        for line in text.split("\n"):
+            name, _, value = line.removesuffix("\r").partition(":")
+            if name in _BARE:
+                headers.setdefault(
+                    name, _ESCAPED.sub(lambda one: _UNESCAPES.get(one[0], one[0]), value)
+                )
+        return self.of({**headers, UNDECODABLE_HEADER: text[:_BARE_LIMIT]}, self.body)
 
     def __repr__(self) -> str:
         return f"<MESSAGE {self.headers.get('message-id', '?')} [{len(self.body)} B]>"

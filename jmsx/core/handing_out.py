@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jmsx.core.burial import DeadLetters
+    from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.ledger import Entry, Identity
@@ -69,7 +70,11 @@ class HandingOut:
     def identity(self, delivery: Delivery) -> Identity | None:
         """What a ledger counts `delivery` as; None: it is not counted."""
         consumer = self._consumers.find(delivery.subscription_id)
-        return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
+        try:
+            return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
+        except Exception as error:  # noqa: BLE001 - one message must not end the session
+            delivery.condemn(error)
+            return None
 
     def admit(self, delivery: Delivery, now: float, entry: Entry | None = None) -> bool:
         """
@@ -78,6 +83,15 @@ class HandingOut:
         A message that is over its limit is buried unseen.
         """
         consumer = self._consumers.find(delivery.subscription_id)
+        try:
+            return self._admit(consumer, delivery, now, entry)
+        except Exception as error:  # noqa: BLE001 - one message must not end the session
+            self._verdicts.bury_undecodable(consumer, delivery, error, now)
+            return False
+
+    def _admit(
+        self, consumer: ConsumerCore, delivery: Delivery, now: float, entry: Entry | None
+    ) -> bool:
         consumer.recollection.recall(delivery)
         if entry is not None:
             delivery.count(entry)

@@ -145,14 +145,7 @@ class SessionCore:
         for frame in frames:
             if isinstance(frame, MessageFrame):
                 self._arrivals += 1
-                delivery = Delivery.of(
-                    frame,
-                    self._arrivals,
-                    self._dialect.message_id(frame.headers),
-                    epoch=self.epoch,
-                    now=now,
-                    wall=wall,
-                )
+                delivery = self._understand(frame, now, wall)
                 chunk.setdefault(delivery.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
@@ -216,6 +209,12 @@ class SessionCore:
             self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, hurry=hurry)
+
+    def undecodable(self, delivery: Delivery, error: Exception, now: float) -> None:
+        """`delivery`, which was just handed out, cannot be made a message for the application: bury it."""
+        consumer = self._consumers.get(delivery.subscription_id)
+        if consumer is not None and not self._is_stale(delivery):
+            self._verdicts.bury_undecodable(consumer, delivery, error, now)
 
     def failed(self, delivery: Delivery, failure: Failure, now: float) -> None:
         """
@@ -372,6 +371,20 @@ class SessionCore:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _understand(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
+        """The delivery of `frame`, which becomes a dead letter if it cannot be understood."""
+        try:
+            return self._delivery(frame, now, wall)
+        except Exception as error:  # noqa: BLE001 - one message must not end the session
+            delivery = self._delivery(frame.bare(), now, wall)
+            delivery.frame = frame
+            delivery.condemn(error)
+            return delivery
+
+    def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
+        message_id = self._dialect.message_id(frame.headers)
+        return Delivery.of(frame, self._arrivals, message_id, epoch=self.epoch, now=now, wall=wall)
 
     def _is_stale(self, delivery: Delivery) -> bool:
         """Whether it came on a link that is gone, and with it the right to settle it."""

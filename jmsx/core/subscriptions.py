@@ -75,9 +75,16 @@ class Subscriptions:
             return False
         if len(self._carrying):
             for delivery in deliveries:
-                self._carrying.recall(consumer, delivery)
+                self._recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
+
+    def _recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+        try:
+            if delivery.doom is None:
+                self._carrying.recall(consumer, delivery)
+        except Exception as error:  # noqa: BLE001 - one message must not end the session
+            delivery.condemn(error)
 
     def consumed_late(self, delivery: Delivery, now: float) -> None:
         """The application is done with a message whose link is gone: no failure, when it comes again."""

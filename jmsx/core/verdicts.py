@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import Doom
+from jmsx.core.delivery import UNDECODABLE, Doom
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.postponing import Postponements
 from jmsx.core.values import NO_FAILURE, Failure, Verdict
@@ -96,6 +96,17 @@ class Verdicts:
         alone = delivery.entry is not None
         self._dead_letters.bury(consumer, [delivery], doom.reason, doom.failure, alone=alone)
         return True
+
+    def bury_undecodable(
+        self, consumer: ConsumerCore, delivery: Delivery, error: Exception, now: float
+    ) -> None:
+        """Bury `delivery`, which was handed out and cannot be understood."""
+        delivery.condemn(error)
+        consumer.flush(AckTrigger.EACH, now)
+        if delivery in consumer.delivered:
+            consumer.delivered.remove(delivery)
+        failure = delivery.doom.failure if delivery.doom is not None else NO_FAILURE
+        self._dead_letters.bury(consumer, [delivery], UNDECODABLE, failure)
 
 
 def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:

@@ -103,13 +103,15 @@ class Pump(Engine):
         subscription_ids: Callable[[], Sequence[str]],
         deadline: float | None,
         given_up: Callable[[], bool],
+        read: Callable[[Delivery], T],
         begin: Callable[[Delivery], None] = lambda _delivery: None,
-    ) -> Delivery | None:
+    ) -> T | None:
         """
-        The next message of the subscriptions, in the order of arrival; an outage is waited through.
+        What `read` makes of the next message of the subscriptions, in the order of arrival.
 
-        None at the deadline (seconds, monotonic; None: never) or as soon as `given_up()`; raises if the link is gone
-        for good. `begin(delivery)` is run under the lock, before it is returned.
+        An outage is waited through. None at the deadline (seconds, monotonic; None: never) or as soon as `given_up()`;
+        raises if the link is gone for good. `read` is run under the lock, and then `begin(delivery)`; a message that
+        cannot be read becomes a dead letter, and the next one is taken.
         """
         with self.changed:
             while not given_up():
@@ -124,12 +126,26 @@ class Pump(Engine):
                     self._perform(now)
                     self._rearm()
                 if delivery is not None:
+                    try:
+                        message = read(delivery)
+                    except Exception as error:  # noqa: BLE001 - one message must not end the session
+                        self._refuse(delivery, error)
+                        continue
                     begin(delivery)
-                    return delivery
+                    return message
                 if deadline is not None and now >= deadline:
                     return None
                 self.changed.wait(LONGEST if deadline is None else min(deadline - now, LONGEST))
             return None
+
+    def _refuse(self, delivery: Delivery, error: Exception) -> None:
+        _log.error(
+            "message cannot be understood: it becomes a dead letter",
+            broker=self.source.broker,
+            message_id=delivery.message_id,
+            exc_info=error,
+        )
+        self.call(lambda core, now: core.undecodable(delivery, error, now))
 
     def look(self, subscription_id: str) -> Delivery | None:
         """The next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""

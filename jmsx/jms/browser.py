@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
     from jmsx.jms.session import Session
@@ -45,7 +47,7 @@ class QueueBrowser:
         )
         try:
             while (delivery := pump.look(name)) is not None:
-                yield received(delivery, session.dialect)
+                yield _shown(delivery, session.dialect)
         finally:
             if pump.error is None and not session.closed:
                 pump.finish(lambda core, _now: core.browsings.close(name, uri))
@@ -63,3 +65,12 @@ class QueueBrowser:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _shown(delivery: Delivery, dialect: Dialect) -> Message:
+    """One that cannot be understood is shown without the headers in which the cause may lie."""
+    try:
+        return received(delivery, dialect)
+    except Exception as error:  # noqa: BLE001 - one message must not end the browsing
+        delivery.condemn(error)
+        return received(delivery, dialect)

@@ -50,12 +50,15 @@ class MessageConsumer:
         deadline = None if timeout is None else pump.now() + timeout
         names = (self._subscription_id,)
         with pump.changed:
-            delivery = pump.take(
-                lambda: names, deadline, lambda: self._closed or self.session.closed
+            taken = pump.take(
+                lambda: names,
+                deadline,
+                lambda: self._closed or self.session.closed,
+                lambda delivery: (received(delivery, self.session.dialect), delivery),
             )
-            if delivery is None:
+            if taken is None:
                 return None
-            message = received(delivery, self.session.dialect)
+            message, delivery = taken
             pump.call(lambda core, now: core.consumed(delivery, now, hurry=True))
         return self.session.bind(message, delivery)
 

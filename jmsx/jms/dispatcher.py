@@ -99,10 +99,12 @@ class Dispatcher:
     def _run(self) -> None:
         while True:
             try:
-                delivery = self._pump.take(self._names, None, lambda: self._stopped, self._begin)
-                if delivery is None:
+                taken = self._pump.take(
+                    self._names, None, lambda: self._stopped, self._read, self._begin
+                )
+                if taken is None:
                     return
-                self._call(delivery)
+                self._call(*taken)
             except JmsxError as error:
                 if self._pump.error is None:
                     _log.error("listener thread ended", error=str(error))
@@ -117,6 +119,9 @@ class Dispatcher:
     def _names(self) -> tuple[str, ...]:
         return tuple(name for name in self._listeners if self._pump.core.is_open(name))
 
+    def _read(self, delivery: Delivery) -> tuple[Message, Delivery]:
+        return self._bind(received(delivery, self._dialect), delivery), delivery
+
     def _begin(self, delivery: Delivery) -> None:
         """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
         self._busy = True
@@ -129,9 +134,8 @@ class Dispatcher:
             if self._awaited:
                 self._pump.changed.notify_all()
 
-    def _call(self, delivery: Delivery) -> None:
+    def _call(self, message: Message, delivery: Delivery) -> None:
         """Call the listener, then tell the core how that went, in one go with being idle again."""
-        message = self._bind(received(delivery, self._dialect), delivery)
         failure = None
         try:
             self._listener(message)

@@ -1,0 +1,141 @@
+"""A message that cannot be understood is a dead letter; the rest flows, and the session lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.core.frames import UNDECODABLE_HEADER, MessageFrame
+from jmsx_artemis.dialect import ArtemisDialect
+from jmsx_classic.dialect import ClassicDialect
+from tests.unit.core.harness import AUTO, INDIVIDUAL, TRANSACTED, WALL, Talk, at_most, buried
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.frames import Frame
+    from jmsx.core.values import AcknowledgeMode
+
+GRAVE = "queue:ActiveMQ.DLQ"
+HEAD = b"subscription:1\nack:a\nmessage-id:a\ndestination:/queue/q\npersistent:true"
+DIED = [("a", 1, "undecodable", "queue://ActiveMQ.DLQ", True)]
+
+
+class Bursts(ClassicDialect):
+    """Reads a header that bursts, in one of its answers."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def _read(self, where: str, headers: Mapping[str, str]) -> None:
+        if where == self.where and "bad" in headers:
+            raise RecursionError("maximum recursion depth exceeded")
+
+    def message_id(self, headers: Mapping[str, str]) -> str:
+        """The header may burst here."""
+        self._read("id", headers)
+        return super().message_id(headers)
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """Or here."""
+        self._read("key", headers)
+        return super().message_key(headers)
+
+    def dead_letter_copy(
+        self, delivery: Delivery, destination: str, certificate: DeathCertificate
+    ) -> Frame:
+        """Or here."""
+        self._read("copy", delivery.headers)
+        return super().dead_letter_copy(delivery, destination, certificate)
+
+
+@pytest.mark.parametrize(
+    "line", [b"x:\\t", b"x:\xff", b"no colon"], ids=["escape", "UTF-8", "colon"]
+)
+@pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL, TRANSACTED], ids=str)
+def test_a_header_that_stomp_does_not_know(mode: AcknowledgeMode, line: bytes) -> None:
+    """Its copy carries the body, and the headers as they came; what comes behind it flows."""
+    talk = Talk(mode)
+    talk.subscribe()
+    frames = [MessageFrame(HEAD + b"\n" + line, b"body"), talk.message("b")]
+    talk.core.receive(frames, talk.now, WALL)
+    first = talk.take()
+    assert talk.wrote() == [f"SEND {GRAVE} 'body' ?"]
+    talk.answer()
+    assert "ACK a" in talk.wrote()
+    assert buried(talk) == DIED
+    assert talk.receive() == "b#1" if first is None else first.message_id == "b"
+
+
+@pytest.mark.parametrize(("mode", "where"), [(AUTO, "id"), (TRANSACTED, "id"), (TRANSACTED, "key")])
+def test_whatever_bursts_while_it_is_taken_in(mode: AcknowledgeMode, where: str) -> None:
+    """An error of ours, which no message may make an error of all."""
+    talk = Talk(mode, dialect=Bursts(where))
+    talk.subscribe()
+    talk.comes("a", bad="yes")
+    talk.comes("b")
+    talk.take()
+    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert buried(talk) == DIED
+    assert talk.receive() == "b#1"
+
+
+def test_a_copy_does_not_burst_on_the_same_header() -> None:
+    """A message that failed for another reason is copied without the headers that cannot be copied."""
+    talk = Talk(AUTO, dialect=Bursts("copy"), dead_letter="queue://grave")
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a", bad="yes")
+    delivery = talk.held()
+    talk.core.undecodable(delivery, ValueError("no number"), talk.now)
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+
+
+def test_what_cannot_be_translated() -> None:
+    """The application asked for it, and older messages are not acknowledged."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a", "b", "c")
+    talk.held()
+    talk.core.undecodable(talk.held(), LookupError("unknown encoding: foo"), talk.now)
+    assert talk.wrote() == [f"SEND {GRAVE} 'b' ?"]
+    assert talk.take() is None
+    talk.answer()
+    assert talk.wrote() == []
+    assert talk.receive() == "c#1"
+    talk.commit()
+    assert talk.wrote() == ["BEGIN in jmsx", "ACK c in jmsx", "COMMIT in jmsx ?"]
+
+
+def test_it_is_a_dead_letter_on_the_next_link_too() -> None:
+    """Its copy was not confirmed."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    bad = MessageFrame(HEAD + b"\nx:\\t", b"body")
+    talk.core.receive([bad], talk.now, WALL)
+    assert talk.take() is None
+    talk.wrote()
+    talk.cut()
+    talk.reopen()
+    talk.core.receive([bad], talk.now, WALL)
+    assert talk.take() is None
+    assert talk.wrote() == [f"SEND {GRAVE} 'body' ?"]
+
+
+@pytest.mark.parametrize("dialect", [ClassicDialect(), ArtemisDialect()], ids=lambda one: one.name)
+def test_the_bare_frame(dialect: ClassicDialect | ArtemisDialect) -> None:
+    """What names and settles it is kept, in its order; all else is one text that fits a header line."""
+    block = HEAD + b"\ntimestamp:" + b"9" * 5000 + b"\nredelivered:true\nx\\cy:z"
+    bare = MessageFrame(block, b"body").bare()
+    *kept, rest = bare.headers
+    assert kept == ["subscription", "ack", "message-id", "destination", "persistent", "redelivered"]
+    assert rest == UNDECODABLE_HEADER
+    assert bare.headers[rest].startswith(HEAD.decode())
+    assert len(bare.headers[rest].encode()) < dialect.header_limit / 2
+    assert bare.body == b"body"
