@@ -149,9 +149,16 @@ class App(Registry):
         """
         Send one message, confirmed by the broker when this returns; from any thread. Returns its key.
 
-        `options` are those of `MessageProducer.send`.
+        In a SESSION_TRANSACTED handler of this app it is part of the handler's transaction: sent when that commits,
+        and never if the handler raises. Threads that the handler starts are outside of it.
+
+        `options` are those of `MessageProducer.send`. Raises what that does, and IllegalStateError in a transacted
+        handler with `dedupe=`.
         """
         message = body if isinstance(body, Message) else Message(body, properties=properties)
+        worker = self._working()
+        if worker is not None and worker.transacted:
+            return worker.send(message, to, options)
         return self._sender.send(message, to, options)
 
     def wait(self, timeout: float | None = None) -> None:
@@ -174,8 +181,7 @@ class App(Registry):
         seconds at the most; who is late is aborted, and its message comes again. Raises DrainError that says who was,
         or the error that ended a consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`.
         """
-        own = threading.get_ident()
-        if any(worker.call and worker.call.thread == own for worker in self._workers):
+        if self._working() is not None:
             raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
         self._stopping.set()
         self._leave_opening()
@@ -401,6 +407,15 @@ class App(Registry):
         self._workers.clear()
         self._close_stores()
         self._running = self._flowing = False
+
+    def _working(self) -> Worker | None:
+        """Whose handler is the caller."""
+        own = threading.get_ident()
+        for worker in tuple(self._workers):
+            call = worker.call
+            if call is not None and call.thread == own:
+                return worker
+        return None
 
     def _states(self) -> list[WorkerState]:
         return [worker.state(self._progress) for worker in tuple(self._workers)]

@@ -10,6 +10,7 @@ from jmsx.core.ledger import Identity
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.errors import ConfigurationError
+from jmsx.handlers import check_runs, name_of
 from jmsx.options import PrefetchPolicy
 
 if TYPE_CHECKING:
@@ -123,8 +124,9 @@ def connection_parameter(handler: Callable[..., Any]) -> str | None:
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
     ]
     if len(wanted) > 1:
-        name = getattr(handler, "__qualname__", repr(handler))
-        raise ConfigurationError(f"{name} wants {', '.join(wanted)}; there is one connection")
+        raise ConfigurationError(
+            f"{name_of(handler)} wants {', '.join(wanted)}; there is one connection"
+        )
     return wanted[0] if wanted else None
 
 
@@ -132,11 +134,10 @@ def takes_session(handler: Callable[..., Any]) -> bool:
     """
     Whether `handler(message, session)` is meant rather than `handler(message)`.
 
-    Raises ConfigurationError for any other signature, and for a coroutine function.
+    Raises ConfigurationError for any other signature, and for a function whose body a call does not run.
     """
-    name = getattr(handler, "__qualname__", repr(handler))
-    if inspect.iscoroutinefunction(handler):
-        raise ConfigurationError(f"{name} is async; consumers are plain functions")
+    check_runs(handler)
+    name = name_of(handler)
     parameters = [
         parameter
         for parameter in inspect.signature(handler).parameters.values()

@@ -9,6 +9,7 @@ from jmsx.app.registration import Consumer, takes_session
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError, IllegalStateError
+from jmsx.handlers import name_of
 from jmsx.jms.destination import Destination, destination
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Registry:
 
         def register(handler: H) -> H:
             self._check_not_running()
-            label = name or handler.__qualname__
+            label = name or name_of(handler)
             if label in self._consumers:
                 raise ConfigurationError(f"there is a consumer {label!r} already; give it a name=")
             target = destination(source)

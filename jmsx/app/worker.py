@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from jmsx.app.health import WorkerState
 from jmsx.app.registration import connection_parameter
 from jmsx.core.values import AcknowledgeMode
-from jmsx.errors import StoreError
+from jmsx.errors import IllegalStateError, StoreError
+from jmsx.handlers import check_ran
 from jmsx.log import logger
 from jmsx.steering import Duplicate, Reject
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from jmsx.app.progress import Progress
     from jmsx.app.registration import Consumer
     from jmsx.jms.connection import Connection
+    from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
     from jmsx.uri import BrokerAddress
 
@@ -46,6 +48,7 @@ class Worker:
         self._left = False  #: told to close: that its threads end is what is wanted
         self._database = connection_parameter(consumer.handler)
         self._session = connection.create_session(consumer.mode)
+        self._producer = self._session.create_producer()
         if consumer.durable is not None:
             subscription = self._session.create_durable_consumer(
                 consumer.destination,
@@ -63,6 +66,26 @@ class Worker:
             AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE: self._acknowledge,
         }.get(consumer.mode, self._handle)
         subscription.set_listener(self._listen)
+
+    @property
+    def transacted(self) -> bool:
+        """Whether what its handler receives and sends takes effect together."""
+        return self._session.transacted
+
+    def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
+        """
+        Send one message in the transaction of the handler that calls; returns its key.
+
+        Raises IllegalStateError with an idempotency store: it would know the message as done before the transaction is
+        committed, and what is lost with that would never be sent.
+        """
+        if self.consumer.dedupe is not None:
+            raise IllegalStateError(
+                f"consumer {self.consumer.name}: with dedupe= a SESSION_TRANSACTED handler cannot send: the message"
+                " would be known as done although its sends were lost with their transaction; use another mode,"
+                " where app.send() is confirmed at once"
+            )
+        return self._producer.send(message, destination=to, **options)
 
     @property
     def session_id(self) -> str:
@@ -166,7 +189,8 @@ class Worker:
     def _call_handler(self, message: Message, database: Any) -> None:
         arguments = (message, self._session) if self.consumer.takes_session else (message,)
         named = {self._database: database} if self._database is not None else {}
-        self.consumer.handler(*arguments, **named)
+        handler = self.consumer.handler
+        check_ran(handler, handler(*arguments, **named))
 
     def _acknowledge(self, message: Message) -> None:
         """Acknowledge what the handler has done; a second time does no harm."""

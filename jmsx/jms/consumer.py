@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.handlers import check_runs
 from jmsx.jms.translation import received
 
 if TYPE_CHECKING:
@@ -80,10 +81,13 @@ class MessageConsumer:
         Call `listener(message)` for each message from now on, on the session's own thread; None: no more.
 
         In AUTO mode a message is acknowledged when the listener has returned, and delivered again by the redelivery
-        policy if it raises. Raises IllegalStateError for a consumer with prefetch 0.
+        policy if it raises; one that returns an awaitable or a generator has failed for good. Raises ConfigurationError
+        for a coroutine or generator function, and JmsxError for a consumer with prefetch 0.
         """
         if self._closed:
             raise IllegalStateError("The Consumer is closed")
+        if listener is not None:
+            check_runs(listener)
         if self._pull:
             raise JmsxError(
                 "Illegal prefetch size of zero. This setting is not supported for asynchronous"

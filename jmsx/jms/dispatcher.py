@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from jmsx.errors import JmsxError
+from jmsx.handlers import check_ran
 from jmsx.jms.translation import received
 from jmsx.log import logger
 from jmsx.steering import failure_of
@@ -138,7 +139,7 @@ class Dispatcher:
         """Call the listener, then tell the core how that went, in one go with being idle again."""
         failure = None
         try:
-            self._listener(message)
+            check_ran(self._listener, self._listener(message))
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             failure = failure_of(error)
             if failure.error_type is not None:

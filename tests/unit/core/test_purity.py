@@ -25,7 +25,7 @@ LAYERS: Final = {
     "drivers": {"core", "drivers", "errors", "clock", "log", "observe", "options", "plugins", "uri"},
     "jms": {
         "core", "drivers", "jms", "errors", "clock", "ledger", "memory", "log", "observe", "options", "plugins", "uri",
-        "steering",
+        "steering", "handlers",
     },
     "testing": {"core", "testing", "errors"},
 }  # fmt: skip

@@ -1,0 +1,116 @@
+"""
+Handlers and listeners whose body would not run when they are called.
+
+Calling a coroutine function or a generator function makes an object and runs nothing. To take that for a handler that
+has returned would acknowledge a message that nobody has looked at. So what can be seen is refused when the handler is
+given, and what is returned is looked at after each call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.errors import ConfigurationError
+from jmsx.steering import Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: What to do about it.
+_REMEDY: Final = "make it a plain function that has done its work when it returns, by asyncio.run() where it is async"
+
+#: More wrappers than this are a wrapper of itself.
+_DEEPEST: Final = 100
+
+
+def check_runs(handler: Callable[..., Any]) -> None:
+    """
+    Raise ConfigurationError for what is no function, and for one whose body a call does not run.
+
+    Wrappers are looked through (`functools.partial`, `functools.wraps`, bound methods, objects with `__call__`).
+    """
+    name = name_of(handler)
+    if isinstance(handler, type):
+        raise ConfigurationError(
+            f"{name} is a class, and a message would only make an object of it; give a function"
+        )
+    if not callable(handler):
+        raise ConfigurationError(f"{handler!r} is no function, so it cannot handle messages")
+    for inner in _layers(handler):
+        kind = _kind(inner)
+        if kind:
+            wrapped = "" if inner is handler else " inside its wrapper"
+            raise ConfigurationError(
+                f"{name} is {kind}{wrapped}, so its body would not run when it is called; {_REMEDY}"
+                + (
+                    ". A wrapper that does run it to its end must not have __wrapped__"
+                    if wrapped
+                    else ""
+                )
+            )
+
+
+def check_ran(handler: Callable[..., Any], result: object) -> None:
+    """
+    Raise Reject if `handler` returned something that has yet to be awaited or iterated, which is closed.
+
+    No repetition can cure that.
+    """
+    kind = type(result)
+    if not issubclass(kind, Awaitable | Generator | AsyncGenerator):
+        return
+    if isinstance(result, Coroutine | Generator) and not _begun(result):
+        with contextlib.suppress(Exception):
+            result.close()  # or Python would warn that nobody awaited it
+    text = f"{name_of(handler)} returned a {kind.__name__}, so its body has not run to its end; {_REMEDY}"
+    raise Reject(text) from ConfigurationError(text)
+
+
+def name_of(handler: object) -> str:
+    """What people call it."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    name = getattr(handler, "__qualname__", None)
+    return name if isinstance(name, str) else type(handler).__qualname__
+
+
+def _layers(handler: Any) -> Iterator[Any]:
+    """The callable itself, and what it says that it wraps or calls."""
+    waiting, seen = [handler], 0
+    while waiting and seen < _DEEPEST:
+        layer = waiting.pop()
+        seen += 1
+        yield layer
+        for attribute in ("__wrapped__", "__func__"):  # the second: of bound and static methods
+            with contextlib.suppress(Exception):
+                waiting.append(getattr(layer, attribute))
+        if isinstance(layer, functools.partial | functools.partialmethod):
+            waiting.append(layer.func)
+        partial_method = getattr(layer, "_partialmethod", None)
+        if isinstance(partial_method, functools.partialmethod):
+            waiting.append(partial_method.func)
+        if not inspect.isroutine(layer) and not isinstance(layer, functools.partial):
+            call = inspect.getattr_static(type(layer), "__call__", None)
+            if inspect.isfunction(call):
+                waiting.append(call)
+
+
+def _kind(layer: Any) -> str:
+    if inspect.iscoroutinefunction(layer):
+        return "an async function"
+    if inspect.isasyncgenfunction(layer) or inspect.isgeneratorfunction(layer):
+        return "a generator function"
+    return ""
+
+
+def _begun(result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> bool:
+    """Whether somebody else is at it, whose business closing it is then."""
+    if inspect.iscoroutine(result):
+        return inspect.getcoroutinestate(result) != inspect.CORO_CREATED
+    if inspect.isgenerator(result):
+        return inspect.getgeneratorstate(result) != inspect.GEN_CREATED
+    return False
