@@ -7,6 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import StoreError
+from jmsx.files import make_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ def open_file(
     path: Path, table: str, prepare: Callable[[sqlite3.Connection], object]
 ) -> sqlite3.Connection:
     """
-    A connection in autocommit mode to the file `path`, with a write-ahead log.
+    A connection in autocommit mode to the file `path`, with a write-ahead log; what is made is for its owner alone.
 
     `table` is the statement that makes its table, unless it is there; `prepare` does what is to be done at first, and
     raises sqlite3.Error if the table is not what it should be.
@@ -51,6 +52,9 @@ def open_file(
     take the last ones. Raises StoreError.
     """
     _remove_companions(path)
+    if str(path) != ":memory:":  # which is no file, and is refused below
+        with contextlib.suppress(OSError):  # SQLite says better what is wrong with a place
+            make_file(path)  # what SQLite keeps beside it has the same mode
     try:
         connection = sqlite3.connect(
             path, timeout=PATIENCE, isolation_level=None, check_same_thread=False

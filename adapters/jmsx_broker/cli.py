@@ -10,9 +10,9 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from jmsx.cli.terminal import console
 from jmsx.errors import JmsxError
 from jmsx_broker.artefacts import is_cached
 from jmsx_broker.artemis import ArtemisBroker
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="A real broker for development.", no_args_is_help=True, add_completion=False)
 
-_out = Console(highlight=False, soft_wrap=True)
-_err = Console(highlight=False, soft_wrap=True, stderr=True)
+_out = console()
+_err = console(stderr=True)
 
 
 class Kind(StrEnum):
@@ -148,5 +148,5 @@ def _ending_on_sigterm() -> Iterator[None]:
 
 def _fail(text: str) -> NoReturn:
     """Print an error and end with 1."""
-    _err.print("error:", text, style="red", markup=False)
+    _err.print("error:", text, style="red")
     raise typer.Exit(1)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from jmsx.errors import ConfigurationError
+from jmsx.files import make_folder
 from jmsx_eventlog.intake import Intake
 from jmsx_eventlog.segment import Recovered, recover
 from jmsx_eventlog.writer import Settings, Writer, host_name, writer_name
@@ -150,7 +151,7 @@ def recover_orphans(directory: Path | str, *, any_host: bool = False) -> list[Re
 
 def _writable(directory: Path) -> Path:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory)
     except OSError as error:
         raise ConfigurationError(f"no event log in {directory}: {error.strerror}") from error
     if not os.access(directory, os.W_OK | os.X_OK):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from jmsx.files import create_file, make_folder
 from jmsx_eventlog.encode import own_line
 
 if TYPE_CHECKING:
@@ -44,15 +45,13 @@ class Segment:
     def __init__(self, directory: Path, writer: str, first_seq: int, wall: float) -> None:
         hour = datetime.fromtimestamp(wall, UTC)
         folder = directory / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self.path = folder / f"{writer}-{first_seq:0{_SEQ_DIGITS}}{OPEN_SUFFIX}"
         self.size = 0  #: bytes that are whole lines
         self.broken = False  #: a failed write could not be undone: abandon it
         # First the lock, then the name: unlocked under its own name it would be an orphan.
         unnamed = self.path.with_name(f".{self.path.name}.new")
-        self._fd = os.open(
-            unnamed, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        )
+        self._fd = create_file(unnamed, os.O_WRONLY | os.O_APPEND)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             unnamed.rename(self.path)

@@ -8,16 +8,16 @@ from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from jmsx.cli.run import load_app
+from jmsx.cli.terminal import console, visible
 from jmsx.errors import ConfigurationError
 from jmsx.inspection import Finding, Level
 from jmsx.preflight import examine
 
-_out = Console(highlight=False, soft_wrap=True)
+_out = console()
 
 _STYLES: Final = {
     Level.OK: "green",
@@ -54,20 +54,23 @@ def check(
     passed = not any(finding.level is Level.FAILURE for finding in findings)
     if as_json:
         rows = [asdict(finding) for finding in findings]
-        _out.print_json(json.dumps({"ok": passed, "findings": rows}), indent=None, highlight=False)
+        _out.print_json(
+            json.dumps({"ok": passed, "findings": rows}), indent=None, ensure_ascii=True
+        )
     if not passed:
         raise typer.Exit(1)
 
 
 def _tell(finding: Finding) -> None:
     """One row, as soon as it is known: what follows may take its time. Whole lines where no person looks on."""
+    told = visible(finding.told, keep="")  # a line break would let a broker write rows of its own
     if not _out.is_terminal:
-        _out.print(f"{finding.level:8} {finding.check:24} {finding.told}", markup=False)
+        _out.print(f"{finding.level:8} {finding.check:24} {told}")
         return
     row = Table.grid(padding=(0, 2), pad_edge=False)
     row.add_column(width=7)
     row.add_column(width=24)
     row.add_column(overflow="fold")
     level = Text(finding.level.value, style=_STYLES[finding.level])
-    row.add_row(level, Text(finding.check), Text(finding.told))
+    row.add_row(level, Text(finding.check), Text(told))
     _out.print(row)

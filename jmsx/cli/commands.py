@@ -8,13 +8,13 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from jmsx import plugins
 from jmsx.cli.check import check
 from jmsx.cli.demo import demo
 from jmsx.cli.report import report
 from jmsx.cli.run import run_app
+from jmsx.cli.terminal import VisibleFormatter, console
 from jmsx.errors import JmsxError
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ app.command()(demo)
 app.command("run")(run_app)
 app.command()(report)
 
-_err = Console(highlight=False, soft_wrap=True, stderr=True)
+_err = console(stderr=True)
 
 
 @app.callback()
@@ -38,11 +38,9 @@ def root(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
 ) -> None:
     """Reliable messaging for Python services on ActiveMQ, over STOMP."""
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
 
 
 def run() -> int:
@@ -51,11 +49,11 @@ def run() -> int:
         try:
             app.add_typer(plugins.load("jmsx.commands", name), name=name)
         except JmsxError as error:
-            _err.print(f"jmsx: no command {name!r}: {error}", style="yellow", markup=False)
+            _err.print(f"jmsx: no command {name!r}: {error}", style="yellow")
     try:
         code = app(standalone_mode=False)
     except JmsxError as error:
-        _err.print("error:", str(error), style="red", markup=False)
+        _err.print("error:", str(error), style="red")
         return 1
     except (KeyboardInterrupt, typer.Abort):
         _err.print("interrupted", style="yellow")
@@ -67,7 +65,7 @@ def run() -> int:
         if show is not None:  # a mistake in the arguments, which typer explains best
             show()
             return 2
-        _err.print(f"error: {type(error).__name__}: {error}", style="red", markup=False)
+        _err.print(f"error: {type(error).__name__}: {error}", style="red")
         _err.print(f"jmsx {version('jmsx')}: this is a fault of ours; please report it")
         return 1
     return code if isinstance(code, int) else 0

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from jmsx.cli.terminal import console
 from jmsx.cli.trial import Trial, Verdict, find_example, fresh_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-_out = Console(highlight=False, soft_wrap=True)
-_err = Console(highlight=False, soft_wrap=True, stderr=True)
+_out = console()
+_err = console(stderr=True)
 
 
 def demo(
@@ -51,7 +51,7 @@ def demo(
                 _err.print("accounting, by Spark …")
             verdict = trial.judge(broker, with_report=not trial.interrupted)
     if as_json:
-        _out.print_json(json.dumps(verdict.as_dict()), indent=None, highlight=False)
+        _out.print_json(json.dumps(verdict.as_dict()), indent=None, ensure_ascii=True)
     else:
         _show(verdict)
     if trial.interrupted:
@@ -110,7 +110,7 @@ def _show(verdict: Verdict) -> None:
     if verdict.agree:
         _out.print("metrics, event log and broker agree", style="green")
     for difference in verdict.differences:
-        _out.print(f"disagreement: {difference}", style="red", markup=False)
+        _out.print(f"disagreement: {difference}", style="red")
     for name in ("report", "events", "metrics"):
         if getattr(verdict, name):
-            _out.print(f"{name}: {getattr(verdict, name)}", markup=False)
+            _out.print(f"{name}: {getattr(verdict, name)}")

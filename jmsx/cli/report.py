@@ -6,11 +6,11 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from jmsx import plugins
+from jmsx.cli.terminal import console
 
-_out = Console(highlight=False, soft_wrap=True)
+_out = console()
 
 
 def report(
@@ -19,6 +19,6 @@ def report(
 ) -> None:
     """Turn an event log into gold tables and one HTML report; exit 2 when its audit is suspect."""
     result = plugins.load("jmsx.reports", "spark")(events, out)
-    _out.print(f"{result.audit['verdict']}: {result.report}", markup=False)
+    _out.print(f"{result.audit['verdict']}: {result.report}")
     if result.audit["verdict"] == "suspect":
         raise typer.Exit(2)

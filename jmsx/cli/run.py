@@ -7,14 +7,14 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from jmsx.app import App
 from jmsx.app.application import DRAIN_TIMEOUT
+from jmsx.cli.terminal import console
 from jmsx.errors import ConfigurationError
 from jmsx.uri import parse_broker_uri
 
-_err = Console(highlight=False, soft_wrap=True, stderr=True)
+_err = console(stderr=True)
 
 
 def run_app(

@@ -12,6 +12,7 @@ from jmsx import Connection, Message
 from jmsx.core.frames import Frame
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import python
+from tests.integration.liar import Client, Liar
 from tests.integration.support import bodies, fresh_queue, put
 
 if TYPE_CHECKING:
@@ -163,3 +164,22 @@ def set_redelivery(broker: Broker, queue: Queue) -> None:
     body = json.dumps([queue.name, settings]).encode()
     with Wire(broker.url, timeout=30) as wire:
         wire.request(Frame("SEND", headers, body))
+
+
+@pytest.mark.parametrize("command", ["check", "broker stats orders --url"])
+def test_a_broker_does_not_write_to_the_terminal_what_it_likes(command: str) -> None:
+    """Its name and its errors are shown, and no sequence of them is obeyed; no row is its own."""
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+    greeting = f"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8{evil}\\nok  fine\nheart-beat:0,0\n\n\0"
+
+    def script(client: Client) -> None:
+        client.obey("SEND", greeting=greeting.encode())
+        client.say(f"ERROR\nmessage:{evil}\\nok  all is well\n\n{evil}\0".encode())
+
+    with Liar(script) as liar, python("-m", "jmsx.cli", *command.split(), liar.url) as process:
+        out, errors = process.communicate(timeout=60)
+    told = out + errors
+    assert process.returncode == 1
+    assert not set(told) & set("\x1b\x07\x9b\u202e\r")
+    assert r"\x1b]0;owned" in told
+    assert not any(line.startswith("ok  fine") for line in out.splitlines())

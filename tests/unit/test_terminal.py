@@ -1,0 +1,78 @@
+"""What is printed is seen, and obeyed by no terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from jmsx.cli.terminal import VisibleFormatter, console, visible
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\ud800\r"
+SEEN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\ud800\r"
+
+
+@pytest.mark.parametrize("text", ["plain", "Grüße, 名前 🙂", "two\nlines\tand a tab", "a\u200db"])
+def test_what_is_harmless_stays(text: str) -> None:
+    """Letters of all scripts, emoji that are meant, line breaks."""
+    assert visible(text) == text
+
+
+def test_controls_are_written_out() -> None:
+    """C0, C1, direction marks and lone surrogates; line breaks too where one line is meant."""
+    assert visible(HOSTILE) == SEEN
+    assert visible("ok\nok", keep="") == r"ok\nok"
+
+
+def test_a_message_id_is_no_emoji_and_brackets_are_no_markup(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Ids of Classic hold `:-1:`."""
+    console().print("ID:vm-42991-1795307598157-6:176:-1:1:1 [red]x[/red] [/]")
+
+    assert capsys.readouterr().out == "ID:vm-42991-1795307598157-6:176:-1:1:1 [red]x[/red] [/]\n"
+
+
+def test_text_in_tables_and_of_several_parts(capfd: pytest.CaptureFixture[str]) -> None:
+    """However it comes to be printed."""
+    table = Table("count", HOSTILE)
+    table.add_row(HOSTILE, Text(HOSTILE))
+    out, err = console(), console(stderr=True)
+    out.print(table)
+    err.print("error:", HOSTILE, style="red")
+
+    told = capfd.readouterr()
+    assert not set(told.out + told.err) & set("\x1b\x07\x9b\u202e\u2066\r")
+    assert r"\x1b]0;owned" in told.out
+    assert r"\x1b[2J\x9b31m\u202eevil\u2066\ud800" in told.err
+
+
+def test_colours_of_our_own_stay(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    console().print("\x1b[2J", style="red")
+
+    assert capsys.readouterr().out == "\x1b[31m\\x1b[2J\x1b[0m\n"
+
+
+def test_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own escapes are enough."""
+    console().print_json(json.dumps({"told": HOSTILE[:-2]}), indent=None, ensure_ascii=True)
+
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"told": HOSTILE[:-2]}
+    assert out.isascii()
+
+
+def test_log_lines_are_visible() -> None:
+    """Those of other libraries are not quoted as ours are."""
+    record = logging.LogRecord("stomp", logging.INFO, "x", 1, "from broker: %s", (HOSTILE,), None)
+
+    assert VisibleFormatter("%(name)s %(message)s").format(record) == f"stomp from broker: {SEEN}"
