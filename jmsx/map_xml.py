@@ -9,6 +9,7 @@ Source: `JmsFrameTranslator.java:67-130` (6.3.1); probed on 6.1.8.
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -63,6 +64,13 @@ def decode_map(body: bytes) -> dict[str, Value]:
         return dict(_pair(*entry) for entry in root)
     except (ET.ParseError, ValueError, TypeError) as error:
         raise MessageFormatError(f"not the XML of a MapMessage: {body[:80]!r}") from error
+
+
+def canonical_map(body: bytes) -> bytes:
+    """The same bytes for the same content, however XML puts it; raises MessageFormatError for anything else."""
+    content = decode_map(body)
+    entries = sorted((name, *_typed(name, value)) for name, value in content.items())
+    return json.dumps(entries).encode()
 
 
 def _typed(name: str, value: Any) -> tuple[str, str]:

@@ -8,6 +8,7 @@ with a RECEIPT. Source: artemis.md 1 and 3, probes-artemis-stomppy.md A.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.dialect import Addresses
@@ -22,7 +23,7 @@ from jmsx.errors import (
     SecurityError,
     UnsupportedError,
 )
-from jmsx.map_xml import decode_map, encode_map
+from jmsx.map_xml import canonical_map, decode_map, encode_map
 from jmsx_artemis.copies import dead_letter_headers, postponed_headers
 from jmsx_artemis.destinations import MULTICAST, parted
 from jmsx_artemis.graves import OWN
@@ -208,6 +209,22 @@ class ArtemisDialect:
     def output_headers(self, identity: str) -> dict[str, str]:
         """The broker drops a message whose duplicate id it has seen (per address, 20,000 ids: artemis.md 1.3)."""
         return {"_AMQ_DUPL_ID": f"jmsx:{identity}"}
+
+    def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Of a map its entries, as on Classic."""
+        if headers.get(TYPE_HEADER) == "map":
+            with suppress(MessageFormatError):
+                return canonical_map(body)
+        return body
+
+    def ack_id(self, headers: Mapping[str, str]) -> str:
+        """
+        Its message id, which is the same.
+
+        The broker writes `ack` behind the properties, so that one of the name `ack`, as a forwarder makes who sends all
+        headers of another MESSAGE, would win over it (seen live on 2.44.0). Source: `StompFrameHandlerV12.java:53-64`.
+        """
+        return headers.get("message-id", "")
 
     def message_id(self, headers: Mapping[str, str]) -> str:
         """The part of the message id after the comma; before it stands the subscription's (probes A7)."""

@@ -24,7 +24,7 @@ from jmsx.errors import (
     SecurityError,
     UnsupportedError,
 )
-from jmsx.map_xml import BEGINNING, TRANSFORMATION, decode_map, encode_map
+from jmsx.map_xml import BEGINNING, TRANSFORMATION, canonical_map, decode_map, encode_map
 from jmsx_classic.copies import dead_letter_headers, postponed_headers
 from jmsx_classic.window import MessageWindow
 
@@ -192,6 +192,21 @@ class ClassicDialect:
     def output_headers(self, identity: str) -> dict[str, str]:  # noqa: ARG002 - here they cannot be told
         """None: receives and sends of a transaction are one on Classic."""
         return {}
+
+    def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Of a map its entries, for the broker writes its XML anew."""
+        if (
+            headers.get(TEXT_HEADER) != "true"
+            and headers.get("transformation") == TRANSFORMATION
+            and _looks_like_map(body)
+        ):
+            with suppress(MessageFormatError):
+                return canonical_map(body)
+        return body
+
+    def ack_id(self, headers: Mapping[str, str]) -> str:
+        """The header `ack`, which no property overwrites (seen live on 6.1.8)."""
+        return headers.get("ack", "")
 
     def message_id(self, headers: Mapping[str, str]) -> str:
         """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""

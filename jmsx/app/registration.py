@@ -49,7 +49,9 @@ class Consumer:
     optimize_acknowledge: bool = False
     takes_session: bool = False  #: whether the handler wants the session as second argument
     dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
-    dedupe_by: Callable[[Message], str] | None = None  #: what makes messages equal; None: their key
+    dedupe_by: Callable[[Message], str] | None = (
+        None  #: what makes messages equal; None: key and body
+    )
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -76,7 +78,7 @@ class Consumer:
 
         Each subscriber of a topic does it once; `client_id`: the connection's, to which durable ones belong.
         """
-        key = message.key if self.dedupe_by is None else self.dedupe_by(message)
+        key = message.identity if self.dedupe_by is None else self.dedupe_by(message)
         source = self.destination
         if any(wildcard in source.name for wildcard in "*>"):
             source = message.destination or source

@@ -82,7 +82,7 @@ class Browsings:
         if self._open.pop(subscription_id, None) is None:  # the link was lost, and with it this
             return answered("UNSUBSCRIBE", destination)
         request = self._requests.open("UNSUBSCRIBE", destination)
-        acks = [] if taken is None else [Frame("ACK", {"id": taken.headers["ack"]})]
+        acks = [] if taken is None else [Frame("ACK", {"id": taken.ack_id})]
         headers = {"id": subscription_id, "receipt": request.receipt_id}
         self._outbox.transmit(*acks, Frame("UNSUBSCRIBE", headers))
         return request

@@ -20,6 +20,7 @@ from jmsx.core.consumer import nack, newest
 from jmsx.core.delivery import UNDECODABLE, Doom
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
+from jmsx.core.identity import stamp_again
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy
 
 if TYPE_CHECKING:
@@ -198,7 +199,9 @@ class DeadLetters:
     def _copy(self, delivery: Delivery, destination: str, certificate: DeathCertificate) -> Frame:
         """The copy; of a message that bursts here, too, one of its bare frame."""
         try:
-            return self._dialect.dead_letter_copy(delivery, destination, certificate)
+            copy = self._dialect.dead_letter_copy(delivery, destination, certificate)
+            # for where it was: there it is the same message again, when somebody moves it back
+            return stamp_again(copy, delivery, certificate.destination, self._dialect)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
             delivery.condemn(error)
             return self._dialect.dead_letter_copy(delivery, destination, certificate)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.headers import INT, time_ms, whole
+from jmsx.core.headers import time_ms
 from jmsx.core.values import Failure
 
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
+    from jmsx.core.identity import Identity
     from jmsx.core.ledger import Entry
 
 #: Parts a consumer's id from the rest in the ids of its further subscriptions.
@@ -19,6 +20,9 @@ COUNT_HEADER = "jmsx_redelivery_count"
 
 #: Header that jmsx senders put on each message: its identity wherever it goes.
 KEY_HEADER = "jmsx_key"
+
+#: Header beside it: a digest of what the key was made for (identity.py).
+DIGEST_HEADER = "jmsx_digest"
 
 #: Properties of a message's group, which Classic does not show to STOMP consumers, and the headers that tell of them.
 GROUP_HEADERS = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq"}
@@ -64,6 +68,7 @@ class Delivery:
         "first_failed_at",
         "flagged",
         "frame",
+        "identity",
         "known",
         "lane",
         "last_failed_at",
@@ -73,6 +78,7 @@ class Delivery:
         "seen",
         "spared",
         "started_at",
+        "subscribed",
         "subscription_id",
         "turn",
     )
@@ -86,6 +92,7 @@ class Delivery:
         epoch: int,
         received_at: float,
         expires_at: float | None,
+        ack_id: str | None = None,
     ) -> None:
         headers = frame.headers
         self.frame = frame
@@ -94,12 +101,13 @@ class Delivery:
         self.lane = headers.get("subscription", "")  #: the subscription on the wire
         self.subscription_id = self.lane.partition(FURTHER)[0]  #: its consumer's
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
-        self.ack_id = headers.get("ack", "")
+        self.ack_id = headers.get("ack", "") if ack_id is None else ack_id
         self.message_id = message_id  #: the same over redeliveries, on whatever link
-        #: Redeliveries that are no guess.
-        self.known = whole(headers.get(COUNT_HEADER), most=INT) or 0
+        self.subscribed = ""  #: URI of what its consumer reads, or nothing
+        self.identity: Identity | None = None  #: what it is known by, once somebody asked
+        self.known = 0  #: redeliveries that are no guess
         self.flagged = headers.get("redelivered") == "true"  #: the broker says so
-        self.broker_count = max(int(self.flagged), self.known)  #: as far as it tells
+        self.broker_count = int(self.flagged)  #: as far as it tells
         self.redelivery_count = self.broker_count
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
         self.spared = 0  #: deliveries before it that did not fail, as far as we know
@@ -129,6 +137,7 @@ class Delivery:
         epoch: int,
         now: float,
         wall: float,
+        ack_id: str | None = None,
     ) -> Delivery:
         """The delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
         expires_ms = time_ms(frame.headers.get("expires"))
@@ -140,6 +149,7 @@ class Delivery:
             epoch=epoch,
             received_at=now,
             expires_at=expires_at,
+            ack_id=ack_id,
         )
 
     def condemn(self, error: Exception) -> None:
@@ -147,6 +157,11 @@ class Delivery:
         self.frame = self.frame.bare()
         self.expires_at = None
         self.doom = Doom(UNDECODABLE, _failure(error), sure=True)
+
+    def begin(self, redeliveries: int) -> None:
+        """It was sent back for later after so many redeliveries."""
+        self.known = redeliveries
+        self.redelivery_count = self.broker_count = max(self.broker_count, redeliveries)
 
     def go_on(self, redelivery_count: int, spared: int) -> None:
         """Go on counting from before the link was lost, which is why the broker flags it."""

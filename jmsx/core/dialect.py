@@ -125,6 +125,12 @@ class Dialect(Protocol):
     def output_headers(self, identity: str) -> dict[str, str]:
         """Headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
 
+    def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        """What a SEND or MESSAGE carries: the same bytes for the same body, in whatever form the broker has put it."""
+
+    def ack_id(self, headers: Mapping[str, str]) -> str:
+        """By which a MESSAGE is acknowledged."""
+
     def message_id(self, headers: Mapping[str, str]) -> str:
         """What its broker calls a message, the same over redeliveries and links."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core import events
-from jmsx.core.delivery import KEY_HEADER
 from jmsx.core.headers import time_ms
+from jmsx.core.identity import identify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,7 @@ class Evidence:
 
     def key(self, delivery: Delivery) -> str:
         """The stable identity of a message."""
-        given = delivery.headers.get(KEY_HEADER)
-        return given or self._dialect.message_key(delivery.headers)
+        return identify(delivery, self._dialect).key
 
     # The subscription ------------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class HandingOut:
         """What a ledger counts `delivery` as; None: it is not counted."""
         consumer = self._consumers.find(delivery.subscription_id)
         try:
-            return identity(delivery, consumer.settings, consumer.key(delivery), self._dialect)
+            return identity(delivery, consumer.settings, self._dialect)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
             delivery.condemn(error)
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from jmsx.core.identity import identify
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -56,18 +57,17 @@ class Ledger(Protocol):
         """Write what `finish` and `settle` have put off; called when there is nothing to hand out."""
 
 
-def identity(
-    delivery: Delivery, settings: ConsumerSettings, key: str, dialect: Dialect
-) -> Identity | None:
+def identity(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> Identity | None:
     """
     What to count `delivery` as; None: it is not counted.
 
     Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
     there is nothing to count.
     """
-    if settings.kind is DestinationKind.TOPIC or delivery.acknowledged or not key:
+    if settings.kind is DestinationKind.TOPIC or delivery.acknowledged:
         return None
-    return Identity(place(delivery, settings, dialect), key)
+    name = identify(delivery, dialect).name
+    return Identity(place(delivery, settings, dialect), name) if name else None
 
 
 def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 LIMIT: Final = 8_000
 
 
-#: What a message is known by: its queue or durable subscription, its id and its time, as the broker tells them. The
-#: time is in it because brokers number their messages: another one may give the same number.
-Name = tuple[str, str, str]
+#: What a message is known by: its queue or durable subscription, its id and its time, as the broker tells them, and
+#: its body. The time is in it because brokers number their messages: another one may give the same number. The body is
+#: in it because on Classic the id and the time may be properties of the application.
+Name = tuple[str, str, str, bytes]
 
 
 class Past(NamedTuple):
@@ -137,7 +138,9 @@ class Recollection:
     def name(self, delivery: Delivery) -> Name:
         """What `delivery` is known by."""
         where = self._place or place(delivery, self._settings, self._dialect)
-        return where, delivery.message_id, delivery.frame.headers.get("timestamp", "")
+        headers = delivery.frame.headers
+        content = self._dialect.content(headers, delivery.frame.body)
+        return where, delivery.message_id, headers.get("timestamp", ""), content
 
     def _note(self, pasts: Iterable[tuple[Delivery, Past]]) -> None:
         if self._able:

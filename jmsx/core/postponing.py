@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
+from jmsx.core.identity import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,12 +67,15 @@ class Postponements:
         for delivery in alive:
             delivery.redelivery_count += 1
             consumer.evidence.redelivery(delivery, delay, now, blocking=False)
-        copies = [
-            self._dialect.postponed(one, consumer.settings, consumer.key(one), delay)
-            for one in alive
-        ]
+        copies = [self._copy(one, consumer, delay) for one in alive]
         self._send(consumer, batch, copies)
         return True
+
+    def _copy(self, delivery: Delivery, consumer: ConsumerCore, delay: float) -> Frame:
+        key, settings = consumer.key(delivery), consumer.settings
+        copy = self._dialect.postponed(delivery, settings, key, delay)
+        headers = stamp(copy.headers, copy.body, key, settings.destination, self._dialect)
+        return Frame("SEND", headers, copy.body)
 
     def _send(self, consumer: ConsumerCore, batch: list[Delivery], copies: list[Frame]) -> None:
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:

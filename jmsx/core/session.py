@@ -384,7 +384,10 @@ class SessionCore:
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         message_id = self._dialect.message_id(frame.headers)
-        return Delivery.of(frame, self._arrivals, message_id, epoch=self.epoch, now=now, wall=wall)
+        ack_id = self._dialect.ack_id(frame.headers)
+        return Delivery.of(
+            frame, self._arrivals, message_id, epoch=self.epoch, now=now, wall=wall, ack_id=ack_id
+        )
 
     def _is_stale(self, delivery: Delivery) -> bool:
         """Whether it came on a link that is gone, and with it the right to settle it."""

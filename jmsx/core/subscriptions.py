@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core.consumer import ConsumerCore
+from jmsx.core.delivery import COUNT_HEADER
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
+from jmsx.core.identity import count
 from jmsx.core.memory import Recollection
 from jmsx.core.requests import answered
 from jmsx.errors import BrokerTimeoutError, IllegalStateError
@@ -73,8 +75,9 @@ class Subscriptions:
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
             return False
-        if len(self._carrying):
-            for delivery in deliveries:
+        for delivery in deliveries:
+            delivery.subscribed = consumer.settings.destination
+            if COUNT_HEADER in delivery.headers or len(self._carrying):
                 self._recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
@@ -82,6 +85,7 @@ class Subscriptions:
     def _recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         try:
             if delivery.doom is None:
+                delivery.begin(count(delivery, self._dialect))
                 self._carrying.recall(consumer, delivery)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
             delivery.condemn(error)

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.identity import identify
 from jmsx.errors import IllegalStateError
 
 if TYPE_CHECKING:
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
     from jmsx.core.frames import Frame
 
 
@@ -86,7 +89,7 @@ class Transaction:
         self.rollback_only: str | None = None  #: why it can only be rolled back
         self.started_at: float | None = None  #: of the first delivery or send in it
         self.sent = False  #: what was sent is committed, while the ACKs are awaited
-        self._input: str | None = None  #: what was handed out last
+        self._input: tuple[str, Delivery] | None = None  #: what was handed out last, and whence
         self._outputs = 0  #: sent since then
 
     @property
@@ -104,11 +107,11 @@ class Transaction:
         if self.started_at is None:
             self.started_at = now
 
-    def take(self, identity: str) -> None:
-        """The message `identity` was handed out in it."""
-        self._input, self._outputs = identity, 0
+    def take(self, origin: str, delivery: Delivery) -> None:
+        """A message of the queue or subscription `origin` was handed out in it."""
+        self._input, self._outputs = (origin, delivery), 0
 
-    def next_output(self, *, of_none: bool) -> str | None:
+    def next_output(self, dialect: Dialect, *, of_none: bool) -> str | None:
         """
         An identity for the next send, the same when its input is delivered again.
 
@@ -116,8 +119,12 @@ class Transaction:
         again, in whatever company, will send the same again. What comes of no input gets one, `of_none`, by which only
         this transaction can repeat it, or else None.
         """
-        origin = self.transaction_id if of_none and self._input is None else self._input
-        if origin is None:
+        if self._input is not None:
+            source, delivery = self._input
+            origin = f"{source}:{identify(delivery, dialect).name}"
+        elif of_none:
+            origin = self.transaction_id
+        else:
             return None
         self._outputs += 1
         return f"{origin}:{self._outputs}"

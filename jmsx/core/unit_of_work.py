@@ -101,7 +101,7 @@ class UnitOfWork:
     def touch(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """`delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
         self._transaction.touch(now)
-        self._transaction.take(f"{consumer.settings.origin}:{consumer.key(delivery)}")
+        self._transaction.take(consumer.settings.origin, delivery)
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class UnitOfWork:
             transaction.step(TxInput.BEGIN)
             self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
         transaction.touch(sent.at)
-        output = transaction.next_output(of_none=self._repeats)
+        output = transaction.next_output(self._dialect, of_none=self._repeats)
         if output is not None:
             headers = {**self._dialect.output_headers(output), **sent.frame.headers}
             sent = replace(sent, frame=replace(sent.frame, headers=headers))

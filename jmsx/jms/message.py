@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jmsx.core.dialect import Body
+    from jmsx.core.identity import Identity
     from jmsx.jms.destination import Destination
 
     #: What a property may be; STOMP carries it as text.
@@ -44,9 +45,6 @@ class Message:
         self.group_id = group_id  #: JMSXGroupID; of what came in, if jmsx sent it
         self.group_sequence = group_sequence
         self.message_id: str | None = None
-        self.key: str | None = (
-            None  #: identity given by the jmsx sender, kept over all brokers and queues
-        )
         self.destination: Destination | None = None
         self.original_destination: Destination | None = None  #: of a dead letter
         self.timestamp: float | None = None
@@ -56,6 +54,21 @@ class Message:
         self.delivery_count = 0  #: which delivery this is, from 1; across crashes at least this
         self.redelivered = False  #: it was, or may have been, delivered before (JMSRedelivered)
         self._acknowledge: Callable[[], None] | None = None
+        self._identify: Callable[[], Identity] | None = None
+
+    @property
+    def key(self) -> str | None:
+        """
+        The identity that a jmsx sender gave this message, kept over all brokers and queues; else the broker's own.
+
+        A key that was copied from another message counts for nothing. None: it did not come in.
+        """
+        return None if self._identify is None else self._identify().key
+
+    @property
+    def identity(self) -> str | None:
+        """Its key and a digest of its body: what an idempotency store knows it by; None: nothing names it."""
+        return None if self._identify is None else self._identify().name or None
 
     @property
     def text(self) -> str:
@@ -79,6 +92,10 @@ class Message:
     def __repr__(self) -> str:
         size = len(self.body) if self.body is not None else 0
         return f"<Message {self.message_id or 'unsent'} #{self.delivery_count} [{size}]>"
+
+    def on_identify(self, identify: Callable[[], Identity]) -> None:
+        """Set how it is known, which is found out when somebody asks; the session's affair."""
+        self._identify = identify
 
     def on_acknowledge(self, acknowledge: Callable[[], None]) -> None:
         """Set what `acknowledge()` does; the session's affair."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import GROUP_HEADERS, KEY_HEADER
+from jmsx.core.delivery import GROUP_HEADERS
 from jmsx.core.frames import Frame, escape
 from jmsx.core.headers import INT, time_ms, whole
+from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
@@ -35,7 +36,6 @@ def send_frame(
     headers = {
         **dialect.send_headers(destination.uri),
         "persistent": "true" if persistent else "false",
-        KEY_HEADER: key,
     }
     if message.correlation_id is not None:
         headers["correlation-id"] = _text("correlation_id", message.correlation_id)
@@ -50,7 +50,8 @@ def send_frame(
     for name, text in headers.items():
         _check_header(name, text, dialect.header_limit)
     more, body = _encoded(message.body, dialect)
-    return Frame("SEND", {**headers, **more}, body)
+    headers = stamp({**headers, **more}, body, key, destination.uri, dialect)
+    return Frame("SEND", headers, body)
 
 
 def received(delivery: Delivery, dialect: Dialect) -> Message:
@@ -73,7 +74,7 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
         group_sequence=whole(group.get("JMSXGroupSeq"), least=~INT, most=INT),
     )
     message.message_id = delivery.message_id
-    message.key = headers.get(KEY_HEADER) or dialect.message_key(headers)
+    message.on_identify(lambda: identify(delivery, dialect))
     message.destination = _destination(addresses.destination)
     message.original_destination = _destination(addresses.original)
     message.timestamp = _seconds(headers.get("timestamp"))

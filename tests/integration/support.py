@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
 from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, Source
 from jmsx.core.frames import Frame
+from jmsx.core.identity import stamp
 from jmsx.jms.temporary import reachable
 from jmsx_broker.wire import Wire
+from jmsx_classic import DIALECT as CLASSIC
 from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
@@ -72,12 +74,20 @@ def text(message: Message | None) -> str:
     return message.text
 
 
-def put(broker: Broker, queue: Destination, *bodies: str, **headers: str) -> None:
-    """Send persistent messages with a client that is not jmsx; they are on the broker when this returns."""
+def put(
+    broker: Broker, queue: Destination, *bodies: str, key: str | None = None, **headers: str
+) -> None:
+    """
+    Send persistent messages with a client that is not jmsx; they are on the broker when this returns.
+
+    With a `key`: as jmsx does, and each with that key.
+    """
     head = {"destination": f"/queue/{queue.name}", "persistent": "true", **headers}
     with Wire(broker.url, timeout=30) as wire:
-        for body in bodies:
-            wire.request(Frame("SEND", head, body.encode()))
+        for text in bodies:
+            body = text.encode()
+            made = head if key is None else stamp(head, body, key, f"queue://{queue.name}", CLASSIC)
+            wire.request(Frame("SEND", made, body))
 
 
 def take(consumer: MessageConsumer, count: int) -> list[Message]:

@@ -170,7 +170,9 @@ def set_redelivery(broker: Broker, queue: Queue) -> None:
 def test_a_broker_does_not_write_to_the_terminal_what_it_likes(command: str) -> None:
     """Its name and its errors are shown, and no sequence of them is obeyed; no row is its own."""
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
-    greeting = f"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8{evil}\\nok  fine\nheart-beat:0,0\n\n\0"
+    greeting = (
+        f"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8{evil}\\nok  fine\nheart-beat:0,0\n\n\0"
+    )
 
     def script(client: Client) -> None:
         client.obey("SEND", greeting=greeting.encode())

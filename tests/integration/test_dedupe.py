@@ -60,10 +60,10 @@ def test_a_message_that_was_done_is_acknowledged(
         if message.text == "fails once" and message.delivery_count == 1:
             raise ValueError
 
-    put(classic_broker, queue, "a", jmsx_key="1")
-    put(classic_broker, queue, "fails once", jmsx_key="2")
-    put(classic_broker, queue, "a again", "and again", jmsx_key="1")
-    put(classic_broker, queue, "b", jmsx_key="3")
+    put(classic_broker, queue, "a", key="1")
+    put(classic_broker, queue, "fails once", key="2")
+    put(classic_broker, queue, "a", "a", key="1")
+    put(classic_broker, queue, "b", key="3")
     with nothing_left(), app:
         assert settles(classic_broker, queue, size=0)
     assert seen == ["a", "fails once", "fails once", "b"]

@@ -34,7 +34,7 @@ def test_commit_that_artemis_refuses_as_a_duplicate(artemis_broker: Broker) -> N
             "destination": target.name,
             "destination-type": "ANYCAST",
             "persistent": "true",
-            "_AMQ_DUPL_ID": f"jmsx:{source.uri}:{message.key}:1",
+            "_AMQ_DUPL_ID": f"jmsx:{source.uri}:{message.identity}:1",
         }
         with Wire(artemis_broker.url) as wire:
             wire.request(Frame("SEND", early, b"a1"))

@@ -20,6 +20,7 @@ from jmsx.core.events import (
     TransactionEnded,
 )
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.identity import stamp
 from jmsx.core.memory import Memory
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
 from jmsx.core.session import SessionCore
@@ -93,6 +94,7 @@ class Talk:
         )
         self.now = now
         self.events: list[Event] = []
+        self.frames: list[Frame] = []  #: all that was written
         self.bursts: list[list[str]] = []  #: what was written together
         self._unread: list[str] = []
         self._asked: deque[str] = deque()  #: receipt ids, oldest first
@@ -124,6 +126,7 @@ class Talk:
     def _perform(self) -> None:
         for action in self.core.take_actions():
             if isinstance(action, Transmit):
+                self.frames += action.frames
                 burst = [self._gist(frame) for frame in action.frames]
                 self.bursts.append(burst)
                 self._unread += burst
@@ -157,8 +160,9 @@ class Talk:
         frames = [self.message(name, to, **headers) for name in names]
         self.core.receive(frames, self.now, wall)
 
-    def message(self, name: str, to: str = "1", **headers: str) -> MessageFrame:
-        """A MESSAGE."""
+    @staticmethod
+    def message(name: str, to: str = "1", *, key: str = "", **headers: str) -> MessageFrame:
+        """A MESSAGE, with the name for a body unless told otherwise; with a `key`, jmsx has sent it to its queue."""
         given = {
             "destination": "/queue/q",
             "persistent": "true",
@@ -170,7 +174,11 @@ class Talk:
         given.update(
             {key.replace("correlation_", "correlation-"): text for key, text in headers.items()}
         )
-        return MessageFrame.of({key: value for key, value in given.items() if value}, name.encode())
+        body = given.pop("body", name).encode()
+        given = {name: value for name, value in given.items() if value}
+        if key:
+            given = stamp(given, body, key, "queue://q", DIALECT)
+        return MessageFrame.of(given, body)
 
     def answer(self) -> None:
         """The broker confirms the oldest question that is open."""

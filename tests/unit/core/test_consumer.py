@@ -255,7 +255,7 @@ def test_delivery_is_told_whole() -> None:
     talk = Talk(CLIENT)
     talk.subscribe(prefetch=7)
     talk.now = 1.0
-    talk.comes("a", redelivered="true", correlation_id="c", jmsx_key="k")
+    talk.comes("a", redelivered="true", correlation_id="c", key="k")
     talk.now = 2.0
     delivery = talk.held()
     talk.now = 3.0

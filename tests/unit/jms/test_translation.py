@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.delivery import KEY_HEADER, Delivery
+from jmsx.core.delivery import DIGEST_HEADER, KEY_HEADER, Delivery
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, Queue, Topic
@@ -181,19 +181,28 @@ def test_persistence_is_always_said(*, persistent: bool, word: str) -> None:
 
 def test_plain_message_says_no_more_than_it_must() -> None:
     """Destination, persistence and its key."""
-    assert sent(Message("x")) == Frame(
-        "SEND", {"destination": "/queue/q", "persistent": "true", KEY_HEADER: "key"}, b"x"
+    frame = sent(Message("x"))
+    digest = frame.headers[DIGEST_HEADER]
+    assert frame == Frame(
+        "SEND",
+        {
+            "destination": "/queue/q",
+            "persistent": "true",
+            KEY_HEADER: "key",
+            DIGEST_HEADER: digest,
+        },
+        b"x",
     )
+    assert len(digest) == 32
 
 
 def test_what_jms_names_is_carried() -> None:
     """Correlation, type and group."""
-    headers = sent(
-        Message("x", correlation_id="c:1", type="order", group_id="g", group_sequence=2)
-    ).headers
+    frame = sent(Message("x", correlation_id="c:1", type="order", group_id="g", group_sequence=2))
+    headers = frame.headers
     assert (headers["correlation-id"], headers["type"]) == ("c:1", "order")
     assert (headers["JMSXGroupID"], headers["JMSXGroupSeq"]) == ("g", "2")
-    message = seen(Frame("SEND", headers))
+    message = seen(frame)
     assert (message.correlation_id, message.type, message.key) == ("c:1", "order", "key")
     assert (message.group_id, message.group_sequence) == ("g", 2)
     assert message.properties == {"JMSXGroupID": "g", "JMSXGroupSeq": "2"}

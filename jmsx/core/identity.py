@@ -1,0 +1,111 @@
+"""
+Which message this is: for the application, and for whatever decides over its settlement.
+
+jmsx gives each message that it sends a key, which goes wherever the message goes: also onto the parts that a splitter
+makes of it, and onto whatever a forwarder sends with the headers of another message. So a key counts only beside a
+digest of key, destination and body that fits the message which carries it; else the broker's own identity counts. That
+is a header, too, where an application property overwrites headers (Classic). So whoever decides (the ledger, an
+idempotency store, the identity of outputs) goes by the key together with a digest of the body, and two messages with
+different bodies are never taken for one.
+
+A digest is no signature: whoever may write to a queue may send the same message twice, and nothing else.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from jmsx.core.delivery import COUNT_HEADER, DIGEST_HEADER, KEY_HEADER
+from jmsx.core.frames import Frame
+from jmsx.core.headers import INT, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+
+#: Bytes of a digest.
+_SIZE: Final = 16
+
+#: Characters of a key; a longer one is none of ours, and is known by its digest.
+_LONGEST: Final = 255
+
+#: What a message to several destinations is bound to: each of them has it under its own name.
+_SEVERAL: Final = ","
+
+
+class Identity(NamedTuple):
+    """What one message is known by."""
+
+    key: str  #: its sender's, if that was made for it, else the broker's; what the application sees
+    name: str  #: what decides: the key and a digest of the body; empty if there is no key
+    vouched: bool  #: the key was made for this message, and so was its count
+
+
+def stamp(
+    headers: Mapping[str, str], body: bytes, key: str, destination: str, dialect: Dialect
+) -> dict[str, str]:
+    """The headers of a SEND to the URI `destination`, with the `key` and what vouches for it."""
+    digest = blake2b(dialect.content(headers, body), digest_size=_SIZE)
+    digest.update(_claim(key, headers.get(COUNT_HEADER, ""), _bound(destination)))
+    return {**headers, KEY_HEADER: key, DIGEST_HEADER: digest.hexdigest()}
+
+
+def stamp_again(copy: Frame, delivery: Delivery, destination: str, dialect: Dialect) -> Frame:
+    """The SEND of a copy of `delivery`, with its key made for the copy; as it is if it has no key of its own."""
+    known = identify(delivery, dialect)
+    if not known.vouched:
+        return copy
+    return Frame("SEND", stamp(copy.headers, copy.body, known.key, destination, dialect), copy.body)
+
+
+def identify(delivery: Delivery, dialect: Dialect) -> Identity:
+    """What `delivery` is known by; found out at the first question."""
+    if delivery.identity is None:
+        delivery.identity = _identify(delivery, dialect)
+    return delivery.identity
+
+
+def count(delivery: Delivery, dialect: Dialect) -> int:
+    """How often it was redelivered before it was sent back for later, as jmsx wrote on it; 0 if somebody else did."""
+    told = whole(delivery.headers.get(COUNT_HEADER), most=INT)
+    return told if told and identify(delivery, dialect).vouched else 0
+
+
+def _identify(delivery: Delivery, dialect: Dialect) -> Identity:
+    headers = delivery.headers
+    digest = blake2b(dialect.content(headers, delivery.frame.body), digest_size=_SIZE)
+    body = digest.hexdigest()
+    given, told = headers.get(KEY_HEADER, ""), headers.get(DIGEST_HEADER, "")
+    vouched = False
+    if given and told and len(given) <= _LONGEST:
+        where = dialect.addresses(headers)
+        died = headers.get("jmsx_original_destination")
+        candidates = (where.destination, where.original, delivery.subscribed, died, _SEVERAL)
+        repeated = headers.get(COUNT_HEADER, "")
+        for destination in dict.fromkeys(_bound(one) for one in candidates if one):
+            claimed = digest.copy()
+            claimed.update(_claim(given, repeated, destination))
+            if claimed.hexdigest() == told:
+                vouched = True
+                break
+    key = given if vouched else _short(dialect.message_key(headers))
+    return Identity(key, f"{key}:{body}" if key else "", vouched)
+
+
+def _claim(key: str, repeated: str, destination: str) -> bytes:
+    """What a digest covers beside the body; no header holds a NUL."""
+    return f"\0{key}\0{repeated}\0{destination}".encode("utf-8", "replace")
+
+
+def _bound(destination: str) -> str:
+    """A URI without its options."""
+    return _SEVERAL if _SEVERAL in destination else destination.partition("?")[0]
+
+
+def _short(key: str) -> str:
+    if len(key) <= _LONGEST:
+        return key
+    return blake2b(key.encode("utf-8", "replace"), digest_size=_SIZE).hexdigest()
