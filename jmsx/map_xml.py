@@ -67,9 +67,12 @@ def decode_map(body: bytes) -> dict[str, Value]:
 
 
 def canonical_map(body: bytes) -> bytes:
-    """The same bytes for the same content, however XML puts it; raises MessageFormatError for anything else."""
-    content = decode_map(body)
-    entries = sorted((name, *_typed(name, value)) for name, value in content.items())
+    """The same bytes for the same content, however XML puts it; what is no map stays as it is."""
+    try:
+        content = decode_map(body)
+        entries = sorted((name, *_typed(name, value)) for name, value in content.items())
+    except Exception:  # noqa: BLE001 - whatever is in it, it is no map of ours
+        return body
     return json.dumps(entries).encode()
 
 

@@ -8,7 +8,6 @@ with a RECEIPT. Source: artemis.md 1 and 3, probes-artemis-stomppy.md A.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.dialect import Addresses
@@ -212,10 +211,7 @@ class ArtemisDialect:
 
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
         """Of a map its entries, as on Classic."""
-        if headers.get(TYPE_HEADER) == "map":
-            with suppress(MessageFormatError):
-                return canonical_map(body)
-        return body
+        return canonical_map(body) if headers.get(TYPE_HEADER) == "map" else body
 
     def ack_id(self, headers: Mapping[str, str]) -> str:
         """

@@ -200,8 +200,7 @@ class ClassicDialect:
             and headers.get("transformation") == TRANSFORMATION
             and _looks_like_map(body)
         ):
-            with suppress(MessageFormatError):
-                return canonical_map(body)
+            return canonical_map(body)
         return body
 
     def ack_id(self, headers: Mapping[str, str]) -> str:

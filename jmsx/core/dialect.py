@@ -126,7 +126,7 @@ class Dialect(Protocol):
         """Headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
 
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """What a SEND or MESSAGE carries: the same bytes for the same body, in whatever form the broker has put it."""
+        """What a SEND or MESSAGE carries: the same bytes for the same body, however the broker puts it. Never fails."""
 
     def ack_id(self, headers: Mapping[str, str]) -> str:
         """By which a MESSAGE is acknowledged."""

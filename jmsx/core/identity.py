@@ -62,9 +62,13 @@ def stamp_again(copy: Frame, delivery: Delivery, destination: str, dialect: Dial
 
 
 def identify(delivery: Delivery, dialect: Dialect) -> Identity:
-    """What `delivery` is known by; found out at the first question."""
+    """What `delivery` is known by; found out at the first question. Never fails, whatever came in."""
     if delivery.identity is None:
-        delivery.identity = _identify(delivery, dialect)
+        try:
+            delivery.identity = _identify(delivery, dialect)
+        except Exception:  # noqa: BLE001 - a message that nothing names must not end its session
+            name = _short(delivery.message_id)
+            delivery.identity = Identity(name, name, vouched=False)
     return delivery.identity
 
 

@@ -40,7 +40,7 @@ class Bursts(ClassicDialect):
         return super().message_id(headers)
 
     def message_key(self, headers: Mapping[str, str]) -> str:
-        """Or here."""
+        """Or here, where its id is enough."""
         self._read("key", headers)
         return super().message_key(headers)
 
@@ -70,7 +70,18 @@ def test_a_header_that_stomp_does_not_know(mode: AcknowledgeMode, line: bytes) -
     assert talk.receive() == "b#1" if first is None else first.message_id == "b"
 
 
-@pytest.mark.parametrize(("mode", "where"), [(AUTO, "id"), (TRANSACTED, "id"), (TRANSACTED, "key")])
+def test_without_a_key_it_is_known_by_its_id() -> None:
+    """Whatever bursts while somebody asks which message it is."""
+    talk = Talk(TRANSACTED, dialect=Bursts("key"))
+    talk.subscribe()
+    talk.comes("a", bad="yes")
+    assert talk.receive() == "a#1"
+    talk.commit()
+    talk.answer()
+    assert talk.ended() == ["a#1 committed"]
+
+
+@pytest.mark.parametrize(("mode", "where"), [(AUTO, "id"), (TRANSACTED, "id")])
 def test_whatever_bursts_while_it_is_taken_in(mode: AcknowledgeMode, where: str) -> None:
     """An error of ours, which no message may make an error of all."""
     talk = Talk(mode, dialect=Bursts(where))
