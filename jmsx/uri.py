@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
 
+from jmsx.core.spelling import spelt
 from jmsx.core.values import DeadLetterStrategy
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
@@ -43,15 +44,6 @@ _SCHEMES: Final = {
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}", re.IGNORECASE)
 _HOST_PORT: Final = re.compile(
     r"(?:\[([0-9a-f:.%]+)\]|([^][:/?#@\s]+))(?::([0-9]{1,5}))?/?", re.IGNORECASE
-)
-
-_DESTINATION_KINDS: Final = (
-    "queue",
-    "topic",
-    "temp-queue",
-    "temp-topic",
-    "remote-temp-queue",
-    "remote-temp-topic",
 )
 
 #: `consumer.*` options of a destination that the broker understands on SUBSCRIBE; prefetchSize is ours.
@@ -128,7 +120,7 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
         options = apply_query(own_query, options, failover=False)
     options = apply_query(query, options, failover=failover)
     addresses = tuple(address for address, _ in brokers)
-    _check_dead_letter(options.dead_letter)
+    options = replace(options, dead_letter=dead_letter_place(options.dead_letter))
     if options.tls != TlsOptions() and not any(address.tls for address in addresses):
         raise ConfigurationError(
             "TLS options are of no use without TLS; write stomp+ssl://HOST:PORT"
@@ -136,31 +128,30 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
     return BrokerUri(addresses, options)
 
 
-def _check_dead_letter(given: str) -> None:
-    """A strategy, or a destination in full; found at the door, and not when the first message has died."""
-    if "://" in given:
-        parse_destination(given)
-    elif given not in tuple(DeadLetterStrategy):
-        strategies = ", ".join(DeadLetterStrategy)
-        raise ConfigurationError(
-            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
-        )
+def dead_letter_place(given: str) -> str:
+    """
+    A strategy, or the URI of the destination that is meant; found at the door, and not when the first message has died.
+
+    Raises ConfigurationError, and InvalidDestinationError for a destination that makes no sense.
+    """
+    if given in tuple(DeadLetterStrategy):
+        return given
+    if isinstance(given, str) and (":" in given or "/" in given):
+        return str(parse_destination(given))
+    strategies = ", ".join(DeadLetterStrategy)
+    raise ConfigurationError(
+        f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
+    )
 
 
 def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
     """
-    `queue://orders?consumer.prefetchSize=10`, or a bare name of the default kind.
+    `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it.
 
     Raises InvalidDestinationError or, for an option, ConfigurationError.
     """
-    bare, _, query = text.partition("?")
-    kind, separator, name = bare.partition("://")
-    if not separator:
-        kind, name = default_kind, bare
-    if kind not in _DESTINATION_KINDS:
-        raise InvalidDestinationError(
-            f"{text!r} is not a destination: {kind!r} is none of {', '.join(_DESTINATION_KINDS)}"
-        )
+    kind, bare = spelt(text, default_kind)
+    name, _, query = bare.partition("?")
     if not name or any(character in name for character in "\r\n\0"):
         raise InvalidDestinationError(f"{text!r} is not a destination: its name is empty or unfit")
     known = [f"consumer.{option}" for option in _CONSUMER_OPTIONS]

@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole
-from jmsx.errors import ConfigurationError
+from jmsx.core.spelling import spelt
+from jmsx.errors import ConfigurationError, InvalidDestinationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -236,8 +237,6 @@ def _ms(seconds: float) -> int:
 #: Wildcards for all that follows: ActiveMQ's and Artemis'.
 _REST: Final = (">", "#")
 
-_KINDS: Final = ("queue", "topic", "temp-queue", "temp-topic")
-
 
 @dataclass(frozen=True, slots=True)
 class RedeliveryPolicyMap:
@@ -249,7 +248,7 @@ class RedeliveryPolicyMap:
     name before `*` before `>`. A map with a `#` in it is read as Artemis reads its address settings: what ends in a
     wildcard for the rest yields to all others, and the longest of those wins.
 
-    Raises ConfigurationError for a key that can match nothing.
+    Keys are spelt as destinations are. Raises ConfigurationError for a key that can match nothing.
     Source: `RedeliveryPolicyMap.java:38-44`; Artemis' `HierarchicalObjectRepository.MatchComparator`, `Match.verify`.
     """
 
@@ -258,9 +257,10 @@ class RedeliveryPolicyMap:
 
     def __post_init__(self) -> None:
         for pattern in self.entries:
-            kind, parts = _parted(pattern)
-            if kind not in _KINDS:
-                raise ConfigurationError(f"{pattern!r}: {kind!r} is none of {', '.join(_KINDS)}")
+            try:
+                _, parts = _parted(pattern)
+            except InvalidDestinationError as error:
+                raise ConfigurationError(f"redelivery policies: {error}") from None
             if "#" in parts[:-1]:
                 raise ConfigurationError(f"{pattern!r}: # must be the last part, as in Artemis")
 
@@ -298,7 +298,5 @@ def _artemis_rank(pattern: list[str]) -> tuple[int, ...]:
 
 
 def _parted(destination: str) -> tuple[str, list[str]]:
-    kind, separator, name = destination.partition("://")
-    if not separator:
-        kind, name = "queue", destination
+    kind, name = spelt(destination)
     return kind, name.partition("?")[0].split(".")

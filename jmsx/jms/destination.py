@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from jmsx.errors import InvalidDestinationError
 from jmsx.uri import DestinationUri, parse_destination
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class Destination:
 
     def __init__(self, name: str) -> None:
         self.address: DestinationUri = parse_destination(name, self._kind)
+        if type(self) is not Destination and self.address.kind != self._kind:
+            raise InvalidDestinationError(f"{name!r} is a {self.address.kind}, not a {self._kind}")
 
     @classmethod
     def told(cls, uri: str) -> Destination:
@@ -84,5 +87,9 @@ class TemporaryQueue(Destination):
 
 
 def destination(given: Destination | str) -> Destination:
-    """`given`, or the destination that a URI such as `topic://prices` or a bare queue name stands for."""
+    """
+    `given`, or the destination that it spells: `topic://prices`, `/topic/prices`, `topic:prices`, or a bare queue name.
+
+    Raises InvalidDestinationError.
+    """
     return given if isinstance(given, Destination) else Destination(given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import SENDER_HEADER
@@ -12,17 +13,19 @@ from jmsx.core.frames import Frame
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
+    MessageFormatError,
     SendUnconfirmedError,
     UnsupportedError,
 )
 from jmsx.jms.destination import Destination, destination
+from jmsx.jms.message import Message
 from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import send_frame
 
 if TYPE_CHECKING:
+    from jmsx.core.dialect import Body
     from jmsx.core.requests import Request
     from jmsx.core.session import SessionCore
-    from jmsx.jms.message import Message
     from jmsx.jms.session import Session
 
 
@@ -36,7 +39,7 @@ class MessageProducer:
 
     def send(
         self,
-        message: Message,
+        message: Message | Body,
         *,
         destination: Destination | str | None = None,
         persistent: bool = True,
@@ -44,7 +47,7 @@ class MessageProducer:
         time_to_live: float = 0.0,
     ) -> str:
         """
-        Send `message`; returns its key, the identity that jmsx gives it.
+        Send `message`, or a message with that body; returns its key, the identity that jmsx gives it.
 
         Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
         its way. In a transaction it is sent with the commit. `time_to_live` in seconds, 0: for ever. Raises
@@ -56,6 +59,7 @@ class MessageProducer:
         if self._closed:
             raise IllegalStateError("The Producer is closed")
         _check_quality(priority, time_to_live)
+        message = _message(message)
         to = reachable(self._destination(destination), self._session)
         key = new_key()
         frame = send_frame(message, to, self._session.dialect, key, persistent=persistent)
@@ -120,12 +124,24 @@ class MessageProducer:
         return self._target
 
 
+def _message(given: Message | Body) -> Message:
+    """A Message, or one made of its body."""
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, str | bytes | Mapping):
+        return Message(given)
+    raise MessageFormatError(
+        f"send() takes a Message, or the body of one (str, bytes or a mapping), not a {type(given).__name__}"
+    )
+
+
 def _check_quality(priority: int, time_to_live: float) -> None:
     """Raise ConfigurationError for what the broker could not read: it would close the connection."""
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or not 0 <= priority <= 9:  # noqa: PLR2004 - JMS has ten priorities
         raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
-    if not isinstance(time_to_live, int | float) or not math.isfinite(time_to_live):
+    number = isinstance(time_to_live, int | float) and not isinstance(time_to_live, bool)
+    if not number or not 0 <= time_to_live < math.inf:
         raise ConfigurationError(f"time_to_live must be seconds, 0 for ever, not {time_to_live!r}")
 
 

@@ -15,6 +15,7 @@ from jmsx.jms import subscribing
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
+from jmsx.jms.destination import destination as destination_of
 from jmsx.jms.producer import MessageProducer
 from jmsx.jms.scheduling import probe
 from jmsx.jms.served import Served
@@ -47,14 +48,15 @@ class Session(Served):
         self.check_open()
         return TemporaryQueue(f"{self.session_id}-{next(self._ids)}", owner=self)
 
-    def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+    def create_producer(self, destination: Destination | str | None = None) -> MessageProducer:
         """A producer for `destination`, or for one that is named with each message."""
         self.check_open()
-        return MessageProducer(self, destination)
+        target = None if destination is None else destination_of(destination)
+        return MessageProducer(self, target)
 
     def create_consumer(
         self,
-        destination: Destination,
+        destination: Destination | str,
         *,
         selector: str | None = None,
         no_local: bool = False,
@@ -66,8 +68,7 @@ class Session(Served):
         Raises InvalidSelectorError, or what the broker says against it.
         """
         self.check_open()
-        if not isinstance(destination, Destination):
-            raise InvalidDestinationError(f"a consumer needs a queue or topic, not {destination!r}")
+        destination = destination_of(destination)
         if isinstance(destination, TemporaryQueue) and destination.owner is not self:
             raise InvalidDestinationError(
                 f"{destination} belongs to another session; over STOMP only that one can read it"
@@ -81,7 +82,7 @@ class Session(Served):
 
     def create_durable_consumer(
         self,
-        topic: Destination,
+        topic: Destination | str,
         subscription: str,
         *,
         selector: str | None = None,
@@ -95,10 +96,16 @@ class Session(Served):
         subscriptions of the connection live in another session already: over STOMP they share one socket.
         """
         self.check_open()
-        if not isinstance(topic, Destination) or not topic.is_topic:
-            raise InvalidDestinationError(f"{topic} is no topic, so it has no durable subscription")
+        topic = destination_of(topic)
+        if not topic.is_topic:
+            raise InvalidDestinationError(
+                f"{topic} is no topic, so it has no durable subscription; write topic://{topic.name}"
+            )
         if self.options.client_id is None:
-            raise JmsxError("a durable subscription needs a connection with a client_id")
+            raise JmsxError(  # and no InvalidClientIdError, as in Java
+                "a durable subscription needs a connection with a client id, the same each time:"
+                " Connection(..., client_id=...) or ?jms.clientID=... in its URL"
+            )
         self._connection.claim_client_id(self, subscription)
         try:
             return self._subscribe(
@@ -125,10 +132,13 @@ class Session(Served):
 
     create_shared_durable_consumer = create_shared_consumer
 
-    def create_browser(self, queue: Destination, *, selector: str | None = None) -> QueueBrowser:
+    def create_browser(
+        self, queue: Destination | str, *, selector: str | None = None
+    ) -> QueueBrowser:
         """A browser of what lies in `queue`; raises InvalidDestinationError for a topic."""
         self.check_open()
-        if not isinstance(queue, Destination) or queue.is_topic:
+        queue = destination_of(queue)
+        if queue.is_topic:
             raise InvalidDestinationError(f"{queue} is no queue, so it cannot be browsed")
         return QueueBrowser(self, queue, selector)
 

@@ -1,0 +1,93 @@
+"""Destinations as people write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
+from jmsx.core.spelling import spelt
+from jmsx.errors import ConfigurationError, InvalidDestinationError
+from jmsx.jms.destination import Queue, Topic, destination
+from jmsx.uri import dead_letter_place
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("orders", ("queue", "orders")),
+        ("queue://orders", ("queue", "orders")),
+        ("/queue/orders", ("queue", "orders")),
+        ("queue:orders", ("queue", "orders")),
+        ("topic://a.>", ("topic", "a.>")),
+        ("/topic/a.>", ("topic", "a.>")),
+        ("topic:a.>", ("topic", "a.>")),
+        ("/temp-queue/x", ("temp-queue", "x")),
+        ("/queue/a/b", ("queue", "a/b")),
+        ("queue://a//b", ("queue", "a//b")),
+        ("/queue/a?consumer.priority=1", ("queue", "a?consumer.priority=1")),
+        ("queue:///queue/orders", ("queue", "/queue/orders")),
+        ("orders:eu", ("queue", "orders:eu")),
+        ("ID:host-1:1:1", ("queue", "ID:host-1:1:1")),
+        ("queue", ("queue", "queue")),
+        ("queue/orders", ("queue", "queue/orders")),
+        ("queues", ("queue", "queues")),
+        ("topical", ("queue", "topical")),
+    ],
+)
+def test_what_is_meant(text: str, meant: tuple[str, str]) -> None:
+    """Three spellings, and a bare name."""
+    assert spelt(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("queue//typo", "write queue://typo"),
+        ("/queue/", "write queue://NAME"),
+        ("/queue", "write queue://NAME"),
+        ("queue:", "write queue://NAME"),
+        ("queue://", "write queue://NAME"),
+        ("queue:/x", "write queue://x"),
+        ("/queue//x", "write queue://x"),
+        ("/queue:x", "write queue://x"),
+        ("/queue://x", "write queue://x"),
+        ("/Queue/x", "write queue://x"),
+        ("TOPIC://x", "write topic://x"),
+        ("/orders", "write queue://orders, or queue:///orders"),
+        ("que://x", "'que' is none of queue, topic"),
+        (17, "not a int"),
+        (None, "not a NoneType"),
+    ],
+)
+def test_what_nobody_means(text: Any, right: str) -> None:
+    """The error has the right spelling."""
+    with pytest.raises(InvalidDestinationError) as caught:
+        spelt(text)
+    assert right in str(caught.value)
+
+
+def test_everywhere() -> None:
+    """Where a destination is taken as text, it means the same."""
+    assert destination("/topic/x") == destination("topic:x") == Topic("x") == Topic("/topic/x")
+    assert Queue("/queue/x") == Queue("queue:x") == Queue("x")
+    assert dead_letter_place("/queue/dead") == dead_letter_place("queue:dead") == "queue://dead"
+    policy = RedeliveryPolicy(maximum_redeliveries=1)
+    for key in ("/queue/a.>", "queue:a.>", "queue://a.>", "a.>"):
+        assert RedeliveryPolicyMap(entries={key: policy}).policy("queue://a.b") is policy
+
+
+def test_a_queue_is_no_topic() -> None:
+    """What says otherwise is refused."""
+    with pytest.raises(InvalidDestinationError, match="is a topic, not a queue"):
+        Queue("/topic/x")
+    with pytest.raises(InvalidDestinationError, match="is a queue, not a topic"):
+        Topic("queue://x")
+
+
+@pytest.mark.parametrize("given", ["sfe", "dead", "", None, 3])
+def test_a_strategy_that_is_none(given: Any) -> None:
+    """A bare name may be a misspelt strategy."""
+    with pytest.raises(ConfigurationError, match="neither one of safe, broker"):
+        dead_letter_place(given)
