@@ -4,6 +4,9 @@ The broker's jars: fetched once per user, then read from a cache without network
 Maven fetches them where there is one; else the Ivy that PySpark ships does. Both use the registry that they are
 configured for, so a company's mirror is honoured. A cache folder appears by one rename and is therefore whole, and two
 processes that fetch at once do not disturb each other.
+
+What was fetched, and what lies in the cache, runs only if it is what jmsx was tested with: the SHA-256 of every jar is
+in the repository (`hashes/`), so neither the registry nor whoever can write to the cache is trusted.
 """
 
 from __future__ import annotations
@@ -53,16 +56,37 @@ def libraries(product: Product, java: Path) -> Path:
     """
     The folder with every jar of `product`; fetched if it is not in the cache, which takes half a minute.
 
-    Raises ConfigurationError when there is nothing to fetch with, ConnectionFailedError when fetching failed.
+    Raises ConfigurationError when there is nothing to fetch with or a jar is not the one that is expected,
+    ConnectionFailedError when fetching failed.
     """
     folder = cache_folder(product, os.environ)
     if not is_complete(product, folder):
         _log.info("fetching %s %s to %s", product.name, product.version, folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
-            jars = _fetch(product, java, Path(scratch))
+            jars = fetch(product, java, Path(scratch))
+            check_hashes(product, jars)
             _publish(product, jars, folder)
+    check_hashes(product, folder)
     return folder
+
+
+def check_hashes(product: Product, folder: Path) -> None:
+    """Raise ConfigurationError unless each jar in `folder` is one that `product` was tested with."""
+    for jar in sorted(folder.glob("*.jar")):
+        expected = product.hashes.get(jar.name)
+        if expected is None:
+            raise ConfigurationError(
+                f"{jar} is no part of {product.name} {product.version} as jmsx knows it; remove the folder, and it is"
+                " fetched again"
+            )
+        with jar.open("rb") as content:
+            found = hashlib.file_digest(content, "sha256").hexdigest()
+        if found != expected:
+            raise ConfigurationError(
+                f"{jar} is not what jmsx was tested with: its SHA-256 is {found}, and should be {expected}. Remove the"
+                " folder, and it is fetched again; if that ends here too, do not trust where it comes from"
+            )
 
 
 def is_cached(product: Product) -> bool:
@@ -128,7 +152,7 @@ def cache_folder(product: Product, environment: Mapping[str, str]) -> Path:
     return cache_root(environment) / f"{product.key}-{product.version}-{digest}"
 
 
-def _fetch(product: Product, java: Path, scratch: Path) -> Path:
+def fetch(product: Product, java: Path, scratch: Path) -> Path:
     """Fetch into `scratch` with the first tool that manages to; return the folder of the jars."""
     what = f"{product.name} {product.version}"
     tools = _tools(product, java, scratch)
@@ -153,7 +177,10 @@ def _tools(product: Product, java: Path, scratch: Path) -> dict[str, tuple[list[
         (scratch / "pom.xml").write_text(maven_project(product), encoding="utf-8")
         jars = scratch / "maven"
         options = [f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-        tools["Maven"] = ([maven, "-q", "-B", "-Dstyle.color=never", _MAVEN_GOAL, *options], jars)
+        tools["Maven"] = (
+            [maven, "-q", "-B", "-C", "-Dstyle.color=never", _MAVEN_GOAL, *options],
+            jars,
+        )
     if ivy := _find_ivy():
         (scratch / "ivy.xml").write_text(ivy_module(product), encoding="utf-8")
         jars = scratch / "ivy"

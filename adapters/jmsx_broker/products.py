@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +20,22 @@ class Product:
     image: str  #: the container image that its makers publish, with its tag
     home: str  #: the folder of the broker in that image
     coordinates: tuple[tuple[str, str, str], ...]  #: group, artefact, version
+    hashes: Mapping[str, str] = field(
+        repr=False, hash=False
+    )  #: SHA-256 of each jar that it runs with, by file name
     excluded: str | None = None  #: a group that must not come along
 
 
 def _apache(version: str, *artefacts: str) -> list[tuple[str, str, str]]:
     """Coordinates of the project's own artefacts, in one version."""
     return [("org.apache.activemq", artefact, version) for artefact in artefacts]
+
+
+def _hashes(name: str) -> Mapping[str, str]:
+    """The hashes of a file as sha256sum writes it; CONTRIBUTING.md says how one is made. None, none may run."""
+    path = Path(__file__).parent / "hashes" / f"{name}.sha256"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return {jar: digest for digest, jar in map(str.split, lines)}
 
 
 #: The newest release whose artefacts resolve whole.
@@ -51,6 +65,7 @@ CLASSIC: Final = Product(
         ("com.thoughtworks.xstream", "xstream", "1.4.21"),
         ("org.codehaus.jettison", "jettison", "1.5.4"),
     ),
+    hashes=_hashes(f"classic-{CLASSIC_VERSION}"),
     excluded="commons-logging",  # Spring has its own bridge with the same classes, and complains when it meets this one
 )
 
@@ -73,4 +88,5 @@ ARTEMIS: Final = Product(
         ("org.apache.commons", "commons-pool2", "2.12.1"),
         ("org.apache.commons", "commons-text", "1.14.0"),
     ),
+    hashes=_hashes(f"artemis-{ARTEMIS_VERSION}"),
 )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from jmsx.errors import ConfigurationError
 from jmsx_broker.artefacts import (
     cache_folder,
     cache_root,
@@ -57,9 +61,35 @@ def test_complete_cache_is_used_as_it_is(
     monkeypatch.setenv("PATH", "")
     assert not is_cached(product)
     folder = cache_folder(product, {"JMSX_CACHE": str(tmp_path)})
-    fill(product, folder)
+    product = replace(product, hashes=fill(product, folder))
     assert is_cached(product)
     assert folder == libraries(product, Path("no-java"))
+
+
+@both
+def test_another_jar_than_the_expected_one_does_not_run(
+    product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was changed, or came from elsewhere, is named with both hashes; one too many is named."""
+    monkeypatch.setenv("JMSX_CACHE", str(tmp_path))
+    folder = cache_folder(product, {"JMSX_CACHE": str(tmp_path)})
+    product = replace(product, hashes=fill(product, folder))
+    changed = next(folder.iterdir())
+    changed.write_bytes(b"other")
+    right, wrong = (sha256(content).hexdigest() for content in (b"", b"other"))
+    with pytest.raises(ConfigurationError, match=f"{changed} is not .* is {wrong}, .* be {right}"):
+        libraries(product, Path("no-java"))
+    changed.write_bytes(b"")
+    (folder / "stowaway.jar").touch()
+    with pytest.raises(ConfigurationError, match=r"stowaway\.jar is no part of"):
+        libraries(product, Path("no-java"))
+
+
+@both
+def test_the_hashes_are_those_of_the_artefacts(product: Product) -> None:
+    """Each coordinate is among them, and each is a SHA-256."""
+    assert product.hashes.keys() >= {f"{name}-{v}.jar" for _, name, v in product.coordinates}
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in product.hashes.values())
 
 
 @both
@@ -88,8 +118,9 @@ def test_ivy_is_asked_for_every_coordinate(product: Product) -> None:
     assert excluded == ([product.excluded] if product.excluded else [])
 
 
-def fill(product: Product, folder: Path) -> None:
-    """Put an empty file for each artefact into `folder`."""
+def fill(product: Product, folder: Path) -> dict[str, str]:
+    """Put an empty file for each artefact into `folder`; their hashes."""
     folder.mkdir(parents=True, exist_ok=True)
     for _, name, version in product.coordinates:
         (folder / f"{name}-{version}.jar").touch()
+    return {jar.name: sha256(b"").hexdigest() for jar in folder.iterdir()}
