@@ -36,6 +36,12 @@ _LONG: Final = range(-(2**63), 2**63)
 #: A double as Java writes it, and other ASCII. Source: `java.lang.Double.toString` and `.valueOf`.
 _REAL: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)")
 
+#: Of the elements that hold keys and values: map, entry, value.
+_DEPTH: Final = 3
+
+#: Bytes that are parsed at once: what is no map is refused after so many at the latest.
+_CHUNK: Final = 1 << 16
+
 #: Characters that XML 1.0 cannot carry, not even escaped; CR would come out as LF.
 _UNFIT: Final = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff\ud800-\udfff]")
 
@@ -58,12 +64,56 @@ def encode_map(content: Mapping[str, Value]) -> bytes:
 
 
 def decode_map(body: bytes) -> dict[str, Value]:
-    """The content of a MapMessage; raises MessageFormatError for anything else."""
+    """
+    The content of a MapMessage; raises MessageFormatError for anything else, as soon as that is seen.
+
+    Nothing is kept of it but the entries, so maps within maps, which a Java program can nest by the million, cost no
+    memory.
+    """
+    entries = _Entries()
+    parser = ET.XMLParser(target=entries)  # noqa: S314 - expat bounds expansion and fetches nothing
     try:
-        root = ET.fromstring(body)  # noqa: S314 - expat bounds expansion and fetches nothing
-        return dict(_pair(*entry) for entry in root)
+        for start in range(0, len(body), _CHUNK):
+            parser.feed(body[start : start + _CHUNK])
+        parser.close()
     except (ET.ParseError, ValueError, TypeError) as error:
         raise MessageFormatError(f"not the XML of a MapMessage: {body[:80]!r}") from error
+    return entries.content
+
+
+class _Entries:
+    """Takes what the parser finds: `map`, in it `entry`, in each of those a key and a value."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, Value] = {}
+        self._depth = 0
+        self._pair: list[tuple[str, str]] = []  #: tags and texts of an entry
+        self._texts: list[str] = []
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:  # noqa: ARG002 - XMLParser gives them
+        """An element begins; raises ValueError for one that no flat map has."""
+        self._depth += 1
+        if self._depth > _DEPTH:
+            raise ValueError(f"a {tag} within a value")
+        self._texts = []
+
+    def data(self, text: str) -> None:
+        """A piece of text."""
+        if self._depth == _DEPTH:
+            self._texts.append(text)
+
+    def end(self, tag: str) -> None:
+        """An element ends."""
+        if self._depth == _DEPTH:
+            self._pair.append((tag, "".join(self._texts)))
+        elif self._depth == _DEPTH - 1:
+            (_, name), (kind, text) = self._pair
+            self.content[name] = _read(kind, text)
+            self._pair = []
+        self._depth -= 1
+
+    def close(self) -> None:
+        """The document is over."""
 
 
 def canonical_map(body: bytes) -> bytes:
@@ -90,10 +140,6 @@ def _typed(name: str, value: Any) -> tuple[str, str]:
     if isinstance(value, bytes):
         return "byte-array", base64.b64encode(value).decode()
     raise MessageFormatError(f"map entry {name!r}: {value!r} is nothing that a JMS map can hold")
-
-
-def _pair(key: ET.Element, value: ET.Element) -> tuple[str, Value]:
-    return key.text or "", _read(value.tag, value.text or "")
 
 
 def _read(kind: str, text: str) -> Value:

@@ -8,9 +8,11 @@ with a RECEIPT. Source: artemis.md 1 and 3, probes-artemis-stomppy.md A.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.dialect import Addresses
+from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
+from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
 from jmsx.errors import (
     BrokerError,
@@ -18,6 +20,7 @@ from jmsx.errors import (
     InvalidSelectorError,
     JmsxError,
     MessageFormatError,
+    MessageNotReadableError,
     ResourceAllocationError,
     SecurityError,
     UnsupportedError,
@@ -41,6 +44,11 @@ if TYPE_CHECKING:
 
 #: Tells maps from texts, and empty bodies apart, which Artemis does not over STOMP (artemis.md 1.4).
 TYPE_HEADER: Final = "jmsx_type"
+NO_TEXT: Final = "none"  #: a message without a body
+
+#: How the body of a JMS client's message begins that is no text: the broker shows nothing of it, or, as if it were one,
+#: the inside of a map or stream, whose first bytes are those of a length or type (probed on 2.44.0).
+_NO_TEXT: Final = re.compile(rb"[\0-\x08\x0b]|\Z")
 
 #: What a piece of the broker's words means; the first that is found wins.
 _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
@@ -187,8 +195,10 @@ class ArtemisDialect:
         """A content-length makes a BytesMessage, its absence a TextMessage (artemis.md 1.3)."""
         if isinstance(body, bytes):
             return {TYPE_HEADER: "bytes", "content-length": str(len(body))}, body
-        if body is None or isinstance(body, str):
-            data = (body or "").encode()
+        if body is None:
+            return {TYPE_HEADER: NO_TEXT}, b""
+        if isinstance(body, str):
+            data = body.encode()
             length = {"content-length": str(len(data))} if b"\0" in data else {}
             return {TYPE_HEADER: "text", **length}, data
         return {TYPE_HEADER: "map"}, encode_map(body)
@@ -196,6 +206,10 @@ class ArtemisDialect:
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
         """As the sender's header says; of other senders, bytes are what the broker has as a BytesMessage."""
         kind = headers.get(TYPE_HEADER)
+        if not self.carries(headers, body):
+            raise MessageNotReadableError(UNREADABLE)
+        if kind == NO_TEXT and not body:
+            return None
         try:
             if kind == "map":
                 return decode_map(body)
@@ -204,6 +218,20 @@ class ArtemisDialect:
             return body.decode("utf-8", "strict" if kind is None else "replace")
         except (MessageFormatError, UnicodeDecodeError):
             return body
+
+    def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """What a JMS client sent as neither text nor bytes is shown empty, or as some bytes of its inside."""
+        if UNREADABLE_HEADER in headers:
+            return False
+        if self.sender(headers) is not Sender.JMS or has_bytes(headers):
+            return True
+        return _NO_TEXT.match(body) is None
+
+    def sender(self, headers: Mapping[str, str]) -> Sender:
+        """A message from a JMS client carries its connection's id, or what OpenWire said of it (probed on 2.44.0)."""
+        if "__AMQ_CID" in headers or "__HDR_MESSAGE_ID" in headers:
+            return Sender.JMS
+        return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
 
     def output_headers(self, identity: str) -> dict[str, str]:
         """The broker drops a message whose duplicate id it has seen (per address, 20,000 ids: artemis.md 1.3)."""
@@ -250,6 +278,8 @@ class ArtemisDialect:
         """The SEND of a copy that the broker's management can retry."""
         _, address = parted(certificate.destination)
         headers = dead_letter_headers(delivery, certificate, address)
+        if not self.carries(delivery.headers, delivery.frame.body):
+            headers[UNREADABLE_HEADER] = "true"
         return self._copy(delivery, headers, destination)
 
     def postponed(

@@ -7,10 +7,12 @@ Source: `ProtocolConverter.java:334-698`, `FrameTranslator.java:54-159`, `Abstra
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.dialect import Addresses
+from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
+from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
@@ -20,6 +22,7 @@ from jmsx.errors import (
     InvalidSelectorError,
     JmsxError,
     MessageFormatError,
+    MessageNotReadableError,
     ResourceAllocationError,
     SecurityError,
     UnsupportedError,
@@ -49,8 +52,12 @@ _PREFIXES: Final = {
     "remote-temp-topic": "/remote-temp-topic/",
 }
 
-#: Marks a text that would be taken for something else: one with a NUL in it, or of the form of a map.
+#: Marks a text that would be taken for something else: one with a NUL in it, of the form of a map, or none at all.
 TEXT_HEADER: Final = "jmsx_text"
+NO_TEXT: Final = "none"  #: a message without a body, which would come as a text without characters
+
+#: How the message id of a JMS client's message ends: its session, its producer, and a number.
+_OF_JMS: Final = re.compile(r":[0-9]+:[0-9]+:[0-9]+\Z")
 
 #: What a piece of the broker's words means; the first that is found wins.
 _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
@@ -173,7 +180,11 @@ class ClassicDialect:
                 length = str(len(data))
                 return {"amq-msg-type": "text", TEXT_HEADER: "true", "content-length": length}, data
             return ({TEXT_HEADER: "true"} if _looks_like_map(data) else {}), data
-        return ({}, b"") if body is None else ({"transformation": TRANSFORMATION}, encode_map(body))
+        return (
+            ({TEXT_HEADER: NO_TEXT}, b"")
+            if body is None
+            else ({"transformation": TRANSFORMATION}, encode_map(body))
+        )
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
         """
@@ -181,13 +192,34 @@ class ClassicDialect:
 
         The broker puts the subscription's `transformation` on texts too, so the form decides what is a map.
         """
-        if headers.get(TEXT_HEADER) != "true":
+        if not self.carries(headers, body):
+            raise MessageNotReadableError(UNREADABLE)
+        marked = headers.get(TEXT_HEADER)
+        if marked == NO_TEXT and not body:
+            return None
+        if marked != "true":
             if headers.get("transformation") == TRANSFORMATION and _looks_like_map(body):
                 with suppress(MessageFormatError):
                     return decode_map(body)
             if "content-length" in headers:
                 return body
         return body.decode("utf-8", "replace")
+
+    def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """A JMS client's message without a body or a length may be of a kind that the broker shows nothing of."""
+        if UNREADABLE_HEADER in headers:
+            return False
+        return bool(body) or "content-length" in headers or self.sender(headers) is not Sender.JMS
+
+    def sender(self, headers: Mapping[str, str]) -> Sender:
+        """
+        What a STOMP client sends is numbered as of session -1, and a JMS client's sessions have numbers from 0 on.
+
+        Source: `ProtocolConverter.java:95-109` (`new SessionId(connectionId, -1)`); probed on 6.1.8.
+        """
+        if _OF_JMS.search(self.message_id(headers)):
+            return Sender.JMS
+        return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
 
     def output_headers(self, identity: str) -> dict[str, str]:  # noqa: ARG002 - here they cannot be told
         """None: receives and sends of a transaction are one on Classic."""
@@ -239,6 +271,8 @@ class ClassicDialect:
         """The SEND of a copy that carries what the original did, and why it died."""
         headers = dead_letter_headers(delivery, certificate)
         headers.update(self.send_headers(destination))
+        if not self.carries(delivery.headers, delivery.frame.body):
+            headers[UNREADABLE_HEADER] = "true"
         return Frame("SEND", headers, delivery.frame.body)
 
     def postponed(

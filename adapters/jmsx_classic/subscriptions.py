@@ -63,7 +63,7 @@ def _told(advisories: MessageConsumer, wanted: set[str], patience: float) -> set
         advisory = advisories.receive(max(deadline - time.monotonic(), 0.0))
         if advisory is None:
             break
-        body = advisory.body if isinstance(advisory.body, str) else ""
+        body = advisory.body if advisory.readable and isinstance(advisory.body, str) else ""
         if "RemoveInfo" not in body:  # in XML or JSON, as the subscription has it
             found |= {link for link in wanted if f">{link}<" in body or f'"{link}"' in body}
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,22 @@ class Addresses(NamedTuple):
     destination: str | None
     original: str | None  #: of a dead letter: where it was before
     reply_to: str | None
+
+
+class Sender(Enum):
+    """What kind of program sent a message; it decides how a body is read, and nothing else."""
+
+    JMSX = auto()
+    JMS = auto()  #: over a protocol that has kinds of messages which STOMP does not carry
+    OTHER = auto()
+
+
+#: Of a JMS sender's message that came without a body.
+UNREADABLE: Final = (
+    "it is a TextMessage without text, or one of a kind that the broker does not carry over STOMP, and it does not tell"
+    " which: a StreamMessage, an ObjectMessage, or (on Artemis) a MapMessage; its properties can be read, and"
+    " message.readable asks first; let the sender use a TextMessage or a BytesMessage"
+)
 
 
 class Dialect(Protocol):
@@ -120,7 +137,13 @@ class Dialect(Protocol):
         """Headers and bytes of a SEND's body; raises MessageFormatError for a map that cannot be carried."""
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
-        """The body of a MESSAGE. Never fails, whatever came in."""
+        """The body of a MESSAGE; raises MessageNotReadableError if it is, or may be, one that STOMP does not carry."""
+
+    def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether a MESSAGE has the body that its sender gave it, so that a copy of it has that too."""
+
+    def sender(self, headers: Mapping[str, str]) -> Sender:
+        """What sent a MESSAGE."""
 
     def output_headers(self, identity: str) -> dict[str, str]:
         """Headers of a SEND that let the broker drop it, if it has the same from an earlier try."""

@@ -63,6 +63,8 @@ class Postponements:
         delay = policy.delay(attempt, draw) if failure.delay is None else failure.delay
         if policy.exhausted(attempt) or delay <= 0:
             return False
+        if not all(self._dialect.carries(one.headers, one.frame.body) for one in alive):
+            return False  # a copy would have nothing in it
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
             delivery.redelivery_count += 1

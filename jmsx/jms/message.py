@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from jmsx.errors import IllegalStateError, MessageNotReadableError
+from jmsx.errors import MessageNotReadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,7 +38,10 @@ class Message:
         group_id: str | None = None,
         group_sequence: int | None = None,
     ) -> None:
-        self.body = body
+        self._body = body
+        self._decode: Callable[[], Body] | None = None  #: of a body that nobody has looked at
+        self._size: int | None = None  #: of the body that came, in bytes
+        self._bytes_may_be_text = False  #: its sender knows no kinds of messages
         self.properties: Mapping[str, Property] = MappingProxyType(dict(properties or {}))
         self.correlation_id = correlation_id
         self.type = type
@@ -71,31 +75,103 @@ class Message:
         return None if self._identify is None else self._identify().name or None
 
     @property
+    def body(self) -> Body:
+        """
+        The body: text, bytes, the entries of a map, or None.
+
+        Raises MessageNotReadableError if STOMP does not carry what the sender put into it; properties, ids and the rest
+        of the message can be read all the same.
+        """
+        if self._decode is not None:
+            try:
+                self._body = self._decode()
+            except MessageNotReadableError as error:
+                raise MessageNotReadableError(f"message {self.message_id}: {error}") from None
+            self._decode = None
+        return self._body
+
+    @body.setter
+    def body(self, body: Body) -> None:
+        self._body, self._decode, self._size = body, None, None
+
+    @property
+    def readable(self) -> bool:
+        """Whether `body` can be read."""
+        try:
+            self.body  # noqa: B018 - it is the reading that may fail
+        except MessageNotReadableError:
+            return False
+        return True
+
+    @property
     def text(self) -> str:
-        """The body as text; raises MessageNotReadableError if it is something else."""
-        if self.body is None or isinstance(self.body, str):
-            return self.body or ""
-        kind = type(self.body).__name__
-        raise MessageNotReadableError(f"message {self.message_id} carries {kind}, not text")
+        """
+        The body as text, "" if there is none; raises MessageNotReadableError if it is something else.
+
+        Bytes are text in UTF-8 if their sender knows no kinds of messages, as stomp.py's and other STOMP clients: those
+        send every body with its length, which makes a BytesMessage of it. What jmsx or JMS sent as bytes stays bytes.
+        """
+        body = self.body
+        if body is None or isinstance(body, str):
+            return body or ""
+        if isinstance(body, bytes) and self._bytes_may_be_text:
+            return self._decoded(body)
+        raise self._other(body, "text")
+
+    def json(self) -> Any:
+        """What the body says in JSON, as text or as bytes in UTF-8; raises MessageNotReadableError if it is none."""
+        body = self.body
+        if body is None or not isinstance(body, str | bytes):
+            raise self._other(body, "JSON")
+        text = body if isinstance(body, str) else self._decoded(body)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            take = "message.text" if isinstance(body, str) else "message.body"
+            raise MessageNotReadableError(
+                f"message {self.message_id} is not JSON: {error or 'nested too deeply'}; take {take}"
+            ) from error
+
+    def _decoded(self, body: bytes) -> str:
+        try:
+            return body.decode()
+        except UnicodeDecodeError as error:
+            raise MessageNotReadableError(
+                f"message {self.message_id} carries bytes that are not UTF-8; take message.body"
+            ) from error
+
+    def _other(self, body: Body, wanted: str) -> MessageNotReadableError:
+        if body is None:
+            return MessageNotReadableError(f"message {self.message_id} has no body, so no {wanted}")
+        kind = "bytes" if isinstance(body, bytes) else "a map"
+        return MessageNotReadableError(
+            f"message {self.message_id} carries {kind}, not {wanted}; take message.body"
+        )
 
     def acknowledge(self) -> None:
         """
         Settle it: in CLIENT mode all that its session has delivered, in INDIVIDUAL mode this one, else nothing.
 
-        Raises IllegalStateError if its consumer is closed or it never came in, ConnectionFailedError if the link is
-        gone.
+        Nor does it do anything on a message that never came in, as in Java. Raises IllegalStateError if its consumer is
+        closed, ConnectionFailedError if the link is gone.
+        Source: `ActiveMQMessage.acknowledge`, which calls back only if it has somebody to call.
         """
-        if self._acknowledge is None:
-            raise IllegalStateError("a message that was not received cannot be acknowledged")
-        self._acknowledge()
+        if self._acknowledge is not None:
+            self._acknowledge()
 
     def __repr__(self) -> str:
-        size = len(self.body) if self.body is not None else 0
+        size = self._size
+        if size is None:
+            size = len(self._body) if self._body is not None else 0
         return f"<Message {self.message_id or 'unsent'} #{self.delivery_count} [{size}]>"
 
     def on_identify(self, identify: Callable[[], Identity]) -> None:
         """Set how it is known, which is found out when somebody asks; the session's affair."""
         self._identify = identify
+
+    def on_body(self, decode: Callable[[], Body], size: int, *, may_be_text: bool) -> None:
+        """Let the body of `size` bytes be decoded when it is asked for; `may_be_text`: what turns out to be bytes."""
+        self._decode, self._size, self._bytes_may_be_text = decode, size, may_be_text
 
     def on_acknowledge(self, acknowledge: Callable[[], None]) -> None:
         """Set what `acknowledge()` does; the session's affair."""

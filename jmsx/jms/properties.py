@@ -14,7 +14,14 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import COUNT_HEADER, DIGEST_HEADER, GROUP_HEADERS, KEY_HEADER, SENDER_HEADER
+from jmsx.core.delivery import (
+    COUNT_HEADER,
+    DIGEST_HEADER,
+    GROUP_HEADERS,
+    KEY_HEADER,
+    SENDER_HEADER,
+    UNREADABLE_HEADER,
+)
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
@@ -27,7 +34,8 @@ RESERVED: Final = frozenset(
     {
         "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
         "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
-        KEY_HEADER, DIGEST_HEADER, COUNT_HEADER, SENDER_HEADER, *GROUP_HEADERS.values(),
+        KEY_HEADER, DIGEST_HEADER, COUNT_HEADER, SENDER_HEADER, UNREADABLE_HEADER,
+        *GROUP_HEADERS.values(),
     }
 )  # fmt: skip
 

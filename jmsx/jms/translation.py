@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import GROUP_HEADERS
+from jmsx.core.dialect import Sender
 from jmsx.core.frames import Frame, escape
 from jmsx.core.headers import INT, time_ms, whole
 from jmsx.core.identity import identify, stamp
@@ -65,13 +66,18 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     }
     group = {name: headers[told] for name, told in GROUP_HEADERS.items() if told in headers}
     message = Message(
-        dialect.decode_body(headers, delivery.frame.body),
         properties={**properties, **group},
         correlation_id=headers.get("correlation-id"),
         type=headers.get("type"),
         reply_to=_destination(addresses.reply_to),
         group_id=group.get("JMSXGroupID"),
         group_sequence=whole(group.get("JMSXGroupSeq"), least=~INT, most=INT),
+    )
+    body = delivery.frame.body
+    message.on_body(
+        lambda: dialect.decode_body(headers, body),
+        len(body),
+        may_be_text=dialect.sender(headers) is Sender.OTHER,
     )
     message.message_id = delivery.message_id
     message.on_identify(lambda: identify(delivery, dialect))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx_broker import ClassicBroker
+from jmsx_broker import Broker, ClassicBroker
 from tests.integration.proxy import Proxy
 from tests.integration.support import Diary, fresh_queue
 
@@ -27,6 +27,13 @@ def mortal_broker() -> Iterator[ClassicBroker]:
 def mortal(mortal_broker: ClassicBroker) -> ClassicBroker:
     """A broker to kill or to pause; alive again for each test."""
     return mortal_broker if mortal_broker.running else mortal_broker.start()
+
+
+@pytest.fixture(params=["classic", "artemis"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """One after the other, of both kinds."""
+    found: Broker = request.getfixturevalue(f"{request.param}_broker")
+    return found
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import MappingProxyType
 from typing import Any
 
@@ -63,10 +64,10 @@ def test_body_may_be_any_bytes(body: Any) -> None:
     assert seen(sent(Message(body))).body == b"x\0"
 
 
-def test_no_body_is_an_empty_text() -> None:
-    """STOMP cannot tell a TextMessage without text from an empty one."""
+def test_no_body_is_none() -> None:
+    """A header tells a message without a body from one with an empty text, as which it came before."""
     message = seen(sent(Message()))
-    assert (message.body, message.text) == ("", "")
+    assert (message.body, message.text) == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -80,10 +81,79 @@ def test_content_length_makes_bytes(body: str | bytes, length: str | None) -> No
     assert headers.get("amq-msg-type") == ("text" if body == "a\0b" else None)
 
 
-def test_text_of_bytes_is_refused() -> None:
-    """As `getText` of a BytesMessage."""
-    with pytest.raises(MessageNotReadableError, match="ID:1 carries bytes"):
-        _ = came(b"x", **{"content-length": "1", "message-id": "ID:1"}).text
+def test_text_of_bytes_that_jmsx_or_jms_sent_is_refused() -> None:
+    """As `getText` of a BytesMessage; the error says what to take."""
+    length = {"content-length": "1"}
+    for sender in ({"message-id": "ID:h-1-2-1:1:1:1:1"}, {KEY_HEADER: "k"}):
+        with pytest.raises(MessageNotReadableError, match=r"carries bytes.*take message\.body"):
+            _ = came(b"x", **length, **sender).text
+
+
+#: The message id of what a STOMP client sent, and of what a JMS client did (both seen on 6.1.8).
+OF_STOMP = {"message-id": "ID:vm-40825-1795322310880-6:7:-1:1:1"}
+OF_JMS = {"message-id": "ID:vm-37133-1795322377889-1:1:1:1:2"}
+
+
+def test_text_of_a_stomp_client_that_sends_all_with_a_length() -> None:
+    """stomp.py does: the broker has a BytesMessage, the sender meant a text."""
+    message = came("Zürich".encode(), **OF_STOMP, **{"content-length": "7"})
+    assert (message.text, message.body) == ("Zürich", b"Z\xc3\xbcrich")
+    with pytest.raises(MessageNotReadableError, match=r"not UTF-8; take message\.body"):
+        _ = came(b"\xff", **OF_STOMP, **{"content-length": "1"}).text
+
+
+@pytest.mark.parametrize("body", ['{"a": [1, "ü"]}', b'{"a": [1, "\\u00fc"]}'])
+def test_json(body: str | bytes) -> None:
+    """Text, or bytes in UTF-8, whoever sent them."""
+    assert seen(sent(Message(body))).json() == {"a": [1, "ü"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("{", r"is not JSON: .*take message\.text"),
+        (b"{", r"is not JSON: .*take message\.body"),
+        (b"\xff", r"not UTF-8; take message\.body"),
+        ("[" * 100_000, r"take message\.text"),
+        ({"a": 1}, r"carries a map, not JSON; take message\.body"),
+        (None, "has no body, so no JSON"),
+    ],
+)
+def test_what_is_not_json_is_told(body: Any, words: str) -> None:
+    """With what to take instead."""
+    with pytest.raises(MessageNotReadableError, match=words):
+        seen(sent(Message(body))).json()
+
+
+def test_a_body_that_stomp_does_not_carry_is_no_empty_text() -> None:
+    """A StreamMessage or ObjectMessage of a Java program: the message can be read, but not its body."""
+    message = came(b"", **OF_JMS, order="7")
+    assert (message.properties, message.readable) == ({"order": "7"}, False)
+    assert "[0]" in repr(message)
+    for _ in range(2):
+        with pytest.raises(MessageNotReadableError, match=r"ID:vm-37133.*StreamMessage"):
+            _ = message.body
+    with pytest.raises(MessageNotReadableError):
+        _ = message.text
+    with pytest.raises(MessageNotReadableError):
+        message.json()
+    with pytest.raises(MessageNotReadableError):
+        send_frame(message, Queue("q"), DIALECT, "key", persistent=True)
+
+
+def test_a_stomp_client_may_send_an_empty_text() -> None:
+    """Nothing is hidden then."""
+    assert came(b"", **OF_STOMP).text == ""
+    assert came(b"", **OF_JMS, **{"content-length": "0"}).body == b""
+
+
+def test_a_body_is_decoded_when_it_is_asked_for() -> None:
+    """Nobody pays for what nobody reads; three million nested elements are refused at the first of them."""
+    nested = b"<map><entry><string>a</string>" + b"<map>" * 3_000_000
+    message = came(nested, **OF_JMS, transformation="jms-map-xml")
+    began = time.process_time()
+    assert message.text == nested.decode()  # no map of ours: as the broker writes it
+    assert time.process_time() - began < 1.0
 
 
 def test_text_that_is_no_utf8_is_shown_as_well_as_it_can_be() -> None:

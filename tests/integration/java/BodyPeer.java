@@ -1,0 +1,55 @@
+import jakarta.jms.BytesMessage;
+import jakarta.jms.Connection;
+import jakarta.jms.JMSException;
+import jakarta.jms.MapMessage;
+import jakarta.jms.Message;
+import jakarta.jms.MessageProducer;
+import jakarta.jms.Session;
+import jakarta.jms.StreamMessage;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.activemq.ActiveMQConnectionFactory;
+
+/** Sends a message of each kind that is named, with the kind as property: BodyPeer URL QUEUE KIND... */
+public class BodyPeer {
+    public static void main(String[] arguments) throws Exception {
+        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(arguments[0]);
+        try (Connection connection = factory.createConnection()) {
+            Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            MessageProducer producer = session.createProducer(session.createQueue(arguments[1]));
+            for (String kind : List.of(arguments).subList(2, arguments.length)) {
+                Message message = make(session, kind);
+                message.setStringProperty("kind", kind);
+                producer.send(message);
+            }
+        }
+    }
+
+    private static Message make(Session session, String kind) throws JMSException {
+        switch (kind) {
+            case "text":
+                return session.createTextMessage("Z\u00fcrich \ud83d\ude00");
+            case "bytes": {
+                BytesMessage message = session.createBytesMessage();
+                message.writeBytes("Z\u00fcrich".getBytes(StandardCharsets.UTF_8));
+                return message;
+            }
+            case "map": {
+                MapMessage message = session.createMapMessage();
+                message.setInt("a", 1);
+                message.setInt("b", 2);
+                return message;
+            }
+            case "stream": {
+                StreamMessage message = session.createStreamMessage();
+                message.writeString("x");
+                return message;
+            }
+            case "object":
+                return session.createObjectMessage(new ArrayList<>(List.of("x")));
+            default:
+                throw new IllegalArgumentException(kind);
+        }
+    }
+}

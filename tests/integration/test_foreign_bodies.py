@@ -1,0 +1,168 @@
+"""Bodies of programs that are not jmsx: Java's kinds of messages, and STOMP clients that know no kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+import stomp
+import stompman
+
+from jmsx import Connection
+from jmsx.core.policy import RedeliveryMode
+from jmsx.errors import MessageNotReadableError
+from jmsx_broker import ClassicBroker
+from tests.integration.support import NO_RETRY, QUICK, TRANSACTED, take
+from tests.jdk import NEEDS_JDK
+
+if TYPE_CHECKING:
+    from jmsx import Message, Queue
+    from jmsx_broker import ArtemisBroker, Broker
+
+pytestmark = pytest.mark.broker
+
+PEER = Path(__file__).parent / "java" / "BodyPeer.java"
+
+
+def java(broker: ClassicBroker | ArtemisBroker, queue: Queue, *kinds: str) -> None:
+    """Let the ActiveMQ Java client send a message of each kind."""
+    from jmsx_broker.artefacts import classic_libraries  # noqa: PLC0415 - fetches on demand
+    from jmsx_broker.java import find_java  # noqa: PLC0415 - the same
+
+    program = find_java()
+    jars = f"{classic_libraries(program)}/*"
+    command = [str(program), "-cp", jars, str(PEER), broker.openwire_url, queue.name, *kinds]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def received(broker: Broker, queue: Queue, count: int) -> list[Message]:
+    """The next messages."""
+    with Connection(broker.url) as connection:
+        connection.start()
+        return take(connection.create_session().create_consumer(queue), count)
+
+
+@NEEDS_JDK
+def test_what_classic_does_not_carry(classic_broker: ClassicBroker, queue: Queue) -> None:
+    """A StreamMessage comes without a body; it is no empty text."""
+    java(classic_broker, queue, "text", "stream", "bytes", "map")
+    text, stream, octets, content = received(classic_broker, queue, 4)
+    assert text.text == "Zürich 😀"
+    assert (stream.properties["kind"], stream.readable) == ("stream", False)
+    with pytest.raises(MessageNotReadableError, match="StreamMessage"):
+        _ = stream.text
+    assert octets.body == "Zürich".encode()
+    with pytest.raises(MessageNotReadableError, match=r"take message\.body"):
+        _ = octets.text
+    assert content.body == {"a": 1, "b": 2}
+
+
+@NEEDS_JDK
+def test_what_artemis_does_not_carry(artemis_broker: ArtemisBroker, queue: Queue) -> None:
+    """An ObjectMessage and a MapMessage come without, or with a part of their inside."""
+    java(artemis_broker, queue, "text", "object", "bytes", "map")
+    text, thing, octets, content = received(artemis_broker, queue, 4)
+    assert text.text == "Zürich 😀"
+    assert octets.body == "Zürich".encode()
+    for message, kind in ((thing, "object"), (content, "map")):
+        assert (message.properties["kind"], message.readable) == (kind, False)
+        with pytest.raises(MessageNotReadableError, match="ObjectMessage"):
+            _ = message.body
+
+
+@NEEDS_JDK
+def test_a_listener_that_cannot_read_makes_a_dead_letter(
+    classic_broker: ClassicBroker, queue: Queue
+) -> None:
+    """The policy goes on from the error; the broker's own dead letter has the body still."""
+    java(classic_broker, queue, "stream", "text")
+    with Connection(classic_broker.url, redelivery_policy=QUICK) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        for _ in range(3):
+            (message,) = take(consumer, 1)
+            with pytest.raises(MessageNotReadableError) as raised:
+                _ = message.text
+            session.rollback(raised.value)
+        (message,) = take(consumer, 1)
+        assert message.text == "Zürich 😀"
+        session.commit()
+
+
+@NEEDS_JDK
+@pytest.mark.parametrize("mode", [RedeliveryMode.LOCAL, RedeliveryMode.SCHEDULED])
+def test_a_copy_of_what_artemis_does_not_carry_says_so(
+    artemis_broker: ArtemisBroker, queue: Queue, mode: RedeliveryMode
+) -> None:
+    """A copy cannot have what STOMP does not carry; whoever reads it is told, and it is not sent back to the queue."""
+    java(artemis_broker, queue, "object")
+    policy = NO_RETRY if mode is RedeliveryMode.LOCAL else QUICK
+    graves = f"queue://{queue.name}.dead"
+    with Connection(
+        artemis_broker.url, redelivery_policy=replace(policy, mode=mode), dead_letter=graves
+    ) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        ids = set()
+        for _ in range(1 + policy.maximum_redeliveries):
+            (message,) = take(consumer, 1)
+            ids.add(message.message_id)
+            session.rollback()
+        assert len(ids) == 1  # it was never sent back as a copy
+        (letter,) = take(session.create_consumer(session.create_queue(f"{queue.name}.dead")), 1)
+        assert not letter.readable
+        session.commit()
+
+
+def address(broker: Broker) -> tuple[str, int]:
+    """Host and port."""
+    parts = urlsplit(broker.url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+def target(broker: Broker, queue: Queue) -> str:
+    """As STOMP clients name the queue there."""
+    return f"/queue/{queue.name}" if isinstance(broker, ClassicBroker) else queue.name
+
+
+def by_stomp_py(broker: Broker, queue: Queue, body: str) -> None:
+    """Send with stomp.py, which gives each body its length."""
+    client = stomp.Connection12([address(broker)])
+    client.connect(wait=True)
+    client.send(target(broker, queue), body, headers={"destination-type": "ANYCAST"})
+    client.disconnect()
+
+
+def by_stompman(broker: Broker, queue: Queue, body: str) -> None:
+    """Send with stompman, which does so too."""
+    host, port = address(broker)
+
+    async def send() -> None:
+        servers = [stompman.ConnectionParameters(host, port, login="", passcode="")]
+        async with stompman.Client(servers) as client:
+            headers = {"destination-type": "ANYCAST"}
+            await client.send(
+                body.encode(), target(broker, queue), add_content_length=True, headers=headers
+            )
+
+    asyncio.run(send())
+
+
+@pytest.mark.parametrize("send", [by_stomp_py, by_stompman])
+def test_texts_of_other_stomp_clients(broker: Broker, queue: Queue, send: object) -> None:
+    """They are read as the texts that they are, and `body` is what came."""
+    send(broker, queue, '{"city": "Zürich"}')  # type: ignore[operator]
+    (message,) = received(broker, queue, 1)
+    assert message.body == '{"city": "Zürich"}'.encode()
+    assert message.text == '{"city": "Zürich"}'
+    assert message.json() == {"city": "Zürich"}
