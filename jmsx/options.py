@@ -24,6 +24,8 @@ from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknow
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jmsx.core.ledger import Ledger
     from jmsx.core.policy import Policy
 
@@ -168,7 +170,9 @@ class ConnectionOptions:
     #: Whether a message whose receipt was lost with the link is sent again; None: to the same broker, if that drops
     #: a second one. True is for a pair of Artemis brokers, too, of which one takes over what the other was sent.
     resend_unconfirmed: bool | None = None
-    max_body_size: int = BODY_LIMIT  #: bytes; a broker that sends a longer body loses the link
+    max_body_size: int = (
+        BODY_LIMIT  #: bytes, to send; a broker that sends a longer body loses the link
+    )
     tls: TlsOptions = field(default_factory=TlsOptions)
 
     def __post_init__(self) -> None:
@@ -179,12 +183,14 @@ class ConnectionOptions:
         for name, kind in _PARTS.items():
             if not isinstance(getattr(self, name), kind):
                 raise misfit(name, f"a {kind.__name__}", getattr(self, name))
+        _check_policies(self.redelivery_policy, self.redelivery_policies)
         if not isinstance(self.reconnect, ReconnectPolicy | None):
             raise misfit("reconnect", "a ReconnectPolicy or None", self.reconnect)
         if self.resend_unconfirmed is not None:
             check_flag("resend_unconfirmed", self.resend_unconfirmed)
         check_text("dialect", self.dialect)
-        check_text("dead_letter", self.dead_letter)
+        if not isinstance(self.dead_letter, str):
+            raise misfit("dead_letter", "safe, broker or a destination", self.dead_letter)
         check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
         check_seconds(
             "optimized_ack_scheduled_ack_interval", self.optimized_ack_scheduled_ack_interval
@@ -197,11 +203,7 @@ class ConnectionOptions:
     @classmethod
     def of(cls, **options: Any) -> ConnectionOptions:
         """The options with these names; raises ConfigurationError, which names the nearest for an unknown one."""
-        known = [each.name for each in fields(cls)]
-        for name in options:
-            if name not in known:
-                near = nearest(name, known)
-                raise ConfigurationError(f"unknown connection option {name}; did you mean {near}?")
+        check_names("connection option", options, [each.name for each in fields(cls)])
         return cls(**options)
 
     def policy(self, destination: str) -> Policy:
@@ -231,11 +233,60 @@ _FLAGS: Final = (
 _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """The one of `known` that `name` may have been meant to be."""
+#: How much a name must be like another to be taken for it, from 0 to 1.
+_LIKENESS: Final = 0.6
+
+#: What people call an option elsewhere, and what it is here (or in URLs, or of a consumer), where that is known.
+_ALIASES: Final = {
+    "ack": ("mode",),
+    "ack_mode": ("mode",),
+    "login": ("username", "jms.userName"),
+    "max_redeliveries": ("redelivery", "redelivery_policy"),
+    "max_retries": ("redelivery", "redelivery_policy"),
+    "pass": ("password", "jms.password"),
+    "passcode": ("password", "jms.password"),
+    "prefetch": ("prefetch_policy", "jms.prefetchPolicy.all"),
+    "redelivery": ("redelivery_policy",),
+    "retries": ("redelivery", "redelivery_policy"),
+    "retry": ("redelivery", "redelivery_policy"),
+    "ssl": ("tls",),
+    "timeout": ("request_timeout", "jms.sendTimeout"),
+    "ttl": ("time_to_live",),
+    "user": ("username", "jms.userName"),
+    "username": ("jms.userName",),
+    "workers": ("concurrency",),
+}
+
+
+def check_names(what: str, given: Iterable[str], known: list[str]) -> None:
+    """Raise ConfigurationError for the first of the `given` names that is not `known`."""
+    for name in given:
+        if name not in known:
+            raise unknown(what, name, known)
+
+
+def unknown(what: str, name: str, known: list[str]) -> ConfigurationError:
+    """An error that names the nearest of the `known` names, or all of them where none is near."""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
+    return ConfigurationError(f"unknown {what} {name!r}; {hint}")
+
+
+def nearest(name: str, known: list[str]) -> str | None:
+    """The one of `known` that `name` may have been meant to be; None: it is like none of them."""
     lowered = {option.lower(): option for option in known}
-    (near,) = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.0)
-    return lowered[near]
+    for meant in _ALIASES.get(name.lower(), ()):
+        if meant in known:
+            return meant
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_LIKENESS)
+    return lowered[near[0]] if near else None
+
+
+def _check_policies(policy: object, policies: object) -> None:
+    if not (hasattr(policy, "delay") and hasattr(policy, "exhausted")):
+        raise misfit("redelivery_policy", "a RedeliveryPolicy", policy)
+    if not isinstance(policies, RedeliveryPolicyMap | None):
+        raise misfit("redelivery_policies", "a RedeliveryPolicyMap or None", policies)
 
 
 def _check_header(name: str, value: object) -> None:

@@ -88,8 +88,9 @@ def _examine_options(options: ConnectionOptions) -> Iterator[Finding]:
 
 def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding:
     """One consumer's settings in words, and what is seldom meant."""
-    prefetch = consumer.prefetch or options.prefetch_policy.prefetch(_kind(consumer))
-    limit = consumer.redelivery.maximum_redeliveries
+    options = consumer.connection_options(options)
+    prefetch = options.prefetch_policy.prefetch(_kind(consumer))
+    limit = options.policy(consumer.destination.uri).maximum_redeliveries
     told = (
         f"{consumer.destination.uri}, {consumer.mode.label}, prefetch {prefetch},"
         f" {consumer.concurrency} workers"
@@ -132,7 +133,7 @@ def _examine_destination(
     consumer: Consumer, session: Session, options: ConnectionOptions
 ) -> Iterator[Finding]:
     """What the broker has set for a consumer's destination, and whether it goes with the consumer's own policy."""
-    own = replace(options, redelivery_policy=consumer.redelivery, redelivery_policies=None)
+    own = consumer.connection_options(options)
     peer = Peer(str(session.address), session.dialect)
     uri, check = consumer.destination.uri, f"settings of {consumer.destination.uri}"
     try:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.errors import ConfigurationError
-from jmsx.options import FOR_EVER, ConnectionOptions, PrefetchPolicy, ReconnectPolicy, nearest
+from jmsx.options import FOR_EVER, ConnectionOptions, PrefetchPolicy, ReconnectPolicy, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -227,4 +227,4 @@ def _unknown_option(name: str, *, after_secret: bool, failover: bool) -> Configu
 
 def unknown_option(name: str, known: list[str]) -> ConfigurationError:
     """An error that names the nearest of the `known` options."""
-    return ConfigurationError(f"unknown option {name!r}; did you mean {nearest(name, known)!r}?")
+    return unknown("option", name, known)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, Never, Self
 
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application
@@ -16,12 +16,14 @@ from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
+from jmsx.core.checks import check_seconds, misfit
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
-from jmsx.options import FOR_EVER, ReconnectPolicy
+from jmsx.options import FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names, unknown
+from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
 #: Seconds that draining may take; Kubernetes kills 30 s after its SIGTERM.
 DRAIN_TIMEOUT: Final = 25.0
 
+#: What `App()` takes by keyword.
+_OPTIONS: Final = [
+    *("observers", "reconnect", "health", "health_limits", "watch"),
+    *(each.name for each in fields(ConnectionOptions)),
+]
+
 _log = logger("jmsx.app")
 
 
@@ -45,8 +53,9 @@ class App(Registry):
     """
     Consumers and a sender on one broker.
 
-    Every consumer's worker has a session, a socket and a thread of its own. `options` are those of `Connection`; the
-    decorator's win for its consumer. The app owns its observers: they are closed when it stops.
+    Every consumer's worker has a session, a socket and a thread of its own. `options` are those of `Connection`; every
+    consumer has them, be they given here or in the URL, unless its decorator says otherwise. The app owns its
+    observers: they are closed when it stops. Raises ConfigurationError for a URL or options that make no sense.
 
     With `reconnect` (True, or a ReconnectPolicy) it waits for its broker, at the start and whenever it is gone; with
     False the loss of a connection ends the app, unless its URL is a `failover:` one.
@@ -74,6 +83,14 @@ class App(Registry):
         watch: float = 60.0,
         **options: Any,
     ) -> None:
+        check_names("option of App", options, _OPTIONS)
+        own = ConnectionOptions.of(**options)
+        dead_letter_place(own.dead_letter)
+        if url is not None:
+            parse_broker_uri(url, own)
+        if not isinstance(reconnect, bool | ReconnectPolicy):
+            raise misfit("reconnect", "True, False or a ReconnectPolicy", reconnect)
+        check_seconds("watch", watch)
         super().__init__(options)
         self.url = url
         self.reconnect = reconnect
@@ -114,13 +131,18 @@ class App(Registry):
 
     def connect(self, **options: Any) -> Connection:
         """A connection with the app's URL, observers and options; those given win."""
+        check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
+        observers = (self._progress, *self._observers)
+        return Connection(self.connection_uri(), observers=observers, **options)
+
+    def connection_uri(self) -> BrokerUri:
+        """The app's brokers and options, those of the URL included; raises ConfigurationError."""
         if self.url is None:
             raise ConfigurationError("the app has no broker URL; set app.url or pass one to App()")
-        given = {**self._options, **options}
+        given = dict(self._options)
         if self.reconnect:
             given.setdefault("reconnect", self._reconnect_policy())
-        observers = (self._progress, *self._observers)
-        return Connection(self.url, observers=observers, **given)
+        return parse_broker_uri(self.url, ConnectionOptions.of(**given))
 
     def live(self) -> Verdict:
         """Whether messages move, or could: what `/healthz` says."""
@@ -144,7 +166,10 @@ class App(Registry):
         body: Message | Body = None,
         *,
         properties: dict[str, Property] | None = None,
-        **options: Any,
+        persistent: bool = True,
+        priority: int = 4,
+        time_to_live: float = 0.0,
+        **others: Never,
     ) -> str:
         """
         Send one message, confirmed by the broker when this returns; from any thread. Returns its key.
@@ -152,9 +177,12 @@ class App(Registry):
         In a SESSION_TRANSACTED handler of this app it is part of the handler's transaction: sent when that commits,
         and never if the handler raises. Threads that the handler starts are outside of it.
 
-        `options` are those of `MessageProducer.send`. Raises what that does, and IllegalStateError in a transacted
-        handler with `dedupe=`.
+        What is given by keyword is that of `MessageProducer.send`; correlation id, type and the like are those of a
+        `Message`. Raises what that does, and IllegalStateError in a transacted handler with `dedupe=`.
         """
+        for name in others:
+            raise _unknown_send_option(name)
+        options = {"persistent": persistent, "priority": priority, "time_to_live": time_to_live}
         message = body if isinstance(body, Message) else Message(body, properties=properties)
         worker = self._working()
         if worker is not None and worker.transacted:
@@ -213,9 +241,13 @@ class App(Registry):
         """
         Start, stay until SIGTERM or Ctrl-C, then drain; a second signal aborts. From the main thread.
 
-        `announce` is given words for the operator. Raises what `start` and `stop` raise, and KeyboardInterrupt after a
-        second signal.
+        `announce` is given words for the operator. Raises what `start` and `stop` raise, KeyboardInterrupt after a
+        second signal, and IllegalStateError in another thread.
         """
+        if threading.current_thread() is not threading.main_thread():
+            raise IllegalStateError(
+                "run() waits for signals, which only the main thread gets; in another one use start() and stop()"
+            )
         with Signals() as signals:
             self._wake = signals.wake
             try:
@@ -309,12 +341,13 @@ class App(Registry):
         return given if isinstance(given, ReconnectPolicy) else ReconnectPolicy()
 
     def _open_worker(self, consumer: Consumer) -> None:
-        options = consumer.connection_options(self._options)
-        if self.reconnect:  # as long as it takes, unless the policy says otherwise
-            policy = self._reconnect_policy()
-            patience = FOR_EVER if policy.startup_timeout is None else policy.startup_timeout
-            options["reconnect"] = replace(policy, startup_timeout=patience)
-        connection = self.connect(**options)
+        uri = self.connection_uri()
+        options = consumer.connection_options(uri.options)
+        policy = options.reconnect
+        if self.reconnect and policy is not None and policy.startup_timeout is None:
+            options = replace(options, reconnect=replace(policy, startup_timeout=FOR_EVER))
+        observers = (self._progress, *self._observers)
+        connection = Connection(BrokerUri(uri.addresses, options), observers=observers)
         connection.set_exception_listener(self._fail)
         self._opening = connection
         try:
@@ -419,6 +452,22 @@ class App(Registry):
 
     def _states(self) -> list[WorkerState]:
         return [worker.state(self._progress) for worker in tuple(self._workers)]
+
+
+def _unknown_send_option(name: str) -> ConfigurationError:
+    """An error that says where it belongs."""
+    elsewhere = {
+        "headers": "properties={...}",
+        "delay": "properties={'AMQ_SCHEDULED_DELAY': milliseconds}",
+        "correlation_id": "Message(body, correlation_id=...)",
+        "type": "Message(body, type=...)",
+        "reply_to": "Message(body, reply_to=...)",
+        "group_id": "Message(body, group_id=...)",
+    }
+    if name in elsewhere:
+        return ConfigurationError(f"unknown option of send() {name!r}; write {elsewhere[name]}")
+    known = ["properties", "persistent", "priority", "time_to_live"]
+    return unknown("option of send()", name, known)
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.app.signature import connection_parameter
+from jmsx.core.checks import check_flag, check_text, check_whole, misfit
 from jmsx.core.ledger import Identity
-from jmsx.core.policy import RedeliveryPolicy
-from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+from jmsx.core.policy import RedeliveryPolicyMap
+from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError
-from jmsx.handlers import check_runs, name_of
-from jmsx.options import PrefetchPolicy
+from jmsx.options import PrefetchPolicy, unknown
+from jmsx.uri import dead_letter_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from jmsx.core.policy import Policy
     from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
+    from jmsx.options import ConnectionOptions
 
     Handler = Callable[..., object]
 
@@ -36,40 +38,52 @@ class Consumer:
     destination: Destination
     name: str  #: in metrics, events and logs
     mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE
-    redelivery: Policy = field(default_factory=RedeliveryPolicy)
+    redelivery: Policy | None = None  #: None: the app's
     give_up_on: tuple[
-        type[Exception], ...
+        type[BaseException], ...
     ] = ()  #: errors that no retry can cure: dead letter at once
-    dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or a destination URI for copies
+    dead_letter: str | None = None  #: a strategy, or a destination for copies; None: the app's
     concurrency: int = 1  #: sessions, each with a thread and a socket of its own
-    prefetch: int | None = None  #: messages; None: the connection's
+    prefetch: int | None = None  #: messages; None: the app's
     selector: str | None = None
     durable: str | None = None  #: name of the durable subscription
-    non_blocking_redelivery: bool = False
-    optimize_acknowledge: bool = False
+    non_blocking_redelivery: bool | None = None  #: None: the app's
+    optimize_acknowledge: bool | None = None  #: None: the app's
     takes_session: bool = False  #: whether the handler wants the session as second argument
     dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
-    dedupe_by: Callable[[Message], str] | None = (
-        None  #: what makes messages equal; None: key and body
-    )
+    dedupe_by: Callable[[Message], str] | None = None  #: what makes messages equal; None: their key
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
+        try:
+            self._check()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"consumer {self.name}: {error}") from error
+
+    def _check(self) -> None:
+        """Raise ConfigurationError, without the consumer's name."""
+        object.__setattr__(self, "give_up_on", _error_types(self.give_up_on))
+        if self.redelivery is not None:
+            _check_policy(self.redelivery)
+        if self.dead_letter is not None:
+            object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
+        check_whole("concurrency", self.concurrency, 1)
+        if self.prefetch is not None:
+            check_whole("prefetch", self.prefetch, 1)
+        for name in ("selector", "durable"):
+            check_text(name, getattr(self, name))
+        for name in ("non_blocking_redelivery", "optimize_acknowledge"):
+            if getattr(self, name) is not None:
+                check_flag(name, getattr(self, name))
+        if self.durable is not None and not self.destination.is_topic:
             raise ConfigurationError(
-                f"consumer {self.name}: concurrency must be 1 or more, not {self.concurrency}"
+                f"{self.destination} is no topic, so it has no durable subscription"
             )
         if self.durable is not None and self.concurrency > 1:
             raise ConfigurationError(
-                f"consumer {self.name}: a durable subscription has one reader, not {self.concurrency}"
-            )
-        if self.prefetch is not None and self.prefetch < 1:
-            raise ConfigurationError(
-                f"consumer {self.name}: prefetch must be 1 or more, not {self.prefetch}"
+                f"a durable subscription has one reader, not {self.concurrency}"
             )
         if self.optimize_acknowledge and self.mode is not AcknowledgeMode.AUTO_ACKNOWLEDGE:
-            raise ConfigurationError(
-                f"consumer {self.name}: optimize_acknowledge is for AUTO_ACKNOWLEDGE only"
-            )
+            raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
         self._check_dedupe()
 
     def identity(self, message: Message, client_id: str | None) -> Identity | None:
@@ -87,65 +101,94 @@ class Consumer:
         return Identity(place, key) if key else None
 
     def _check_dedupe(self) -> None:
-        wanted = connection_parameter(self.handler)
-        if wanted is not None and (self.dedupe is None or not self.dedupe.connects):
+        store = self.dedupe
+        fit = not isinstance(store, type) and all(hasattr(store, name) for name in _STORE)
+        if store is not None and not fit:
             raise ConfigurationError(
-                f"consumer {self.name}: there is a connection for {wanted}= with dedupe=DatabaseStore(...) only"
+                f"dedupe must be a store, such as jmsx.dedupe.SqliteStore('done.db'), not a {type(store).__name__}"
             )
-        if self.dedupe is None:
+        if self.dedupe_by is not None and not callable(self.dedupe_by):
+            raise misfit("dedupe_by", "a function of the message", self.dedupe_by)
+        wanted = connection_parameter(self.handler)
+        if wanted is not None and (store is None or not store.connects):
+            raise ConfigurationError(
+                f"there is a connection for {wanted}= with dedupe=DatabaseStore(...) only"
+            )
+        if store is None:
             if self.dedupe_by is not None:
-                raise ConfigurationError(f"consumer {self.name}: dedupe_by= needs a dedupe= store")
+                raise ConfigurationError("dedupe_by= needs a dedupe= store")
             return
         if self.takes_session and self.mode is AcknowledgeMode.SESSION_TRANSACTED:
             raise ConfigurationError(
-                f"consumer {self.name}: a message whose sends were lost with their transaction would be known as"
+                "a message whose sends were lost with their transaction would be known as"
                 " done, and they would never be sent; use dedupe= with another mode"
             )
 
-    def connection_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of its connection that differ from the app's, which are `given`."""
-        options: dict[str, Any] = {
-            "redelivery_policy": self.redelivery,
-            "redelivery_policies": None,  # the consumer's is the one for its destination already
-            "dead_letter": self.dead_letter,
-            "non_blocking_redelivery": self.non_blocking_redelivery,
-            "optimize_acknowledge": self.optimize_acknowledge,
+    def connection_options(self, options: ConnectionOptions) -> ConnectionOptions:
+        """The app's `options`, with what is this consumer's own in place of theirs."""
+        own: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("dead_letter", "non_blocking_redelivery", "optimize_acknowledge")
+            if getattr(self, name) is not None
         }
+        if self.redelivery is not None:
+            own |= {"redelivery_policy": self.redelivery, "redelivery_policies": None}
         if self.prefetch is not None:
-            options["prefetch_policy"] = PrefetchPolicy.all(self.prefetch)
-        if self.durable is None and "client_id" in given:
-            options["client_id"] = None  # only the one that needs it may claim it
-        return options
+            own["prefetch_policy"] = PrefetchPolicy.all(self.prefetch)
+        if self.durable is None:
+            own["client_id"] = None  # only the one that needs it may claim it
+        return replace(options, **own)
 
 
-def connection_parameter(handler: Callable[..., Any]) -> str | None:
-    """The name of the handler's keyword-only parameter, which gets its store's database connection."""
-    wanted = [
-        parameter.name
-        for parameter in inspect.signature(handler).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
-    ]
-    if len(wanted) > 1:
-        raise ConfigurationError(
-            f"{name_of(handler)} wants {', '.join(wanted)}; there is one connection"
-        )
-    return wanted[0] if wanted else None
+#: What an idempotency store must have.
+_STORE: Final = ("connects", "open", "once", "close")
+
+#: What a redelivery policy must have.
+_POLICY: Final = ("delay", "exhausted", "maximum_redeliveries", "mode", "non_blocking")
 
 
-def takes_session(handler: Callable[..., Any]) -> bool:
+def acknowledge_mode(given: object) -> AcknowledgeMode:
     """
-    Whether `handler(message, session)` is meant rather than `handler(message)`.
+    The mode that is meant: itself, its number, or its name, such as "client", "auto" or "session_transacted".
 
-    Raises ConfigurationError for any other signature, and for a function whose body a call does not run.
+    Raises ConfigurationError, naming the nearest.
     """
-    check_runs(handler)
-    name = name_of(handler)
-    parameters = [
-        parameter
-        for parameter in inspect.signature(handler).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    required = [parameter for parameter in parameters if parameter.default is parameter.empty]
-    if not parameters or len(required) > 2:  # noqa: PLR2004 - message and session
-        raise ConfigurationError(f"{name} must take (message) or (message, session)")
-    return len(required) == 2  # noqa: PLR2004 - message and session
+    names = {
+        name: mode
+        for mode in AcknowledgeMode
+        for name in (mode.label, mode.name, mode.name.lower())
+    }
+    if isinstance(given, AcknowledgeMode):
+        return given
+    if isinstance(given, int) and not isinstance(given, bool) and given in set(AcknowledgeMode):
+        return AcknowledgeMode(given)
+    if isinstance(given, str):
+        text = given.lower().replace("-", "_")
+        if text in names:
+            return names[text]
+        raise unknown("mode", text, [mode.label for mode in AcknowledgeMode])
+    raise misfit("mode", "an AcknowledgeMode", given)
+
+
+def _check_policy(given: object) -> None:
+    if all(hasattr(given, name) for name in _POLICY):
+        return
+    hint = ""
+    if isinstance(given, int) and not isinstance(given, bool):
+        hint = f"; did you mean RedeliveryPolicy(maximum_redeliveries={given})?"
+    elif isinstance(given, RedeliveryPolicyMap):
+        hint = "; give a map to App(redelivery_policies=...)"
+    raise ConfigurationError(
+        f"redelivery must be a RedeliveryPolicy, not a {type(given).__name__}{hint}"
+    )
+
+
+def _error_types(given: object) -> tuple[type[BaseException], ...]:
+    """As a tuple, from one class or several."""
+    several = given if isinstance(given, tuple | list | set | frozenset) else (given,)
+    for each in several:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise ConfigurationError(
+                f"give_up_on takes classes of errors, such as (ValueError,), and not {each!r}"
+            )
+    return tuple(several)

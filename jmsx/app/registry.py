@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from jmsx.app.registration import Consumer, takes_session
-from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
+from jmsx.app.registration import Consumer, acknowledge_mode
+from jmsx.app.signature import takes_session
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.handlers import name_of
 from jmsx.jms.destination import Destination, destination
+from jmsx.options import check_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.app.registration import Handler
     from jmsx.core.policy import Policy
+
+#: What `@app.consumer(...)` takes by keyword.
+SETTINGS: Final = [
+    each.name
+    for each in fields(Consumer)
+    if each.name not in ("handler", "destination", "takes_session")
+]
 
 H = TypeVar("H", bound="Handler")
 
@@ -43,7 +51,7 @@ class Registry:
         self,
         source: Destination | str,
         *,
-        mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE,
+        mode: AcknowledgeMode | str = AcknowledgeMode.AUTO_ACKNOWLEDGE,
         redelivery: Policy | None = None,
         name: str | None = None,
         **settings: Any,
@@ -52,29 +60,39 @@ class Registry:
         Make the decorated function the handler of `source`, such as `queue://orders`.
 
         It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments. When it returns,
-        the message is settled (with SESSION_TRANSACTED, all that it sent through `session` too); when it raises, the
-        message is delivered again by `redelivery`; it may raise Retry, Reject or Discard to say more. Further settings
-        are those of `Consumer`. Raises ConfigurationError for settings that make no sense.
+        the message is settled (with SESSION_TRANSACTED, all that it sent too); when it raises, the message is delivered
+        again by `redelivery`; it may raise Retry, Reject or Discard to say more. `mode` may be a name, such as "client"
+        or "transacted". Further settings are those of `Consumer`; what is not given is as the app's options say.
+        Raises ConfigurationError for settings that make no sense.
         """
+        if callable(source):
+            raise ConfigurationError(
+                f"@app.consumer needs a destination: write @app.consumer('queue://NAME') above {name_of(source)}"
+            )
+        target = destination(source)
+        _check_settings(settings)
 
         def register(handler: H) -> H:
             self._check_not_running()
-            label = name or name_of(handler)
+            takes = takes_session(handler)
+            label = name_of(handler) if name is None else name
+            if not isinstance(label, str) or not label:
+                raise ConfigurationError(f"name= of a consumer must be a text, not {label!r}")
             if label in self._consumers:
                 raise ConfigurationError(f"there is a consumer {label!r} already; give it a name=")
-            target = destination(source)
             try:
-                self._consumers[label] = Consumer(
-                    handler=handler,
-                    destination=target,
-                    name=label,
-                    mode=AcknowledgeMode(mode),
-                    redelivery=redelivery or self._policy(target),
-                    takes_session=takes_session(handler),
-                    **settings,
-                )
-            except TypeError as error:
+                chosen = acknowledge_mode(mode)
+            except ConfigurationError as error:
                 raise ConfigurationError(f"consumer {label}: {error}") from error
+            self._consumers[label] = Consumer(
+                handler=handler,
+                destination=target,
+                name=label,
+                mode=chosen,
+                redelivery=redelivery,
+                takes_session=takes,
+                **settings,
+            )
             return handler
 
         return register
@@ -89,17 +107,18 @@ class Registry:
         if name not in self._consumers:
             known = ", ".join(self._consumers)
             raise ConfigurationError(f"no consumer {name!r}; there are {known}")
-        try:
-            self._consumers[name] = replace(self._consumers[name], **settings)
-        except TypeError as error:
-            raise ConfigurationError(f"consumer {name}: {error}") from error
-
-    def _policy(self, target: Destination) -> Policy:
-        """The app's own redelivery policy for `target`."""
-        plain = RedeliveryPolicyMap(self._options.get("redelivery_policy", RedeliveryPolicy()))
-        policies: RedeliveryPolicyMap = self._options.get("redelivery_policies") or plain
-        return policies.policy(target.uri)
+        check_names("consumer setting", settings, [each.name for each in fields(Consumer)])
+        self._consumers[name] = replace(self._consumers[name], **settings)
 
     def _check_not_running(self) -> None:
         if self._running:
             raise IllegalStateError("the app is running")
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    """Raise ConfigurationError for names that are no setting, and for None where that means nothing."""
+    check_names("consumer setting", settings, SETTINGS)
+    if "dead_letter" in settings and settings["dead_letter"] is None:
+        raise ConfigurationError(
+            "dead_letter=None says nothing: leave it out for the app's, or name safe, broker or a destination"
+        )

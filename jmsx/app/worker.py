@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jmsx.app.health import WorkerState
-from jmsx.app.registration import connection_parameter
+from jmsx.app.signature import connection_parameter
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import IllegalStateError, StoreError
 from jmsx.handlers import check_ran

@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from jmsx.clock import SystemClock
@@ -21,7 +22,7 @@ from jmsx.ledger import release, share
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import ConnectionOptions
-from jmsx.uri import parse_broker_uri
+from jmsx.uri import BrokerUri, parse_broker_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,8 +42,13 @@ class Connection:
     connects at once and raises InvalidClientIdError if another connection has it.
     """
 
-    def __init__(self, url: str, *, observers: Iterable[Observer] = (), **options: Any) -> None:
-        self._uri = parse_broker_uri(url, ConnectionOptions.of(**options))
+    def __init__(
+        self, url: str | BrokerUri, *, observers: Iterable[Observer] = (), **options: Any
+    ) -> None:
+        if isinstance(url, BrokerUri):  # read already: an app's, with what a consumer changes
+            self._uri = BrokerUri(url.addresses, replace(url.options, **options))
+        else:
+            self._uri = parse_broker_uri(url, ConnectionOptions.of(**options))
         check_tls(self._uri)
         self.options = self._uri.options
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"

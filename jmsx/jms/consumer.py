@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.handlers import check_runs
 from jmsx.jms.translation import received
 
@@ -43,10 +43,11 @@ class MessageConsumer:
         The next message; waits `timeout` seconds for it, or for ever (None).
 
         None if there is none in time, or if the consumer is closed meanwhile. In AUTO mode the message is acknowledged
-        when this returns. Raises IllegalStateError if closed, or if a consumer of the session has a listener, and
-        ConnectionFailedError if the link is gone.
+        when this returns. Raises ConfigurationError for a timeout that is no number, IllegalStateError if closed, or
+        if a consumer of the session has a listener, and ConnectionFailedError if the link is gone.
         """
         self._check()
+        _check_timeout(timeout)
         pump = self.session.pump
         deadline = None if timeout is None else pump.now() + timeout
         names = (self._subscription_id,)
@@ -117,3 +118,10 @@ class MessageConsumer:
         self.session.check_receive()
         if self._closed:
             raise IllegalStateError("The Consumer is closed")
+
+
+def _check_timeout(timeout: object) -> None:
+    """Raise ConfigurationError for what is no time."""
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and (not number or timeout != timeout):  # noqa: PLR0124 - NaN is no time
+        raise ConfigurationError(f"timeout must be seconds, or None for ever, not {timeout!r}")

@@ -63,6 +63,12 @@ class MessageProducer:
         to = reachable(self._destination(destination), self._session)
         key = new_key()
         frame = send_frame(message, to, self._session.dialect, key, persistent=persistent)
+        limit = self._session.options.max_body_size
+        if len(frame.body) > limit:
+            raise MessageFormatError(
+                f"a body of {len(frame.body)} bytes is longer than the max_body_size of {limit} bytes; raise that, if"
+                " the broker takes it, or send it in parts"
+            )
         headers = dict(frame.headers)
         if message.reply_to is not None:
             reply_to = reachable(message.reply_to, self._session)

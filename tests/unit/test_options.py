@@ -101,8 +101,8 @@ def test_password_is_not_shown() -> None:
         ({"reconnect": True}, "reconnect must be a ReconnectPolicy or None"),
         ({"tls": True}, "tls must be a TlsOptions"),
         ({"tls": {"key_password": "geheim"}}, "tls must be a TlsOptions, not a dict"),
-        ({"prefetch": 1}, "unknown connection option prefetch; did you mean prefetch_policy"),
-        ({"pasword": "geheim"}, "did you mean password"),
+        ({"prefetch": 1}, "unknown connection option 'prefetch'; did you mean 'prefetch_policy'"),
+        ({"pasword": "geheim"}, "did you mean 'password'"),
     ],
     ids=str,
 )

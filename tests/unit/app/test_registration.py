@@ -1,0 +1,336 @@
+"""What `@app.consumer(...)` and `App(...)` take, what they refuse, and what a consumer has of its app."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import fields
+from typing import Annotated, Any, Final
+
+import pytest
+
+from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Session
+from jmsx.app import App
+from jmsx.app.signature import takes_session
+from jmsx.core.policy import RedeliveryPolicyMap
+from jmsx.dedupe import MemoryStore
+from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
+from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
+
+URL: Final = "stomp://localhost"
+
+#: A value for each option that is not its default; a new option must be named here.
+OTHER: Final[dict[str, Any]] = {
+    "client_id": "me",
+    "username": "u",
+    "password": "p",
+    "prefetch_policy": PrefetchPolicy.all(7),
+    "redelivery_policy": RedeliveryPolicy(maximum_redeliveries=3),
+    "redelivery_policies": RedeliveryPolicyMap(RedeliveryPolicy(maximum_redeliveries=9)),
+    "optimize_acknowledge": True,
+    "optimize_acknowledge_timeout": 1.0,
+    "optimized_ack_scheduled_ack_interval": 1.0,
+    "non_blocking_redelivery": True,
+    "transacted_individual_ack": True,
+    "use_async_send": True,
+    "dead_letter": "queue://dead",
+    "use_management": False,
+    "ledger": "x.db",
+    "dialect": "classic",
+    "heartbeat": (1.0, 2.0),
+    "connect_timeout": 3.0,
+    "request_timeout": 4.0,
+    "reconnect": ReconnectPolicy(maximum_delay=5.0),
+    "commit_markers": True,
+    "resend_unconfirmed": True,
+    "max_body_size": 5,
+    "tls": TlsOptions(server_name="x"),
+}
+
+
+class Order:
+    """What a user's handler may want."""
+
+
+def plain(message: Message) -> None:
+    """A handler."""
+
+
+def of(app: App, handler: Any = plain, **settings: Any) -> ConnectionOptions:
+    """The options of the connection of a consumer."""
+    app.consumer("topic://a" if "durable" in settings else "a", name="desk", **settings)(handler)
+    (consumer,) = app.consumers
+    return consumer.connection_options(app.connection_uri().options)
+
+
+# What a consumer has of its app --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(ConnectionOptions)])
+def test_a_consumer_has_the_options_of_its_app(name: str) -> None:
+    """Each of them."""
+    given = {name: OTHER[name]}
+    url = "stomp+ssl://localhost" if name == "tls" else URL
+    reconnect = given.pop("reconnect", True)
+    app = App(url, reconnect=reconnect, **given)
+    settings = {"durable": "d"} if name == "client_id" else {}
+    assert getattr(of(app, **settings), name) == OTHER[name]
+
+
+def test_a_consumer_has_the_options_of_the_url() -> None:
+    """Too."""
+    app = App(f"{URL}?jms.prefetchPolicy.all=7&jms.redeliveryPolicy.maximumRedeliveries=3")
+    options = of(app)
+    assert options.prefetch_policy == PrefetchPolicy.all(7)
+    assert options.policy("queue://a").maximum_redeliveries == 3
+
+
+def test_what_the_decorator_says_wins() -> None:
+    """Over the app's options, and over its URL's."""
+    own = {
+        "prefetch": 3,
+        "redelivery": RedeliveryPolicy(maximum_redeliveries=1),
+        "dead_letter": "/queue/mine",
+        "non_blocking_redelivery": False,
+        "optimize_acknowledge": False,
+    }
+    app = App(
+        f"{URL}?jms.prefetchPolicy.all=7&jms.redeliveryPolicy.maximumRedeliveries=4",
+        redelivery_policies=OTHER["redelivery_policies"],
+        dead_letter="queue://dead",
+        non_blocking_redelivery=True,
+        optimize_acknowledge=True,
+    )
+    options = of(app, **own)
+    assert options.prefetch_policy == PrefetchPolicy.all(3)
+    assert options.policy("queue://a") == own["redelivery"]
+    assert options.dead_letter == "queue://mine"
+    assert (options.non_blocking_redelivery, options.optimize_acknowledge) == (False, False)
+
+
+# Options -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"prefech": 1}, "did you mean 'prefetch_policy'"),
+        ({"observer": ()}, "did you mean 'observers'"),
+        ({"login": "x"}, "did you mean 'username'"),
+        ({"passcode": "x"}, "did you mean 'password'"),
+        ({"metrics": 1}, "there are client_id, commit_markers, connect_timeout"),
+        (
+            {"dead_letter": None},
+            "dead_letter must be safe, broker or a destination, not a NoneType",
+        ),
+        ({"dead_letter": "nowhere"}, "neither one of safe, broker nor like queue://NAME"),
+        ({"dead_letter": "queue//x"}, "write queue://x"),
+        ({"redelivery_policy": 3}, "redelivery_policy must be a RedeliveryPolicy, not a int"),
+        ({"redelivery_policies": {}}, "must be a RedeliveryPolicyMap or None, not a dict"),
+        ({"reconnect": 3}, "reconnect must be True, False or a ReconnectPolicy, not a int"),
+        ({"url": "http://x"}, "is not a STOMP broker"),
+        ({"url": f"{URL}?heartbeat=1"}, "unknown option 'heartbeat'; there are "),
+    ],
+)
+def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> None:
+    """Is refused when it is made."""
+    with pytest.raises(JmsxError) as caught:
+        App(**{"url": URL, **options})
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"redelivry": 1}, "did you mean 'redelivery'"),
+        ({"ack": "client"}, "did you mean 'mode'"),
+        ({"batch": 1}, "unknown consumer setting 'batch'"),
+        ({"redelivery": 3}, "did you mean RedeliveryPolicy(maximum_redeliveries=3)?"),
+        ({"redelivery": RedeliveryPolicyMap()}, "App(redelivery_policies=...)"),
+        ({"mode": "clinet"}, "unknown mode 'clinet'; did you mean 'client'?"),
+        ({"mode": 17}, "mode must be an AcknowledgeMode, not a int"),
+        ({"mode": True}, "mode must be an AcknowledgeMode, not a bool"),
+        ({"mode": None}, "mode must be an AcknowledgeMode, not a NoneType"),
+        ({"dead_letter": None}, "dead_letter=None says nothing"),
+        ({"dead_letter": "saef"}, "neither one of safe, broker"),
+        ({"concurrency": "2-8"}, "concurrency must be a whole number, not a str"),
+        ({"concurrency": 0}, "concurrency must be 1 or more, not 0"),
+        ({"prefetch": "10"}, "prefetch must be a whole number, not a str"),
+        ({"give_up_on": ValueError("x")}, "give_up_on takes classes of errors"),
+        ({"give_up_on": ("ValueError",)}, "give_up_on takes classes of errors"),
+        ({"selector": 1}, "selector must be a str, not a int"),
+        ({"durable": "d"}, "queue://a is no topic"),
+        ({"dedupe": "done.db"}, "such as jmsx.dedupe.SqliteStore('done.db'), not a str"),
+        ({"dedupe": MemoryStore}, "dedupe must be a store, such as"),
+        ({"dedupe": MemoryStore(), "dedupe_by": "order"}, "dedupe_by must be a function"),
+        ({"optimize_acknowledge": 1}, "optimize_acknowledge must be True or False"),
+        ({"name": 3}, "must be a text, not 3"),
+    ],
+)
+def test_a_consumer_that_makes_no_sense(settings: dict[str, Any], complaint: str) -> None:
+    """Is refused at import."""
+    with pytest.raises(ConfigurationError) as caught:
+        App(URL).consumer("a", **settings)(plain)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["client", "CLIENT_ACKNOWLEDGE", "client_acknowledge", 2])
+def test_modes_by_name(mode: Any) -> None:
+    """Where it is one mode only."""
+    app = App(URL)
+    app.consumer("a", mode=mode)(plain)
+    assert app.consumers[0].mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE
+
+
+@pytest.mark.parametrize("given", [ValueError, (ValueError,), [ValueError], {ValueError}])
+def test_one_error_or_several(given: Any) -> None:
+    """However they are held together."""
+    app = App(URL)
+    app.consumer("a", give_up_on=given)(plain)
+    assert app.consumers[0].give_up_on == (ValueError,)
+
+
+def test_a_decorator_without_parentheses() -> None:
+    """The name would be an inner function, and there would be no consumer."""
+    with pytest.raises(
+        ConfigurationError, match=r"write @app.consumer\('queue://NAME'\) above plain"
+    ):
+        App(URL).consumer(plain)  # type: ignore[arg-type]
+
+
+def test_unfit_sources() -> None:
+    """At once, and not when the function comes."""
+    for source in (17, None, "queue//x", "que://x"):
+        with pytest.raises(InvalidDestinationError):
+            App(URL).consumer(source)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ("headers", "write properties="),
+        ("delay", "AMQ_SCHEDULED_DELAY"),
+        ("correlation_id", r"write Message\(body, correlation_id"),
+        ("ttl", "did you mean 'time_to_live'"),
+        ("prioritty", "did you mean 'priority'"),
+        ("xyz", "there are persistent, priority"),
+    ],
+)
+def test_unknown_send_options(option: str, complaint: str) -> None:
+    """Say where what is meant belongs."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        App(URL).send("a", "x", **{option: 1})  # type: ignore[arg-type]
+
+
+def test_run_in_another_thread() -> None:
+    """It names what to use instead."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            App(URL).run()
+        except IllegalStateError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert "use start() and stop()" in str(errors)
+
+
+# Signatures ----------------------------------------------------------------------------------------------------------
+
+
+def both(message: Message, session: Session) -> None:
+    """Both, in their order."""
+
+
+def bare(message, session):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, D103
+    pass
+
+
+def vague(message: Any, session: object) -> None:
+    """Anything."""
+
+
+def maybe(message: Message | None, session: Annotated[Session, "mine"]) -> None:
+    """In other words."""
+
+
+def unknown_names(message: NoSuchName, session: Elsewhere.Session) -> None:  # type: ignore[name-defined]  # noqa: F821
+    """For the type checker only."""
+
+
+@pytest.mark.parametrize("handler", [both, bare, vague, maybe, unknown_names])
+def test_two_arguments(handler: Any) -> None:
+    """Message and session."""
+    assert takes_session(handler)
+
+
+def swapped(session: Session, message: Message) -> None:
+    """The wrong way round."""
+
+
+def one_session(session: Session) -> None:
+    """Not without the message."""
+
+
+def swapped_names(session: Elsewhere.Session, message: Elsewhere.Message) -> None:  # type: ignore[name-defined]  # noqa: F821
+    """For the type checker only."""
+
+
+def typed(order: Order) -> None:
+    """Wants a body."""
+
+
+def typed_second(message: Message, order: Order) -> None:
+    """Wants a body besides."""
+
+
+def generic(order: dict[str, Any]) -> None:
+    """Wants JSON."""
+
+
+def text(order: str) -> None:
+    """Wants text."""
+
+
+def nothing() -> None:
+    """Wants nothing."""
+
+
+def three(message: Message, session: Session, more: object) -> None:
+    """Wants too much."""
+
+
+class Shop:
+    """A class with a handler in it."""
+
+    def handle(self, message: Message) -> None:
+        """A method."""
+
+
+@pytest.mark.parametrize(
+    ("handler", "complaint"),
+    [
+        (swapped, "the message comes first, then the session"),
+        (swapped_names, "the message comes first, then the session"),
+        (one_session, "the message comes first, then the session"),
+        (typed, "order is a Order, and it gets a Message; take"),
+        (typed_second, "order is a Order, and it gets a Session"),
+        (generic, "read message.body or message.text"),
+        (text, "order is a str, and it gets a Message"),
+        (nothing, "must take"),
+        (three, "must take"),
+        (Shop.handle, "is a method of no object yet"),
+    ],
+)
+def test_handlers_that_expect_something_else(handler: Any, complaint: str) -> None:
+    """Are refused at import, and not message by message."""
+    with pytest.raises(ConfigurationError) as caught:
+        App(URL).consumer("a")(handler)
+    assert complaint in str(caught.value)
+
+
+def test_the_method_of_an_object() -> None:
+    """Is a handler."""
+    assert not takes_session(Shop().handle)
