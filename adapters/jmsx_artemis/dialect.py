@@ -250,6 +250,10 @@ class ArtemisDialect:
         """
         return headers.get("message-id", "")
 
+    def genuine(self, headers: Mapping[str, str]) -> bool:  # noqa: ARG002 - here it is the same for all
+        """Always: the broker's headers stand in front of properties of the same name (measured on 2.44.0)."""
+        return True
+
     def message_id(self, headers: Mapping[str, str]) -> str:
         """The part of the message id after the comma; before it stands the subscription's (probes A7)."""
         return headers.get("message-id", "").rpartition(",")[2]

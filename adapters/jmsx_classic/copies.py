@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import CERTIFIED, MESSAGE_LIMIT, cut
 from jmsx.core.delivery import COUNT_HEADER, GROUP_HEADERS, KEY_HEADER
+from jmsx.core.headers import INT, LONG, time_ms, whole
 
 if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate
@@ -28,6 +30,10 @@ _BROKER_OWN: Final = frozenset(
 )  # fmt: skip
 
 
+#: How the broker names destinations.
+_DESTINATION: Final = re.compile("/(remote-)?(temp-)?(queue|topic)/.")
+
+
 def dead_letter_headers(delivery: Delivery, certificate: DeathCertificate) -> dict[str, str]:
     """What the copy carries on, and the certificate; without its destination."""
     given = delivery.headers
@@ -45,7 +51,7 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
     given = delivery.headers
     headers = _carried(delivery)
     headers["persistent"] = given.get("persistent", "false")
-    if given.get("expires", "0") != "0":
+    if time_ms(given.get("expires")) is not None:
         headers["expires"] = given["expires"]
     return headers | {
         KEY_HEADER: key,
@@ -62,9 +68,29 @@ def _carried(delivery: Delivery) -> dict[str, str]:
         if name in _CARRIED or name not in _BROKER_OWN | CERTIFIED
     }
     headers |= {name: given[told] for name, told in GROUP_HEADERS.items() if told in given}
+    headers = {name: value for name, value in headers.items() if _is_taken(name, value)}
     if "content-length" in given:
         headers["content-length"] = str(len(delivery.frame.body))
     return headers
+
+
+def _is_taken(name: str, value: str) -> bool:
+    """
+    Whether the broker takes this header of a SEND: it refuses the message, or hangs up, over some that make no sense.
+
+    Source: `FrameTranslator.java:94-159`, `LegacyFrameTranslator.java:45-120`.
+    """
+    match name:
+        case "priority" | "JMSXGroupSeq":
+            return whole(value, least=~INT, most=INT) is not None
+        case "timestamp":
+            return whole(value, least=~LONG) is not None
+        case "reply-to":
+            return _DESTINATION.match(value) is not None
+        case "amq-msg-type":
+            return value in {"text", "bytes"}
+        case _:
+            return True
 
 
 def failure_cause(certificate: DeathCertificate) -> str:

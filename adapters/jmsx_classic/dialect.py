@@ -59,6 +59,9 @@ NO_TEXT: Final = "none"  #: a message without a body, which would come as a text
 #: How the message id of a JMS client's message ends: its session, its producer, and a number.
 _OF_JMS: Final = re.compile(r":[0-9]+:[0-9]+:[0-9]+\Z")
 
+#: The end of the ids that the broker gives messages of its STOMP clients.
+_OF_STOMP: Final = re.compile(":-1:1:[0-9]+$")
+
 #: What a piece of the broker's words means; the first that is found wins.
 _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
     ("InvalidSelectorException", InvalidSelectorError),
@@ -239,6 +242,16 @@ class ClassicDialect:
         """The header `ack`, which no property overwrites (seen live on 6.1.8)."""
         return headers.get("ack", "")
 
+    def genuine(self, headers: Mapping[str, str]) -> bool:
+        """
+        Whether a STOMP client sent it: its `expires` and `persistent` are never properties.
+
+        The broker copies properties of other protocols' messages over the headers of the MESSAGE, those of JMS too
+        (`FrameTranslator.java:70-159`; all that jmsx reads but `ack` and `subscription`, measured on 6.1.8). What it
+        names a STOMP client's messages by tells them from the others (`ProtocolConverter.java:99-107`).
+        """
+        return _OF_STOMP.search(headers.get("message-id", "")) is not None
+
     def message_id(self, headers: Mapping[str, str]) -> str:
         """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""
         return headers.get("message-id", "")
@@ -252,9 +265,12 @@ class ClassicDialect:
         Whether NACK moves this message to a dead letter queue; otherwise it deletes it.
 
         Deleted are non-persistent messages, those of a topic without durable subscription, and those that come from
-        a dead letter queue. Source: classic.md 1.13 "When nothing is sent to the DLQ".
+        a dead letter queue. Whether it is one of them cannot be told of a Java program's message, whose headers need
+        not be the broker's. Source: classic.md 1.13 "When nothing is sent to the DLQ".
         """
         headers = delivery.headers
+        if not self.genuine(headers):
+            return False
         if headers.get("persistent") != "true" or kind is DestinationKind.TOPIC:
             return False
         if "original-destination" in headers:

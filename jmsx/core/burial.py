@@ -103,12 +103,14 @@ class DeadLetters:
         """
         Give an expired message to the broker's strategy for expired messages; where it has none, to ours.
 
+        If the sender may have written its expiry, the broker may know of none, and would delete it; then it is copied.
         Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
         """
-        if self._dialect.nack_buries:
+        genuine = self._dialect.genuine(delivery.headers)
+        if self._dialect.nack_buries and (genuine or self._strategy == DeadLetterStrategy.BROKER):
             self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
             consumer.end([delivery], Outcome.EXPIRED, now)
-        elif delivery.headers.get("persistent") == "true":
+        elif not genuine or delivery.headers.get("persistent") == "true":
             self.bury(consumer, [delivery], "expired", NO_FAILURE)
         else:
             consumer.end([delivery], Outcome.EXPIRED, now)

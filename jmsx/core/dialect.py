@@ -154,6 +154,13 @@ class Dialect(Protocol):
     def ack_id(self, headers: Mapping[str, str]) -> str:
         """By which a MESSAGE is acknowledged."""
 
+    def genuine(self, headers: Mapping[str, str]) -> bool:
+        """
+        Whether expiry, delivery mode and destination of a MESSAGE are the broker's own words.
+
+        Otherwise a property of the sender's may have overwritten them, and nothing may be deleted because of them.
+        """
+
     def message_id(self, headers: Mapping[str, str]) -> str:
         """What its broker calls a message, the same over redeliveries and links."""
 

@@ -386,7 +386,14 @@ class SessionCore:
         message_id = self._dialect.message_id(frame.headers)
         ack_id = self._dialect.ack_id(frame.headers)
         return Delivery.of(
-            frame, self._arrivals, message_id, epoch=self.epoch, now=now, wall=wall, ack_id=ack_id
+            frame,
+            self._arrivals,
+            message_id,
+            epoch=self.epoch,
+            now=now,
+            wall=wall,
+            ack_id=ack_id,
+            genuine=self._dialect.genuine(frame.headers),
         )
 
     def _is_stale(self, delivery: Delivery) -> bool:

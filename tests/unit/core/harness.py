@@ -34,10 +34,10 @@ from jmsx.core.values import (
     StompAck,
     Verdict,
 )
-from jmsx_classic import DIALECT
+from jmsx_classic.dialect import ClassicDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -68,6 +68,17 @@ def at_most(redeliveries: int, **fields: Any) -> RedeliveryPolicy:
     """A policy that redelivers at once, so many times."""
     given = {"initial_redelivery_delay": 0, "redelivery_delay": 0, **fields}
     return RedeliveryPolicy(maximum_redeliveries=redeliveries, **given)
+
+
+class OfStomp(ClassicDialect):
+    """Classic whose messages come from STOMP clients, whatever they are called; those called `java` do not."""
+
+    def genuine(self, headers: Mapping[str, str]) -> bool:
+        """By its name."""
+        return not headers.get("message-id", "").startswith("java")
+
+
+DIALECT = OfStomp()
 
 
 class Talk:

@@ -170,7 +170,15 @@ def test_who_is_buried_by_nack(
     headers: dict[str, str], kind: DestinationKind, *, expected: bool
 ) -> None:
     """Everybody else would be deleted (classic.md 1.13; probes-classic.md part 2)."""
-    assert DIALECT.buried_by_broker(delivery(**headers), kind) is expected
+    of_stomp = {"message_id": "ID:h-1-2-3:4:-1:1:5"}
+    assert DIALECT.buried_by_broker(delivery(**headers, **of_stomp), kind) is expected
+
+
+@pytest.mark.parametrize("message_id", ["ID:h-1-2-3:4:1:1:5", "77", "", "ID:h-1-2-3:4:-1:1:5x"])
+def test_a_java_programs_message_is_buried_by_copy(message_id: str) -> None:
+    """Its `persistent` may be a property."""
+    one = delivery(message_id=message_id, persistent="true", destination="/queue/a")
+    assert not DIALECT.buried_by_broker(one, QUEUE)
 
 
 def test_copies_go_to_the_shared_dead_letter_queue() -> None:

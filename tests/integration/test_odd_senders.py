@@ -1,0 +1,196 @@
+"""What other clients may write on a message stops nobody, deletes nothing and buries nothing unseen."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import AcknowledgeMode, Connection, Message, Queue, Reject
+from jmsx.core.frames import Frame
+from jmsx.errors import JmsxError
+from jmsx_broker.wire import Wire
+from tests.integration.artemis_support import Console
+from tests.integration.broker_support import eventually
+from tests.integration.support import DEAD_LETTERS, bodies, fresh_queue
+from tests.jdk import NEEDS_JDK
+
+if TYPE_CHECKING:
+    from jmsx_broker import Broker, ClassicBroker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+
+SENDER = Path(__file__).parent / "java" / "OddSender.java"
+
+#: Texts that have ended sessions, or might.
+HOSTILE = ("²", "٣", "9" * 400, "-5", "NaN", "1e400", "", "queue://²")
+
+#: What jmsx or a broker reads; a `content-length` breaks Classic's own frames.
+HEADERS = (
+    "expires", "timestamp", "priority", "persistent", "redelivered", "message-id", "destination",
+    "original-destination", "reply-to", "ack", "subscription", "correlation-id", "type", "transformation",
+    "amq-msg-type", "browser", "receipt-id", "jmsx_group_id", "jmsx_group_seq", "jmsx_key", "jmsx_digest",
+    "jmsx_redelivery_count", "jmsx_type", "jmsx_text", "jmsx_original_destination", "jmsx_connection", "jmsx_marker",
+    "destination-type",
+)  # fmt: skip
+
+
+@pytest.fixture(params=["classic_broker", "artemis_broker"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Either broker."""
+    found: Broker = request.getfixturevalue(request.param)
+    return found
+
+
+def java(broker: Any, *lines: tuple[Queue, str, int, str, dict[str, str]]) -> None:
+    """Have a Java program send these: queue, delivery mode, time to live (ms), text and string properties."""
+    from jmsx_broker.artefacts import classic_libraries  # noqa: PLC0415 - fetches on demand
+    from jmsx_broker.java import find_java  # noqa: PLC0415 - the same
+
+    program = find_java()
+    command = [str(program), "-cp", f"{classic_libraries(program)}/*", str(SENDER)]
+    text = "".join(
+        "\t".join([queue.name, mode, str(ttl), body, *(f"{k}={v}" for k, v in given.items())])
+        + "\n"
+        for queue, mode, ttl, body, given in lines
+    )
+    done = subprocess.run(
+        [*command, broker.openwire_url],
+        input=text.encode(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def handled(broker: Broker, queue: Queue, count: int, mode: AcknowledgeMode) -> list[str]:
+    """The texts that a consumer gets until it has `count`, each acknowledged."""
+    found: list[str] = []
+    with Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(queue)
+        while len(found) < count and (message := consumer.receive(10)) is not None:
+            found.append(message.text)
+            if mode is AcknowledgeMode.SESSION_TRANSACTED:
+                session.commit()
+            else:
+                message.acknowledge()
+    return found
+
+
+@pytest.mark.parametrize(
+    "mode", [AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.SESSION_TRANSACTED], ids=str
+)
+@NEEDS_JDK
+def test_properties_from_java_stop_nobody(broker: Broker, mode: AcknowledgeMode) -> None:
+    """One message for each property and value; each is handled once, and nothing is left."""
+    queue = fresh_queue()
+    odd = [
+        (queue, "persistent", 0, f"{name}={number}", {name: value})
+        for name in HEADERS
+        for number, value in enumerate(HOSTILE)
+    ]
+    java(broker, *odd, (queue, "persistent", 0, "last", {}))
+    assert handled(broker, queue, len(odd) + 1, mode) == [*(line[3] for line in odd), "last"]
+    assert eventually(lambda: broker.statistics(queue.name).size == 0)
+
+
+def test_headers_from_stomp_stop_nobody(broker: Broker) -> None:
+    """The same from a client of this protocol, as far as the broker takes it."""
+    queue, sent, refused = fresh_queue(), [], []
+    of_the_broker = {"destination", "subscription", "destination-type", "expires", "priority"}
+    for name in sorted({*HEADERS} - of_the_broker):
+        for number, value in enumerate(HOSTILE):
+            head = {"destination": queue.uri.replace("queue://", "/queue/"), "persistent": "true"}
+            if "Artemis" in type(broker).__name__:
+                head |= {"destination": queue.name, "destination-type": "ANYCAST"}
+            try:
+                with Wire(broker.url, timeout=10) as wire:
+                    wire.request(Frame("SEND", {**head, name: value}, f"{name}={number}".encode()))
+            except JmsxError:
+                refused.append(name)
+            else:
+                sent.append(f"{name}={number}")
+    assert len(sent) > len(refused)
+    got = handled(broker, queue, len(sent), AcknowledgeMode.AUTO_ACKNOWLEDGE)
+    assert sorted(got) == sorted(sent)
+    assert eventually(lambda: broker.statistics(queue.name).size == 0)
+
+
+@NEEDS_JDK
+def test_every_odd_message_can_be_a_dead_letter(broker: Broker) -> None:
+    """Their copies are taken: no value that the broker refuses, or hangs up over, is carried on."""
+    queue, seen = fresh_queue(), []
+    odd = [
+        (queue, delivery, 0, f"{name}={number}", {name: value, "case": queue.name})
+        for delivery in ("persistent", "volatile")
+        for name in HEADERS
+        for number, value in enumerate((*HOSTILE, "true"))
+    ]
+
+    def refuse(message: Message) -> None:
+        seen.append(message.text)
+        raise Reject from ValueError("odd")
+
+    java(broker, *odd)
+    with Connection(broker.url) as connection:
+        connection.start()
+        connection.create_session().create_consumer(queue).set_listener(refuse)
+        assert eventually(lambda: len(seen) == len(odd), 60)
+        assert eventually(lambda: broker.statistics(queue.name).size == 0)
+    assert seen == [line[3] for line in odd]
+    assert len(dead(broker, queue)) == len(odd)
+
+
+def dead(broker: Broker, queue: Queue) -> list[str]:
+    """The texts of the dead letters that came from `queue`."""
+    if "Artemis" not in type(broker).__name__:
+        return [
+            message.body.decode()
+            for message in broker.browse(DEAD_LETTERS)
+            if message.headers.get("case") == queue.name
+        ]
+    with Console(broker) as console:
+        return [
+            str(one)
+            for name in console.sizes()
+            if name != queue.name
+            for one in console.ask(f"queue.{name}", "listMessages", f"case = '{queue.name}'")
+        ]
+
+
+@pytest.mark.parametrize("mode", ["persistent", "volatile"])
+@NEEDS_JDK
+def test_a_property_is_no_expiry(classic_broker: ClassicBroker, mode: str) -> None:
+    """Seconds, taken for milliseconds: it is handled, and neither deleted nor put aside unseen."""
+    queue = fresh_queue()
+    java(classic_broker, (queue, mode, 0, "alive", {"expires": "1767225600", "case": queue.name}))
+    assert handled(classic_broker, queue, 1, AcknowledgeMode.AUTO_ACKNOWLEDGE) == ["alive"]
+    assert dead(classic_broker, queue) == []
+
+
+@pytest.mark.parametrize("ttl", [0, 10_000])
+@pytest.mark.parametrize("mode", ["persistent", "volatile"])
+@NEEDS_JDK
+def test_what_expires_in_the_prefetch_is_kept(
+    classic_broker: ClassicBroker, mode: str, ttl: int
+) -> None:
+    """By its time to live, or by a property that says so: a copy of it is a dead letter."""
+    queue = fresh_queue()
+    given = {"case": queue.name}
+    if not ttl:
+        given["expires"] = str(int((time.time() + 10) * 1000))
+    with Connection(classic_broker.url) as connection:
+        consumer = connection.create_session().create_consumer(queue)
+        java(classic_broker, (queue, mode, ttl, "late", given))
+        assert eventually(lambda: classic_broker.statistics(queue.name).inflight_count == 1)
+        time.sleep(10.5)
+        connection.start()
+        assert consumer.receive(1) is None
+    assert dead(classic_broker, queue) == ["late"]
+    assert bodies(classic_broker, queue) == []

@@ -1,0 +1,69 @@
+"""Headers that a Java program's properties may have overwritten on Classic delete nothing, and bury nothing unseen."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.values import DeadLetterStrategy
+from tests.unit.core.harness import AUTO, BROKEN, INDIVIDUAL, WALL, Talk, at_most, buried
+
+GRAVE = "queue:ActiveMQ.DLQ"
+SOON = str(int((WALL + 1) * 1000))
+
+
+@pytest.mark.parametrize("expires", ["1", "1767225600", str(int(WALL * 1000))])
+def test_what_expired_before_it_came_is_handed_out(expires: str) -> None:
+    """The broker would not have sent it."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("java", expires=expires)
+    assert talk.receive() == "java#1"
+
+
+@pytest.mark.parametrize("persistent", ["true", ""])
+def test_what_expires_while_it_waits_is_copied(persistent: str) -> None:
+    """It may have, but whether NACK would put it aside or delete it cannot be told."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("java", "b", expires=SOON, persistent=persistent)
+    talk.now = 2.0
+    assert talk.receive() is None
+    assert talk.wrote() == [f"SEND {GRAVE} 'java' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK java"]
+    assert buried(talk) == [("java", 1, "expired", "queue://ActiveMQ.DLQ", True)]
+
+
+def test_a_stomp_clients_expiry_is_believed() -> None:
+    """Its header is the broker's own, whose strategy for expired messages it gets."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a", expires=SOON)
+    talk.now = 2.0
+    assert talk.receive() is None
+    assert talk.wrote() == ["NACK a"]
+
+
+@pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL], ids=str)
+def test_what_says_persistent_is_copied(mode: object) -> None:
+    """It may be a property of a message that NACK would delete."""
+    talk = Talk(mode)  # type: ignore[arg-type] # parametrized
+    talk.subscribe(policy=at_most(0))
+    talk.comes("java", persistent="true")
+    if mode is AUTO:
+        talk.listen(BROKEN)
+    else:
+        delivery = talk.held()
+        talk.core.failed(delivery, BROKEN, talk.now)
+    assert talk.wrote() == [f"SEND {GRAVE} 'java' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK java"]
+
+
+def test_the_strategy_broker_is_believed() -> None:
+    """Who chooses it has chosen what NACK does."""
+    talk = Talk(AUTO, dead_letter=DeadLetterStrategy.BROKER)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("java")
+    talk.listen(BROKEN)
+    assert talk.wrote() == ["NACK java"]
