@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from jmsx.core.selectors import spelled_out
+
 #: Compares texts with numbers too; every property is a text over STOMP.
 NUMBERS: Final = "convert_string_expressions:"
 
@@ -29,6 +31,7 @@ _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|[A-Za-z_$][\w$]*")
 
 def core_filter(selector: str) -> str:
     """The `selector` header for a JMS selector."""
+    selector = spelled_out(selector)
     modes = "JMSDeliveryMode" in selector
 
     def name(match: re.Match[str]) -> str:

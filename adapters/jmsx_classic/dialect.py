@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
+from jmsx.core.selectors import check_arithmetic, spelled_out
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
@@ -149,7 +150,7 @@ class ClassicDialect:
         }
         headers.update({f"activemq.{name}": value for name, value in options.items()})
         if selector:
-            headers["selector"] = selector
+            headers["selector"] = _selector(selector)
         if durable_name is not None:
             headers["activemq.subscriptionName"] = durable_name
         if no_local:
@@ -167,7 +168,7 @@ class ClassicDialect:
             "transformation": TRANSFORMATION,
             "activemq.prefetchSize": str(max(prefetch, 1)),
         }
-        return headers if not selector else {**headers, "selector": selector}
+        return headers if not selector else {**headers, "selector": _selector(selector)}
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription."""
@@ -315,6 +316,11 @@ class ClassicDialect:
         words = told + trace.partition("\n")[0]
         kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
         return kind(f"{broker} refused {command} {subject}: {told}")
+
+
+def _selector(selector: str) -> str:
+    check_arithmetic(selector)
+    return spelled_out(selector)
 
 
 def wire_destination(uri: str) -> str:

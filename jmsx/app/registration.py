@@ -98,7 +98,9 @@ class Consumer:
             source = message.destination or source
         reader = self.name if self.durable is None else f"{client_id}.{self.durable}"
         place = f"{source.uri} {reader}" if source.is_topic else source.uri
-        return Identity(place, key) if key else None
+        return (
+            None if key in (None, "") else Identity(place, str(key))
+        )  # a property may be a number
 
     def _check_dedupe(self) -> None:
         store = self.dedupe

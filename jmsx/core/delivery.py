@@ -30,6 +30,9 @@ GROUP_HEADERS = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq
 #: Header that tells which connection sent a message; written while a consumer of that connection leaves out its own.
 SENDER_HEADER = "jmsx_connection"
 
+#: Header that tells which properties are no texts, such as `i=count,size b=urgent`.
+TYPES_HEADER = "jmsx_types"
+
 #: Header of a copy whose original had a body that STOMP does not carry.
 UNREADABLE_HEADER = "jmsx_unreadable"
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from jmsx.core.identity import Identity
     from jmsx.jms.destination import Destination
 
-    #: What a property may be; STOMP carries it as text.
-    Property = str | int | float | bool
+    #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
+    Property = str | int | float | bool | None
 
 
 class Message:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -20,22 +21,27 @@ from jmsx.core.delivery import (
     GROUP_HEADERS,
     KEY_HEADER,
     SENDER_HEADER,
+    TYPES_HEADER,
     UNREADABLE_HEADER,
 )
+from jmsx.core.headers import LONG, whole
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterator
 
-    from jmsx.jms.message import Message
+    from jmsx.jms.message import Message, Property
+
+#: The property that tells which delivery of a message this is, as in Java.
+DELIVERY_COUNT: Final = "JMSXDeliveryCount"
 
 #: Headers that are not the application's properties, on MESSAGE or SEND.
 RESERVED: Final = frozenset(
     {
         "ack", "content-length", "correlation-id", "destination", "expires", "id", "message-id", "persistent",
         "priority", "receipt", "redelivered", "reply-to", "subscription", "timestamp", "transaction", "type",
-        KEY_HEADER, DIGEST_HEADER, COUNT_HEADER, SENDER_HEADER, UNREADABLE_HEADER,
-        *GROUP_HEADERS.values(),
+        KEY_HEADER, DIGEST_HEADER, COUNT_HEADER, SENDER_HEADER, TYPES_HEADER,
+        UNREADABLE_HEADER, DELIVERY_COUNT, *GROUP_HEADERS.values(),
     }
 )  # fmt: skip
 
@@ -43,7 +49,7 @@ RESERVED: Final = frozenset(
 _SET_BY_SEND: Final = frozenset(
     {
         "JMSDeliveryMode", "JMSDestination", "JMSExpiration", "JMSMessageID", "JMSPriority", "JMSRedelivered",
-        "JMSReplyTo", "JMSTimestamp", "JMSXDeliveryCount",
+        "JMSReplyTo", "JMSTimestamp",
     }
 )  # fmt: skip
 
@@ -67,7 +73,21 @@ _FIELDS: Final = {
 #: From here up to there Java writes a floating number without an exponent.
 _PLAIN: Final = (1e-3, 1e7)
 
-_NAME: Final = re.compile(r"[A-Za-z_$][\w$.-]*\Z")
+#: A Java identifier, and what STOMP programs add to it.
+_NAME: Final = re.compile(r"(?:[^\W\d]|\$)[\w$.-]*\Z")
+_FLOAT: Final = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:E-?[0-9]{1,3})?|-?Infinity|NaN")
+
+#: What stands for the types in `TYPES_HEADER`, the narrower ones first.
+_LETTERS: Final[Mapping[str, type]] = {
+    "b": bool,
+    "i": int,
+    "f": float,
+    "n": type(None),
+}
+
+#: Characters of `TYPES_HEADER`; with more names than that, all properties come as texts.
+_TYPES_LIMIT: Final = 8000
+
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
 
@@ -79,12 +99,16 @@ def property_headers(message: Message, reserved: Container[str]) -> dict[str, st
     Raises MessageFormatError, before anything is written.
     """
     given: dict[str, object] = dict(message.properties)
+    given.pop(DELIVERY_COUNT, None)  # of a message that came in; it says nothing of what is sent
     for name, field in (("JMSXGroupID", "group_id"), ("JMSXGroupSeq", "group_sequence")):
         if getattr(message, field) is not None:
             given.setdefault(name, getattr(message, field))
     headers = {
-        _checked(name, reserved): property_text(name, value) for name, value in given.items()
+        _checked(name, reserved): property_text(name, value)
+        for name, value in given.items()
+        if value is not None
     }
+    types = _types(given, reserved)
     for name in headers.keys() & _FIELDS.keys():
         own = getattr(message, _FIELDS[name])
         if own is not None and str(own) != headers[name]:
@@ -98,7 +122,90 @@ def property_headers(message: Message, reserved: Container[str]) -> dict[str, st
         raise MessageFormatError(
             f"AMQ_SCHEDULED_CRON needs five fields, such as '0 * * * *', not {cron!r}"
         )
-    return headers
+    return {**headers, TYPES_HEADER: types} if types else headers
+
+
+def _types(given: Mapping[str, object], reserved: Container[str]) -> str:
+    """
+    What `TYPES_HEADER` tells of the properties; the values themselves are the texts that selectors and Java see.
+
+    None has no text: the property is in this header alone, so that for selectors it IS NULL.
+    """
+    by_letter: dict[str, list[str]] = {}
+    for name, value in given.items():
+        if not isinstance(value, str) and name not in _NUMBERS:
+            letter = next(one for one, kind in _LETTERS.items() if isinstance(value, kind))
+            by_letter.setdefault(letter, []).append(_checked(name, reserved))
+    text = " ".join(f"{letter}={','.join(names)}" for letter, names in by_letter.items())
+    return text if len(text) <= _TYPES_LIMIT else ""
+
+
+class ReceivedProperties(Mapping[str, "Property"]):
+    """
+    The properties of a message that came in.
+
+    `JMSXDeliveryCount` can always be asked for, and is listed from the second delivery on, as in Java
+    (`ActiveMQMessage.getPropertyNames`).
+    """
+
+    __slots__ = ("_count", "_own")
+
+    def __init__(self, own: dict[str, Property], count: int) -> None:
+        self._own = own
+        self._count = count
+
+    def __getitem__(self, name: str) -> Property:
+        return self._count if name == DELIVERY_COUNT else self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        if self._count > 1:
+            yield DELIVERY_COUNT
+
+    def __len__(self) -> int:
+        return len(self._own) + (self._count > 1)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def typed(
+    texts: Mapping[str, Property], types: str, reserved: Container[str]
+) -> dict[str, Property]:
+    """
+    The properties that came as `texts`, with the types that `TYPES_HEADER` tells.
+
+    Anybody may have written that header, or changed a value behind it: what does not fit stays a text.
+    """
+    properties: dict[str, Property] = dict(texts)
+    for part in types.split(" "):
+        letter, _, names = part.partition("=")
+        for name in names.split(","):
+            if letter == "n":
+                if (
+                    name not in texts
+                    and name not in RESERVED
+                    and name not in reserved
+                    and _NAME.match(name)
+                ):
+                    properties[name] = None
+            elif name in texts:
+                properties[name] = _value(letter, str(texts[name]))
+    return properties
+
+
+def _value(letter: str, text: str) -> Property:
+    """A property's value of the type that `letter` stands for; the text if it is none."""
+    match letter:
+        case "b" if text in ("true", "false"):
+            return text == "true"
+        case "i":
+            number = whole(text, least=~LONG, most=LONG)
+            return text if number is None else number
+        case "f" if _FLOAT.fullmatch(text):
+            return float(text)
+        case _:
+            return text
 
 
 def property_text(name: str, value: object) -> str:

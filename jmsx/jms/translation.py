@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import GROUP_HEADERS
+from jmsx.core.delivery import GROUP_HEADERS, TYPES_HEADER
 from jmsx.core.dialect import Sender
 from jmsx.core.frames import Frame, escape
 from jmsx.core.headers import INT, time_ms, whole
@@ -18,11 +18,12 @@ from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
-from jmsx.jms.properties import RESERVED, property_headers
+from jmsx.jms.properties import RESERVED, ReceivedProperties, property_headers, typed
 
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.jms.message import Property
 
 
 def send_frame(
@@ -59,20 +60,23 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     """The message of a delivery; each delivery gets a message of its own. Never fails, whatever came in."""
     headers = delivery.headers
     addresses = dialect.addresses(headers)
-    properties = {
+    properties: dict[str, Property] = {
         name: text
         for name, text in headers.items()
         if name not in RESERVED and name not in dialect.reserved
     }
+    if TYPES_HEADER in headers:
+        properties = typed(properties, headers[TYPES_HEADER], dialect.reserved)
     group = {name: headers[told] for name, told in GROUP_HEADERS.items() if told in headers}
+    properties.update(group)
     message = Message(
-        properties={**properties, **group},
         correlation_id=headers.get("correlation-id"),
         type=headers.get("type"),
         reply_to=_destination(addresses.reply_to),
         group_id=group.get("JMSXGroupID"),
         group_sequence=whole(group.get("JMSXGroupSeq"), least=~INT, most=INT),
     )
+    message.properties = ReceivedProperties(properties, delivery.delivery_count)
     body = delivery.frame.body
     message.on_body(
         lambda: dialect.decode_body(headers, body),

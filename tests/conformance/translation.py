@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmsx
 from jmsx import errors
+from jmsx.jms.properties import property_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,7 +115,7 @@ def _recorded(message: jmsx.Message, name: str, logical: Callable[[Any], Any]) -
     match what:
         case "property":
             value = message.properties.get(argument)
-            return None if value is None else str(value)
+            return None if value is None else property_text(argument, value)
         case "cause_contains":
             return argument in str(message.properties.get(_CAUSE, ""))
         case "expires":

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.delivery import KEY_HEADER
+from jmsx.core.delivery import KEY_HEADER, TYPES_HEADER
 from jmsx.errors import MessageFormatError, UnsupportedError
 from jmsx.jms.destination import Queue
 from jmsx.jms.message import Message
-from jmsx.jms.properties import property_headers, property_text
+from jmsx.jms.properties import property_headers, property_text, typed
 from jmsx.jms.translation import send_frame
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT
@@ -47,13 +47,42 @@ def headers(**fields: Any) -> dict[str, str]:
         (False, "false"),
     ],
 )
-def test_property_arrives_as_text(value: Any, text: str) -> None:
-    """As Java writes it; types are lost over STOMP (classic.md 2.4)."""
+def test_property_is_a_text_for_others(value: Any, text: str) -> None:
+    """As Java writes it, for selectors and Java; jmsx has it back as it was."""
     assert property_text("p", value) == text
-    assert headers(properties={"p": value}) == {"p": text}
+    sent = headers(properties={"p": value})
+    assert sent.pop("p") == text
+    back = typed({"p": text}, sent.get(TYPES_HEADER, ""), ())["p"]
+    assert (type(back), repr(back)) == (type(value), repr(value))
 
 
-@pytest.mark.parametrize("value", [None, b"x", [1], {}, object()])
+def test_none_is_no_text() -> None:
+    """For selectors the property IS NULL; jmsx has it back."""
+    sent = headers(properties={"p": None, "t": "x", "n": 1, "m": 2})
+    assert sent == {"t": "x", "n": "1", "m": "2", TYPES_HEADER: "n=p i=n,m"}
+    assert typed({"t": "x"}, sent[TYPES_HEADER], ()) == {"t": "x", "p": None}
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        "i=p", "f=p", "b=p", "x=p", "p", "=", "i", "i=", "i=,,", "=p", "n=p", "n=message-id", "b=a b", "n=", "n=1a",
+        "n=jmsx_key", "n=JMSXDeliveryCount", "i=p i=p f=p", "\n", "i=unknown", "n=reserved", "²=p",
+    ],
+)  # fmt: skip
+def test_what_anybody_wrote_there_does_no_harm(types: str) -> None:
+    """What does not fit stays a text, and nothing else is made of it."""
+    for text in ("x", "", "1_000", "٣", "9" * 5000, "0x1", "1e5000", "nan", "inf", "TRUE"):
+        assert typed({"p": text}, types, ("reserved",)) == {"p": text}
+
+
+def test_more_types_than_a_header_line_holds() -> None:
+    """All of them come as texts then."""
+    many = {f"property{number:04}": number for number in range(1000)}
+    assert TYPES_HEADER not in headers(properties=many)
+
+
+@pytest.mark.parametrize("value", [b"x", [1], {}, object()])
 def test_other_property_types_are_refused(value: Any) -> None:
     """The error names the property and the type."""
     with pytest.raises(MessageFormatError, match=f"'p' is a {type(value).__name__}"):
@@ -84,19 +113,24 @@ def test_unfit_property_name_is_refused(name: str) -> None:
         headers(properties={name: "x"})
 
 
-@pytest.mark.parametrize("name", ["a", "_a", "$a", "a1", "a.b", "a-b", "JMSXGroupID"])
+@pytest.mark.parametrize(
+    "name", ["a", "_a", "$a", "a1", "a.b", "a-b", "JMSXGroupID", "über", "größe", "名前"]
+)
 def test_fit_property_name_is_carried(name: str) -> None:
     """Java identifiers, and what selectors and console users write."""
     assert headers(properties={name: "v"}) == {name: "v"}
 
 
-@pytest.mark.parametrize(
-    "name", ["JMSPriority", "JMSExpiration", "JMSXDeliveryCount", "JMSRedelivered", "JMSReplyTo"]
-)
+@pytest.mark.parametrize("name", ["JMSPriority", "JMSExpiration", "JMSRedelivered", "JMSReplyTo"])
 def test_what_send_sets_is_no_property(name: str) -> None:
     """Java's `send` writes over it; over STOMP it would win, or close the connection (classic.md 2.3)."""
     with pytest.raises(MessageFormatError, match="set by send"):
         headers(properties={name: "4"})
+
+
+def test_the_delivery_count_of_what_came_in_is_not_sent() -> None:
+    """A program that copies all properties sends a new message."""
+    assert headers(properties={"JMSXDeliveryCount": 7, "a": "b"}) == {"a": "b"}
 
 
 # -- what the broker reads as a field ---------------------------------------------------------------------------------

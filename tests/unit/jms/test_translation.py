@@ -363,3 +363,19 @@ def test_destination_options_stay_here() -> None:
         Message("x"), Destination("q?consumer.prefetchSize=1"), DIALECT, "k", persistent=True
     )
     assert frame.headers["destination"] == "/queue/q"
+
+
+# -- properties that jmsx reads ---------------------------------------------------------------------------------------
+
+
+def test_the_delivery_count_is_a_property() -> None:
+    """It can be asked for, and is listed once it says something, as in Java."""
+    message = came(b"x", a="b", JMSXDeliveryCount="77")
+    assert message.properties["JMSXDeliveryCount"] == 1
+    assert message.properties == {"a": "b"}
+
+
+def test_properties_keep_their_types() -> None:
+    """Between jmsx programs."""
+    properties = {"b": True, "i": 13, "f": 1.5, "s": "13", "n": None}
+    assert dict(seen(sent(Message("x", properties=properties))).properties) == properties

@@ -1,0 +1,138 @@
+"""
+What a JMS selector means where every property is a text, as over STOMP.
+
+A bare `flag` is never true there, so it is sent as `flag = TRUE`, which is the same for a property that is a boolean. A
+text cannot be reckoned with: on Classic the broker then fails at each message, whoever sends it, and no other consumer
+of the queue gets any more. So arithmetic is refused before it is sent. What cannot be parsed is left to the broker.
+
+Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed on Classic 6.1.8 and Artemis 2.44.0.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from jmsx.errors import InvalidSelectorError
+
+#: Names whose values are numbers on the broker.
+_NUMBERS: Final = frozenset(
+    {
+        "JMSPriority", "JMSTimestamp", "JMSExpiration", "JMSXDeliveryCount", "JMSXGroupSeq", "JMSActiveMQBrokerInTime",
+        "JMSActiveMQBrokerOutTime",
+    }
+)  # fmt: skip
+
+_KEYWORDS: Final = frozenset(
+    {
+        "AND", "OR", "NOT", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "NULL", "TRUE", "FALSE", "XPATH", "XQUERY",
+    }
+)  # fmt: skip
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<blank> \s+ | --[^\r\n]* | /\*.*?\*/ )
+    | (?P<text> '(?:[^']|'')*' )
+    | (?P<number> (?: [0-9]+ (?: \.[0-9]* )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? [lL]? )
+    | (?P<name> [^\W\d][\w$]* | \$[\w$]* | "(?:[^"]|"")*" )
+    | (?P<sign> <> | <= | >= | [=<>+*/%(),-] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class _Token(NamedTuple):
+    kind: str  #: text, number, name, word (a keyword) or sign
+    text: str  #: keywords in capitals
+    start: int
+    end: int
+
+
+def spelled_out(selector: str) -> str:
+    """`selector` with a comparison for each bare `flag`; without that property neither it nor its NOT is true."""
+    for token, negated in reversed(_truths(_tokens(selector))):
+        truth = "<> FALSE" if negated else "= TRUE"
+        selector = f"{selector[: token.start]}({token.text} {truth}){selector[token.end :]}"
+    return selector
+
+
+def check_arithmetic(selector: str) -> None:
+    """Raise InvalidSelectorError where `selector` reckons with a property."""
+    tokens = _tokens(selector)
+    for index, token in enumerate(tokens):
+        if token.kind != "sign" or token.text not in "+-*/%":
+            continue
+        operands = [_operand(tokens, index + 1, 1)]
+        if index > 0 and _ends_operand(tokens[index - 1]):
+            operands.append(_operand(tokens, index - 1, -1))
+        if token.text == "+" and any(one.kind == "text" for part in operands for one in part):
+            continue  # it joins texts
+        for one in (one for part in operands for one in part):
+            if one.kind == "name" and one.text not in _NUMBERS:
+                raise InvalidSelectorError(
+                    f"selector {selector!r} reckons with the property {one.text}, which over STOMP is a text: ActiveMQ"
+                    f" Classic would fail at '{token.text}' for each message, and stop the destination for everybody;"
+                    f" compare {one.text} with a number that is reckoned before"
+                )
+
+
+def _tokens(selector: str) -> list[_Token]:
+    """The tokens; none if it has something that no selector has."""
+    found: list[_Token] = []
+    at = 0
+    while at < len(selector):
+        match = _TOKEN.match(selector, at)
+        if match is None:
+            return []
+        kind, text = str(match.lastgroup), match[0]
+        if kind == "name" and text.upper() in _KEYWORDS:
+            kind, text = "word", text.upper()
+        if kind != "blank":
+            found.append(_Token(kind, text, at, match.end()))
+        at = match.end()
+    return found
+
+
+def _ends_operand(token: _Token) -> bool:
+    return token.kind in ("text", "number", "name") or token.text in (")", "TRUE", "FALSE", "NULL")
+
+
+def _operand(tokens: list[_Token], index: int, step: int) -> list[_Token]:
+    """The operand that begins (`step` 1) or ends (-1) at `index`, without signs; all that is in parentheses."""
+    while step > 0 and index < len(tokens) and tokens[index].text in ("+", "-"):
+        index += 1
+    opening, closing = ("(", ")") if step > 0 else (")", "(")
+    found: list[_Token] = []
+    depth = 0
+    while 0 <= index < len(tokens):
+        token = tokens[index]
+        depth += (token.text == opening) - (token.text == closing)
+        found.append(token)
+        if depth <= 0:
+            break
+        index += step
+    return found
+
+
+def _truths(tokens: list[_Token]) -> list[tuple[_Token, bool]]:
+    """The names that stand where a truth is wanted, and whether behind a NOT."""
+    words = ["", *(token.text if token.kind in ("word", "sign") else "?" for token in tokens), ""]
+    ranges = 0
+    for index, word in enumerate(words):  # the AND of a BETWEEN joins no truths
+        ranges += word == "BETWEEN"
+        if word == "AND" and ranges:
+            ranges, words[index] = ranges - 1, "?"
+    found = []
+    for index, token in enumerate(tokens, 1):
+        left, right = index - 1, index + 1
+        while (words[left], words[right]) == ("(", ")"):  # (rank) > 3
+            left, right = left - 1, right + 1
+        truth = words[left] in ("", "AND", "OR", "NOT", "(") and words[right] in (
+            "",
+            "AND",
+            "OR",
+            ")",
+        )
+        if token.kind == "name" and truth:
+            found.append((token, words[left] == "NOT"))
+    return found

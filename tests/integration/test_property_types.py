@@ -1,0 +1,72 @@
+"""Properties between jmsx programs, and what selectors make of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import Connection, Message
+from jmsx.errors import InvalidSelectorError
+from tests.integration.support import take
+
+if TYPE_CHECKING:
+    from jmsx import Queue
+    from jmsx_broker import Broker, ClassicBroker
+
+pytestmark = pytest.mark.broker
+
+PROPERTIES = {"flag": True, "off": False, "rank": 123, "size": 1.5, "name": "13", "none": None}
+
+
+def test_types_arrive_as_they_were_sent(broker: Broker, queue: Queue) -> None:
+    """In one header, beside the texts that all others see."""
+    with Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(queue).send(Message("x", properties=PROPERTIES))
+        (message,) = take(session.create_consumer(queue), 1)
+        assert dict(message.properties) == PROPERTIES
+        assert message.properties["JMSXDeliveryCount"] == 1
+
+
+@pytest.mark.parametrize(
+    ("selector", "chosen"),
+    [
+        ("flag", True),
+        ("NOT flag", False),
+        ("NOT off AND flag", True),
+        ("unknown OR NOT unknown", False),
+        ("rank BETWEEN 100 AND 124 AND (flag)", True),
+        ("rank = -5 OR size > 1.4", True),
+        ("none IS NULL", True),
+        ("name = '13'", True),
+        ("JMSPriority + 1 = 5", True),
+    ],
+)
+def test_selectors_on_them(broker: Broker, queue: Queue, selector: str, *, chosen: bool) -> None:
+    """As with the Java client, which has the types on the broker."""
+    with Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        producer.send(Message("x", properties=PROPERTIES))
+        producer.send(Message("end", properties={"end": True}))
+        consumer = session.create_consumer(queue, selector=f"({selector}) OR end")
+        assert consumer.receive(5).text == ("x" if chosen else "end")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("selector", ["rank - 2 = 121", "2 * rank = 246", "rank + 2 = 125"])
+def test_arithmetic_that_would_stop_everybody(
+    classic_broker: ClassicBroker, queue: Queue, selector: str
+) -> None:
+    """It is refused before the broker hears of it; the session and the queue go on."""
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        with pytest.raises(InvalidSelectorError, match="reckons with the property rank"):
+            session.create_consumer(queue, selector=selector)
+        with pytest.raises(InvalidSelectorError, match="reckons with the property rank"):
+            list(session.create_browser(queue, selector=selector))
+        session.create_producer(queue).send(Message("x", properties=PROPERTIES))
+        assert take(session.create_consumer(queue), 1)[0].text == "x"

@@ -1,0 +1,97 @@
+"""Selectors where every property is a text."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jmsx.core.selectors import check_arithmetic, spelled_out
+from jmsx.errors import InvalidSelectorError
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "rank + 2 = 125",
+        "rank - 2 = 121",
+        "rank-2 = 121",
+        "2 * rank = 246",
+        "rank / 2 > 1",
+        "rank % 2 = 0",
+        "(rank) * 2 = 4",
+        "2 * (1 + rank) = 4",
+        "a = -rank",
+        "-rank = 3",
+        "a = 1 AND JMSPriority + rank = 5",
+        "JMSPriority - -rank = 5",
+        'x = 1 OR "a b" * 2 = 3',
+        "größe - 1 = 2",
+        "rank /* a remark */ - 2 = 1",
+    ],
+)
+def test_arithmetic_on_a_property_is_refused(selector: str) -> None:
+    """It would stop the destination for everybody."""
+    with pytest.raises(InvalidSelectorError, match="reckons with the property"):
+        check_arithmetic(selector)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "a = -5",
+        "a IN ('x-y', 'a*b')",
+        "a = 'it''s a - b * c'",
+        "a BETWEEN -3 AND +4",
+        "a LIKE 'x\\_%' ESCAPE '\\'",
+        "JMSPriority + 1 = 5",
+        "JMSTimestamp - 1000 > 5 * (60 + 2)",
+        "name + 'x' = 'bobx'",
+        "a = 3 - 2",
+        "a <> 1 AND NOT (b >= 2.5e-3)",
+        "a = 1 -- b * 2",
+        "",
+        "((",
+        "a ? b",
+        "- (",
+        "*",
+    ],
+)
+def test_other_signs_are_not(selector: str) -> None:
+    """Literals, numbers of the broker's own, texts, and what the broker will refuse."""
+    check_arithmetic(selector)
+
+
+@pytest.mark.parametrize(
+    ("selector", "sent"),
+    [
+        ("flag", "(flag = TRUE)"),
+        ("flag AND rank = 3", "(flag = TRUE) AND rank = 3"),
+        ("NOT flag", "NOT (flag <> FALSE)"),
+        ("((flag)) or x", "(((flag = TRUE))) or (x = TRUE)"),
+        ("(a and b) OR c", "((a = TRUE) and (b = TRUE)) OR (c = TRUE)"),
+        ("(rank) > 3", "(rank) > 3"),
+        ("a BETWEEN b AND c AND d", "a BETWEEN b AND c AND (d = TRUE)"),
+        ("a NOT BETWEEN (b) AND (c)", "a NOT BETWEEN (b) AND (c)"),
+        ("a IS NULL OR b IS NOT NULL", "a IS NULL OR b IS NOT NULL"),
+        ("a IN ('b', 'c')", "a IN ('b', 'c')"),
+        ("flag = TRUE AND TRUE", "flag = TRUE AND TRUE"),
+        ("XPATH 'a'", "XPATH 'a'"),
+        ("a LIKE 'b' AND flag", "a LIKE 'b' AND (flag = TRUE)"),
+        ("not a selector", "not a selector"),
+    ],
+)
+def test_a_bare_name_is_spelled_out(selector: str, sent: str) -> None:
+    """As a comparison with TRUE, wherever a truth is wanted."""
+    assert spelled_out(selector) == sent
+
+
+@given(st.text(alphabet="ab '\"()+-*/=<>,.1eL\nANDORNT_$", max_size=40))
+def test_whatever_is_written_there(selector: str) -> None:
+    """Only InvalidSelectorError is raised, and what is spelled out stays so."""
+    sent = spelled_out(selector)
+    assert spelled_out(sent) == sent
+    with contextlib.suppress(InvalidSelectorError):
+        check_arithmetic(selector)
