@@ -28,7 +28,7 @@ from jmsx_artemis.questions import (
     queues,
     routing_types,
 )
-from jmsx_artemis.settings import deletes, redelivers_too
+from jmsx_artemis.settings import deletes, drops, forgets, hangs_up, redelivers_too
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +81,13 @@ class ArtemisManagement:
             lying = yield from queues("ADDRESS", settings.dead_letter_address)
         grave = yield from choose_grave(settings, lying)
         buried = bool(lying) or bool(grave.before)
-        advice = (redelivers_too(settings, policy), deletes(settings, buried=buried))
+        advice = (
+            redelivers_too(settings, policy),
+            deletes(settings, buried=buried),
+            drops(settings),
+            forgets(settings),
+            hangs_up(settings),
+        )
         return Findings(grave, tuple(one for one in advice if one is not None))
 
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:

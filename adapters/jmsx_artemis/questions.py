@@ -47,6 +47,15 @@ def queues(field: str, value: str) -> Inquiry[list[Queue]]:
     return found
 
 
+def consumers(queue: str) -> Inquiry[int]:
+    """How many messages the consumers of a queue have, unsettled or acknowledged in an open transaction."""
+    told = yield Question("broker", "listConsumers", (_filter("QUEUE", queue), 1, _PAGE))
+    return sum(
+        int(one["messagesInTransit"]) + int(one["messagesAcknowledgedAwaitingCommit"])
+        for one in json.loads(told)["data"]
+    )
+
+
 def routing_types(address: str) -> Inquiry[frozenset[str]]:
     """How an address spreads messages over its queues: ANYCAST, MULTICAST, both, or none if it does not exist."""
     told = yield Question("broker", "listAddresses", (_filter("NAME", address), 1, _PAGE))

@@ -26,6 +26,10 @@ class AddressSettings:
     max_delivery_attempts: int = 10  #: deliveries; 0 or less: for ever
     redelivery_delay: int = 0  #: milliseconds
     default_queue_routing_type: str = MULTICAST
+    address_full_policy: str = "PAGE"
+    default_ring_size: int = -1  #: messages that a queue keeps; -1: all
+    slow_consumer_threshold: int = -1  #: messages a second; -1: none is slow
+    slow_consumer_policy: str = "NOTIFY"
 
     @classmethod
     def read(cls, address: str, told: str) -> AddressSettings:
@@ -39,6 +43,10 @@ class AddressSettings:
             "max_delivery_attempts": "maxDeliveryAttempts",
             "redelivery_delay": "redeliveryDelay",
             "default_queue_routing_type": "defaultQueueRoutingType",
+            "address_full_policy": "addressFullMessagePolicy",
+            "default_ring_size": "defaultRingSize",
+            "slow_consumer_threshold": "slowConsumerThreshold",
+            "slow_consumer_policy": "slowConsumerPolicy",
         }
         set_ = {field: given[name] for field, name in names.items() if name in given}
         return cls(address=address, **set_)
@@ -87,5 +95,41 @@ def deletes(settings: AddressSettings, *, buried: bool) -> Advice | None:
         {
             "dead-letter-address": settings.dead_letter_address or "",
             "max-delivery-attempts": settings.max_delivery_attempts,
+        },
+    )
+
+
+def drops(settings: AddressSettings) -> Advice | None:
+    """Advice where the broker confirms what it throws away once the address is full."""
+    if settings.address_full_policy != "DROP":
+        return None
+    return Advice(
+        "once the address is full the broker drops what is sent to it, and confirms that all the same",
+        "set address-full-policy to PAGE in the broker's address-setting",
+        {"address-full-policy": settings.address_full_policy},
+    )
+
+
+def forgets(settings: AddressSettings) -> Advice | None:
+    """Advice where a queue deletes its oldest messages to take new ones, also those that a consumer has."""
+    if settings.default_ring_size < 0:
+        return None
+    return Advice(
+        "a queue keeps so many messages only: for a newer one the oldest is deleted, although it was confirmed",
+        "set default-ring-size to -1 in the broker's address-setting",
+        {"default-ring-size": settings.default_ring_size},
+    )
+
+
+def hangs_up(settings: AddressSettings) -> Advice | None:
+    """Advice where a slow handler costs its consumer the connection."""
+    if settings.slow_consumer_threshold < 0 or settings.slow_consumer_policy != "KILL":
+        return None
+    return Advice(
+        "the broker hangs up on a slow consumer: what a slow handler does then is done again",
+        "set slow-consumer-policy to NOTIFY in the broker's address-setting",
+        {
+            "slow-consumer-threshold": settings.slow_consumer_threshold,
+            "slow-consumer-policy": settings.slow_consumer_policy,
         },
     )

@@ -27,6 +27,12 @@ PATIENCE: Final = 2.0
 def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
     """Limits of the broker, redelivery, and the counts of its dead letter queue and of `queues`."""
     yield Finding(
+        "broker plugins",
+        Level.NOTE,
+        "not visible over STOMP: with a discardingDLQBrokerPlugin in activemq.xml, dead letters that jmsx gives to the"
+        " broker (NACK) are deleted; name a queue with dead_letter= then, and it gets confirmed copies",
+    )
+    yield Finding(
         "broker redelivery",
         Level.NOTE,
         "not visible over STOMP: with a redeliveryPlugin in activemq.xml, dead letters that jmsx gives to the broker"

@@ -451,7 +451,11 @@ class App(Registry):
         return None
 
     def _states(self) -> list[WorkerState]:
-        return [worker.state(self._progress) for worker in tuple(self._workers)]
+        stranded = self._watch.stranded if self._watch is not None else {}
+        return [
+            worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
+            for worker in tuple(self._workers)
+        ]
 
 
 def _unknown_send_option(name: str) -> ConfigurationError:

@@ -44,6 +44,7 @@ class WorkerState:
     alive: bool  #: its threads run
     running_since: float | None = None  #: of the handler call that runs
     message_id: str | None = None  #: what that call is about
+    stranded: int = 0  #: messages that its broker keeps in delivery for nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ def _row(state: WorkerState, why: str, now: float) -> dict[str, Any]:
         row["quiet_seconds"] = round(now - movement.moved_at, 3)
     if movement.due_at > now:
         row["redelivery_in_seconds"] = round(movement.due_at - now, 3)
+    if state.stranded:
+        row["stranded_in_broker"] = state.stranded
     if state.running_since is not None:
         row["handler_seconds"] = round(now - state.running_since, 3)
         row["message_id"] = state.message_id

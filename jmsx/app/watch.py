@@ -1,9 +1,11 @@
 """
-The watch: finds subscriptions that are dead although their link lives, and has them made anew.
+The watch: finds subscriptions that are dead although their link lives, and messages that their broker forgot.
 
 A worker that has got no message for a while is either idle or forgotten by its broker, and looks the same. So the
 broker is asked, over a connection that lives for the moment. Brokers that tell a client when they drop its consumer
-need no watch; those that do not have an adapter in the entry point group `jmsx.subscriptions`.
+need no watch; those that do not have an adapter in the entry point group `jmsx.subscriptions`, whose dead ones are
+made anew. Those that may keep messages "in delivery" for a consumer that is gone have one in `jmsx.stranded`; they are
+told of, since only the broker's operator can free them.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ T = TypeVar("T")
 #: Seconds that a question which is left needs to end, at the most.
 LEAVING: Final = 2.0
 
+#: Entry point groups of what adapters know to ask.
+_DEAD: Final = "jmsx.subscriptions"
+_STRANDED: Final = "jmsx.stranded"
+
 _log = logger("jmsx.app")
 
 
@@ -62,6 +68,11 @@ class Watch:
         self._patience = patience
         self._asked: dict[Worker, float] = {}  #: seconds, monotonic
         self._asking: Connection | None = None
+        self._found: dict[
+            str, int
+        ] = {}  #: messages in delivery for nobody at the last question, by destination
+        self._silent: set[BrokerAddress] = set()  #: who cannot be asked for them
+        self.stranded: dict[str, int] = {}  #: the same, found twice in a row
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jmsx-watch", daemon=True)
         self._thread.start()
@@ -81,7 +92,7 @@ class Watch:
 
     def _run(self) -> None:
         dialects = {worker.dialect for worker in self._workers}
-        if not dialects & set(plugins.names("jmsx.subscriptions")):
+        if not dialects & {name for group in (_DEAD, _STRANDED) for name in plugins.names(group)}:
             return
         while not self._closed.wait(self._patience / 4):
             suspects = self._suspects(time.monotonic())
@@ -114,8 +125,42 @@ class Watch:
         return suspects
 
     def _ask(self, suspects: list[Worker], session: Session) -> None:
-        """Ask the broker about each."""
-        missing: Any = plugins.load("jmsx.subscriptions", session.dialect.name)
+        """Ask the broker what this kind of broker is asked."""
+        if session.dialect.name in plugins.names(_DEAD):
+            self._ask_for_dead(suspects, session)
+        if session.dialect.name in plugins.names(_STRANDED):
+            self._ask_for_stranded(suspects, session)
+
+    def _ask_for_stranded(self, suspects: list[Worker], session: Session) -> None:
+        """Find messages that nobody gets; what was there twice, with nothing coming meanwhile, is not on its way."""
+        count: Any = plugins.load(_STRANDED, session.dialect.name)
+        if session.address in self._silent:
+            return
+        for destination in {worker.consumer.destination for worker in suspects}:
+            found = count(session, destination)
+            if found is None:
+                _log.info("broker does not tell of stranded messages", broker=str(session.address))
+                self._silent.add(session.address)
+                return
+            self._note(destination.uri, min(found, self._found.get(destination.uri, 0)))
+            self._found[destination.uri] = found
+
+    def _note(self, destination: str, stranded: int) -> None:
+        """Tell of a number once."""
+        if stranded == self.stranded.get(destination, 0):
+            return
+        self.stranded = {**self.stranded, destination: stranded}
+        if stranded:
+            _log.error(
+                "messages stranded",
+                destination=destination,
+                count=stranded,
+                why="the broker has them in delivery for nobody; they come again when it is restarted",
+            )
+
+    def _ask_for_dead(self, suspects: list[Worker], session: Session) -> None:
+        """Ask the broker about each subscription."""
+        missing: Any = plugins.load(_DEAD, session.dialect.name)
         by_destination = _grouped(suspects, attrgetter("consumer.destination"))
         for destination, workers in by_destination.items():
             links = {worker.link: worker for worker in workers}

@@ -144,7 +144,7 @@ class Worker:
         self._left = True
         self._connection.abort()
 
-    def state(self, progress: Progress) -> WorkerState:
+    def state(self, progress: Progress, stranded: int) -> WorkerState:
         """How it stands, for a probe."""
         call = self.call
         return WorkerState(
@@ -154,6 +154,7 @@ class Worker:
             alive=self._left or self._session.alive,
             running_since=call.since if call else None,
             message_id=call.message_id if call else None,
+            stranded=stranded,
         )
 
     def _listen(self, message: Message) -> None:

@@ -16,6 +16,7 @@ from jmsx.app import App, HealthLimits
 from jmsx.core.events import LinkClosed, Outcome
 from jmsx.core.frames import Frame
 from jmsx.errors import ConfigurationError
+from jmsx_artemis import stranded
 from jmsx_broker.wire import Wire
 from jmsx_prometheus import PrometheusObserver
 from tests.integration.broker_support import changed_classic, eventually, python, read_line
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jmsx.app.worker import Worker
+    from jmsx.core.management import Inquiry
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
@@ -323,6 +325,46 @@ def test_subscriptions_that_live_are_left_alone(classic_broker: Broker, queue: Q
         assert eventually(lambda: _later(app, first), 20)
         assert not [event for event in diary.events if isinstance(event, LinkClosed)]
         assert app.ready().ok
+
+
+def test_messages_that_the_broker_keeps_for_nobody(
+    artemis_broker: Broker,
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What another consumer holds is its own; what no consumer has is told of once, and in health."""
+
+    def nobody(_queue: str) -> Inquiry[int]:
+        yield from ()
+        return 0
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if "messages stranded" in line]
+
+    app = App(artemis_broker.url, watch=0.4)
+    app.consumer(queue, name="idle")(lambda _message: None)
+    with Wire(artemis_broker.url) as other:
+        headers = {"destination": queue.name, "subscription-type": "ANYCAST", "ack": "client"}
+        other.request(Frame("SUBSCRIBE", {"id": "s", **headers}))
+        for _ in "ab":
+            sent = {"destination": queue.name, "destination-type": "ANYCAST"}
+            other.send(Frame("SEND", sent, b"x"))
+            other.receive("MESSAGE")
+        with app:
+            watch = app._watch
+            assert watch is not None
+            assert eventually(lambda: watch._found == {queue.uri: 0})
+            monkeypatch.setattr(stranded, "consumers", nobody)
+            assert eventually(lambda: watch.stranded == {queue.uri: 2})
+            assert app.live().ok
+            assert app.live().body["workers"][0]["stranded_in_broker"] == 2
+            (line,) = told()
+            assert f"destination='{queue.uri}' count=2" in line
+            monkeypatch.undo()
+            assert eventually(lambda: watch.stranded == {queue.uri: 0})
+            assert "stranded_in_broker" not in app.live().body["workers"][0]
+            assert told() == [line]
 
 
 def _later(app: App, first: dict[Worker, float]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,13 @@ def worker(*, alive: bool = True, running_since: float | None = None, **moved: A
         running_since=running_since,
         message_id="ID:1" if running_since is not None else None,
     )
+
+
+def test_what_a_broker_keeps_for_nobody_is_told() -> None:
+    """Restarting this process would not free it, so it is no failure."""
+    verdict = live([replace(worker(), stranded=2), worker()], LIMITS, NOW)
+    assert verdict.ok
+    assert [row.get("stranded_in_broker") for row in verdict.body["workers"]] == [2, None]
 
 
 LIVE = {

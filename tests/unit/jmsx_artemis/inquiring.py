@@ -40,6 +40,7 @@ class Broker:
     """What a broker would answer; `asked` is what it was asked."""
 
     queues: list[dict[str, str]] = field(default_factory=list)
+    consumers: list[dict[str, str]] = field(default_factory=list)
     addresses: dict[str, list[str]] = field(default_factory=dict)  #: routing types by name
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  #: by address
     refusals: dict[str, JmsxError] = field(default_factory=dict)  #: by operation or command
@@ -85,5 +86,7 @@ class Broker:
                 {"name": name, "routingTypes": json.dumps(types)}
                 for name, types in self.addresses.items()
             ]
+        if question.operation == "listConsumers":
+            found = self.consumers
         data = [one for one in found if one[key] == told["value"]]
         return json.dumps({"data": data, "count": len(data)})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from jmsx import ArtemisRedeliveryPolicy, RedeliveryPolicy
-from jmsx_artemis.settings import AddressSettings, deletes, redelivers_too
+from jmsx_artemis.settings import AddressSettings, deletes, drops, forgets, hangs_up, redelivers_too
 
 
 def test_what_is_not_set_has_the_default() -> None:
@@ -82,3 +85,27 @@ def test_broker_that_deletes_is_told(attempts: int, *, buried: bool, told: bool)
     """After so many crashes of its consumers a message would be gone (`QueueImpl.java:3711-3739`)."""
     settings = AddressSettings(address="a", max_delivery_attempts=attempts)
     assert (deletes(settings, buried=buried) is not None) is told
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, []),
+        ({"addressFullMessagePolicy": "PAGE", "maxSizeBytes": 2000}, []),
+        ({"addressFullMessagePolicy": "FAIL"}, []),  # its senders are told
+        ({"addressFullMessagePolicy": "DROP"}, ["drops what is sent"]),
+        ({"defaultRingSize": -1}, []),
+        ({"defaultRingSize": 0}, ["the oldest is deleted"]),
+        ({"defaultRingSize": 38}, ["the oldest is deleted"]),
+        ({"slowConsumerThreshold": 5}, []),
+        ({"slowConsumerThreshold": 5, "slowConsumerPolicy": "NOTIFY"}, []),
+        ({"slowConsumerPolicy": "KILL"}, []),
+        ({"slowConsumerThreshold": 5, "slowConsumerPolicy": "KILL"}, ["hangs up on a slow"]),
+    ],
+)
+def test_settings_that_surprise(settings: dict[str, Any], words: list[str]) -> None:
+    """Those that lose messages or links in silence, and no others."""
+    read = AddressSettings.read("orders", json.dumps(settings))
+    advice = [one for one in (drops(read), forgets(read), hangs_up(read)) if one is not None]
+    assert len(advice) == len(words)
+    assert all(part in one.problem for part, one in zip(words, advice, strict=True))
