@@ -35,10 +35,16 @@ class Duplicate(Steering):
     """The message was done before: acknowledge it, counted. An idempotency store (`dedupe=`) says it by itself."""
 
 
+class Unhandled(Steering):
+    """jmsx's own: nobody could handle the message, and it is not to blame: it waits in front again, uncounted."""
+
+
 def failure_of(error: BaseException) -> Failure:
     """The failure that `error` stands for; the cause of a steering exception is told in its place."""
     if isinstance(error, Duplicate):
         return Failure(verdict=Verdict.DUPLICATE)
+    if isinstance(error, Unhandled):
+        return Failure(verdict=Verdict.RELEASE)
     verdict = Verdict.REDELIVER
     if isinstance(error, Discard):
         verdict = Verdict.DISCARD

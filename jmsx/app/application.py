@@ -7,6 +7,7 @@ import time
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, Never, Self
 
+from jmsx.app.availability import Availability
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application
 from jmsx.app.health import HealthLimits, live, ready
@@ -101,6 +102,7 @@ class App(Registry):
         self._observers: list[Observer] = list(observers)
         self._workers: list[Worker] = []
         self._stores: list[IdempotencyStore] = []  #: open
+        self._availability: dict[int, Availability] = {}  #: of each store
         self._starting = threading.Lock()  #: held while consumers are opened
         self._opening: Connection | None = None  #: of the worker that comes next
         self._sender = Sender(lambda: self.connect(client_id=None))
@@ -352,7 +354,8 @@ class App(Registry):
         self._opening = connection
         try:
             self._check_wanted()
-            self._workers.append(Worker(consumer, connection))
+            availability = self._availability.setdefault(id(consumer.dedupe), Availability())
+            self._workers.append(Worker(consumer, connection, availability))
         except BaseException:
             connection.abort()
             raise

@@ -2,8 +2,8 @@
 Health: whether messages move, and not whether a socket is open.
 
 Live: nothing is stuck here that a restart would mend. A broker that is away is no reason, since a new process would not
-reach it either; nor is an empty queue, or a message that waits for its redelivery. Ready: connected, subscribed and not
-draining. Both say why not, worker by worker.
+reach it either; nor is an empty queue, or a message that waits for its redelivery. Ready: connected, subscribed, not
+draining, with a store that can be used and a place for dead letters. Both say why not, worker by worker.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class WorkerState:
     running_since: float | None = None  #: of the handler call that runs
     message_id: str | None = None  #: what that call is about
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody
+    away: str | None = None  #: why its idempotency store cannot be used; it waits for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
         if seconds > limits.handler:
             return f"the handler has been running for {seconds:.0f} s, longer than {limits.handler:g} s"
         return _FINE
+    if state.away is not None:  # a new process would not reach it either
+        return _FINE
     quiet = now - max(movement.moved_at, movement.due_at)
     if movement.in_hand and quiet > limits.stall:
         return f"{movement.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
@@ -89,7 +92,13 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
 def _missing(state: WorkerState) -> str:
     if not state.movement.connected:
         return "not connected"
-    return _FINE if state.movement.subscribed else "not subscribed"
+    if not state.movement.subscribed:
+        return "not subscribed"
+    if state.away is not None:
+        return f"waits for its store, which is away: {state.away}"
+    for place, why in state.movement.refused.values():
+        return f"a dead letter cannot be put into {place}: {why}"
+    return _FINE
 
 
 def _verdict(told: list[tuple[WorkerState, str]], now: float, whole: str = _FINE) -> Verdict:

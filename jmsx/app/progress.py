@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jmsx.core.events import (
+    DeadLetterFailed,
     DeliveryEnded,
     LinkClosed,
     LinkOpened,
@@ -35,11 +36,20 @@ class Movement:
     received_at: float = -math.inf  #: the last message came, or the subscription was opened
     moved_at: float = -math.inf  #: a message came or went, or the link did
     due_at: float = -math.inf  #: the last of the redeliveries that were promised
+    #: Dead letters that the broker does not take, by the keys of their messages: where they should go, and why not.
+    refused: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def note(self, event: Event) -> None:
         """Follow `event`."""
         match event:
+            case DeadLetterFailed():
+                place = event.dead_letter_destination or "the broker's dead letter queue"
+                self.refused = {**self.refused, event.message_key: (place, event.reason)}
             case DeliveryEnded():
+                if event.message_key in self.refused:
+                    left = {**self.refused}
+                    del left[event.message_key]
+                    self.refused = left  # another one, for who reads it has no lock
                 if event.outcome is not Outcome.ROLLED_BACK:  # else it waits here to come again
                     self.in_hand = max(self.in_hand - 1, 0)
                 self.moved_at = event.at
@@ -52,10 +62,11 @@ class Movement:
                 self.subscribed = True
                 self.received_at = self.moved_at = event.at
             case SubscriptionClosed():
-                self.subscribed, self.in_hand = False, 0
+                self.subscribed, self.in_hand, self.refused = False, 0, {}
             case LinkOpened() | LinkClosed():
                 self.connected, self.subscribed = isinstance(event, LinkOpened), False
                 self.in_hand, self.due_at, self.moved_at = 0, -math.inf, event.at
+                self.refused = {}
 
 
 class Progress:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE
 from jmsx.app.health import WorkerState
 from jmsx.app.signature import connection_parameter
 from jmsx.core.values import AcknowledgeMode
-from jmsx.errors import IllegalStateError, StoreError
+from jmsx.errors import IllegalStateError, SpoiltTransactionError, StoreError
 from jmsx.handlers import check_ran
 from jmsx.log import logger
-from jmsx.steering import Duplicate, Reject
+from jmsx.steering import Duplicate, Reject, Steering, Unhandled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.app.availability import Availability
     from jmsx.app.progress import Progress
     from jmsx.app.registration import Consumer
+    from jmsx.core.ledger import Identity
+    from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.connection import Connection
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
@@ -41,8 +44,13 @@ class Call:
 class Worker:
     """Runs `consumer.handler` for the messages of `connection`, which is its own, in one session."""
 
-    def __init__(self, consumer: Consumer, connection: Connection) -> None:
+    def __init__(
+        self, consumer: Consumer, connection: Connection, availability: Availability
+    ) -> None:
         self.consumer = consumer
+        self.away: str | None = None  #: why its store cannot be used
+        self._availability = availability
+        self._leaving = threading.Event()  #: nothing is begun any more
         self.call: Call | None = None  #: what its handler is doing
         self._connection = connection
         self._left = False  #: told to close: that its threads end is what is wanted
@@ -127,6 +135,7 @@ class Worker:
 
     def rest(self, timeout: float) -> bool:
         """Begin nothing more, and wait for what runs; False if that still runs after `timeout` seconds."""
+        self._leaving.set()
         return self._connection.stop(timeout)
 
     def close(self) -> None:
@@ -137,11 +146,13 @@ class Worker:
         same socket: it answers in order. Raises JmsxError if it did not.
         """
         self._left = True
+        self._leaving.set()
         self._connection.close()
 
     def abort(self) -> None:
         """Drop the socket; what is not settled is the broker's again."""
         self._left = True
+        self._leaving.set()
         self._connection.abort()
 
     def state(self, progress: Progress, stranded: int) -> WorkerState:
@@ -155,6 +166,7 @@ class Worker:
             running_since=call.since if call else None,
             message_id=call.message_id if call else None,
             stranded=stranded,
+            away=self.away,
         )
 
     def _listen(self, message: Message) -> None:
@@ -169,6 +181,8 @@ class Worker:
         """Call the handler, once; an error that no retry can cure becomes a Reject."""
         try:
             self._call_once(message)
+        except Steering:
+            raise
         except self.consumer.give_up_on as error:
             raise Reject from error
 
@@ -183,9 +197,56 @@ class Worker:
                     f" transaction for {self._database}="
                 )
             self._call_handler(message, None)
-        elif not store.once(identity, partial(self._call_handler, message)):
+        elif not self._when_back(store, identity, message):
             _log.info("duplicate", consumer=consumer.name, message_id=message.message_id)
             raise Duplicate
+
+    def _when_back(self, store: IdempotencyStore, identity: Identity, message: Message) -> bool:
+        """
+        As `store.once`, which is tried until the store can be used; that it cannot is no failure of the message.
+
+        Raises what the handler raises, and Unhandled if the worker is to end meanwhile.
+        """
+        raised: list[BaseException] = []
+        pause = FIRST_PAUSE
+
+        def handle(database: Any) -> None:
+            try:
+                self._call_handler(message, database)
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        while True:
+            try:
+                done = store.once(identity, handle)
+            except SpoiltTransactionError:
+                raise
+            except StoreError as error:
+                if raised:
+                    raise
+                self._availability.away(self.consumer.name, error)
+                self.away = str(error)
+            else:
+                self._present()
+                return done
+            self._wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, as nobody who is at work; raises Unhandled if the worker is to end."""
+        call, self.call = self.call, None
+        try:
+            if self._leaving.wait(seconds):
+                raise Unhandled
+        finally:
+            self.call = call and Call(call.message_id)
+
+    def _present(self) -> None:
+        """The store can be used."""
+        if self.away is not None:
+            self.away = None
+            self._availability.back(self.consumer.name)
 
     def _call_handler(self, message: Message, database: Any) -> None:
         arguments = (message, self._session) if self.consumer.takes_session else (message,)
@@ -209,7 +270,7 @@ class Worker:
         """Commit what the handler received and sent, or roll it back if it raised."""
         try:
             self._handle(message)
-        except Duplicate as error:
+        except (Duplicate, Unhandled) as error:
             self._session.rollback(error)
         except BaseException as error:  # noqa: BLE001 - whatever the handler raises rolls back
             _log.warning(

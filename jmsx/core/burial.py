@@ -239,7 +239,7 @@ class DeadLetters:
         if burial not in self._open:
             return
         self._refused.append((now + RETRY, burial))
-        burial.consumer.evidence.not_buried(burial.delivery, str(error), now)
+        burial.consumer.evidence.not_buried(burial.delivery, str(error), burial.destination, now)
         if burial.consumer in self._after:
             self._give_up(burial, now)
             self._settle(burial)

@@ -311,6 +311,15 @@ class ConsumerCore:
             self.evidence.redelivery(delivery, delay, now, blocking=blocking)
         return True
 
+    def release(self, batch: Sequence[Delivery]) -> None:
+        """What was handed out, and nobody could handle, waits again in front, as if it had not been handed out."""
+        given_back = [one for one in self.delivered if one in batch]
+        self.delivered = [one for one in self.delivered if one not in given_back]
+        for delivery in given_back:
+            if delivery.entry is not None:
+                self._outbox.record(delivery.entry, settled=False)
+        self.take_back(given_back)
+
     def take_back(self, batch: list[Delivery]) -> None:
         """What was on its way to the broker is in our hands again, in front of what waits."""
         self.waiting.extendleft(reversed(batch))

@@ -148,6 +148,7 @@ class DeadLetterFailed:
     destination: str
     message_key: str
     reason: str
+    dead_letter_destination: str | None = None  #: None where the broker's own strategy decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,8 +153,8 @@ class Evidence:
             )
         )
 
-    def not_buried(self, delivery: Delivery, reason: str, now: float) -> None:
-        """The broker refused to make a message a dead letter."""
+    def not_buried(self, delivery: Delivery, reason: str, place: str, now: float) -> None:
+        """The broker refused to make a message a dead letter, at the URI `place` if that is ours to choose."""
         self._outbox.report(
             events.DeadLetterFailed(
                 at=now,
@@ -162,5 +162,6 @@ class Evidence:
                 destination=self._settings.destination,
                 message_key=self.key(delivery),
                 reason=reason,
+                dead_letter_destination=place or None,
             )
         )

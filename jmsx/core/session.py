@@ -229,6 +229,9 @@ class SessionCore:
         if self._is_stale(delivery):
             consumer.failed_late(delivery)
             return
+        if failure.verdict is Verdict.RELEASE:
+            consumer.release([delivery])
+            return
         delivery.note_failure(failure.error_type, failure.error_message, now)
         delivery.ended_at = now
         if self.transacted or self.settings.mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:

@@ -143,6 +143,7 @@ class Verdict(Enum):
     REJECT = "reject"  #: dead letter, at once
     DISCARD = "discard"  #: acknowledge and forget, counted
     DUPLICATE = "duplicate"  #: the same, because it was done before
+    RELEASE = "release"  #: nobody has handled it, and it is not to blame: it waits again, uncounted
 
 
 @dataclass(frozen=True, slots=True)

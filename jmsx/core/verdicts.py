@@ -53,6 +53,9 @@ class Verdicts:
         Of several consumers whose listeners share a session, the one that is given back last is served first.
         Source: `ActiveMQSession.redispatch`, `ActiveMQSessionExecutor.executeFirst`.
         """
+        if failure.verdict is Verdict.RELEASE:
+            consumer.release(consumer.delivered)
+            return
         if consumer.settings.lazy or not consumer.delivered:
             return
         if failure.error_type is not None:

@@ -15,7 +15,8 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.clock import SystemClock
-from jmsx.errors import ConfigurationError, StoreError
+from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreError
+from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,15 @@ _MARKS: Final = {
     "format": "%s",
     "pyformat": "%({name})s",
 }
+
+#: Errors that say that a row is there.
+_INTEGRITY: Final = ("IntegrityError",)
+
+#: Errors of what the database was given, by jmsx or by the handler.
+_OURS: Final = (*_INTEGRITY, "DataError", "NotSupportedError", "ValueError", "TypeError")
+
+#: Errors of a connection that does not work.
+_LINK: Final = ("OperationalError", "InterfaceError", "OSError")
 
 #: Characters of a column of the primary key.
 _WIDTH: Final = 255
@@ -53,6 +63,9 @@ _SPOILT: Final = (
 )
 
 
+_log = logger("jmsx.dedupe")
+
+
 class DatabaseStore:
     """
     Remembers in a table of the user's database, through any DB-API driver (PEP 249); one for each application.
@@ -64,7 +77,7 @@ class DatabaseStore:
     or table name that makes no sense.
 
     The row locks: equal messages wait for each other, and in SQLite, which has one writer, all do. There the `timeout`
-    of `sqlite3.connect` (5 s) must be longer than handlers take together, or "database is locked" is a failed delivery.
+    of `sqlite3.connect` (5 s) should be longer than handlers take together, or "database is locked" makes them wait.
     """
 
     connects = True
@@ -129,16 +142,12 @@ class DatabaseStore:
         """
         Do `work(connection)` in one transaction with the row that says so; False if that row is there.
 
-        Raises what `work` raises, and StoreError if it left nothing that could be committed.
+        Raises what `work` raises, SpoiltTransactionError if it left nothing that could be committed, and StoreError if
+        the database is away: before `work`, after it, or so that nobody knows whether the commit was made.
         """
         place, key, now = _fit(identity.place), _fit(identity.key), self._now_ms()
         with self._transaction() as connection:
-            try:
-                self._insert.run(connection, place=place, key=key, now=now)
-            except Exception as error:
-                connection.rollback()
-                if not (_violates_integrity(error) and self._known(connection, place, key)):
-                    raise
+            if not self._insert_row(connection, place, key, now):
                 return False
             try:
                 work(connection)
@@ -156,34 +165,72 @@ class DatabaseStore:
     def close(self) -> None:
         """Nothing is kept open."""
 
+    def _insert_row(self, connection: Any, place: str, key: str, now: int) -> bool:
+        """Note the message as done; False if it is. Raises StoreError if the database is away."""
+        with self._present("cannot be written"):
+            try:
+                self._insert.run(connection, place=place, key=key, now=now)
+            except Exception as error:
+                connection.rollback()
+                if not (_is(error, _INTEGRITY) and self._known(connection, place, key)):
+                    raise
+                return False
+            return True
+
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Any]:
-        connection = self._connect()
+        try:
+            connection = self._connect()
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            raise StoreError(f"no connection to the database: {_told(error)}") from error
         try:
             _check_transactional(connection)
             try:
                 yield connection
-                connection.commit()
+                with self._present("was perhaps not committed; the message is looked for again"):
+                    connection.commit()
             except BaseException:
                 with contextlib.suppress(Exception):  # of a connection that is gone
                     connection.rollback()
                 raise
         finally:
+            self._give_back(connection)
+
+    @contextlib.contextmanager
+    def _present(self, what: str) -> Iterator[None]:
+        """Tell an error of the database, which is away then, from one of what it was given."""
+        try:
+            yield
+        except Exception as error:
+            if _is(error, _OURS):
+                raise
+            raise StoreError(f"table {self.table} {what}: {_told(error)}") from error
+
+    def _give_back(self, connection: Any) -> None:
+        """Whatever was committed stands, also if the connection cannot be released."""
+        try:
             self._release(connection)
+        except Exception as error:  # noqa: BLE001 - a pool may raise anything
+            _log.warning("connection not released", table=self.table, error=_told(error))
 
     def _check_row(self, connection: Any, place: str, key: str) -> None:
         """
-        Raise StoreError if the handler has ended the transaction, or swallowed an error that spoils it.
+        Raise SpoiltTransactionError if the handler has ended the transaction, or swallowed an error that spoils it.
+
+        A connection that does not work may be the handler's doing, or the database is away: a new one tells.
 
         PostgreSQL answers COMMIT with a rollback then, and its drivers say nothing: all that was done would be lost.
         """
         try:
             cause = None if self._known(connection, place, key) else "its row is gone"
         except Exception as error:
-            cause = str(error)
-            raise StoreError(_SPOILT.format(cause=cause)) from error
+            if _is(error, _LINK):
+                self.open()
+            raise SpoiltTransactionError(_SPOILT.format(cause=_told(error))) from error
         if cause:
-            raise StoreError(_SPOILT.format(cause=cause))
+            raise SpoiltTransactionError(_SPOILT.format(cause=cause))
 
     def _undo(self, connection: Any, place: str, key: str, now: int) -> None:
         """Whoever failed is not done, also if the handler has committed meanwhile, and with its own work our row."""
@@ -240,14 +287,20 @@ def _check_transactional(connection: Any) -> None:
         )
 
 
-def _violates_integrity(error: Exception) -> bool:
-    """Whether it is an IntegrityError, which PEP 249 names and every driver defines for itself."""
-    return any(kind.__name__ == "IntegrityError" for kind in type(error).__mro__)
+def _is(error: Exception, names: tuple[str, ...]) -> bool:
+    """Whether it is one of the errors that PEP 249 names, and every driver defines for itself."""
+    return any(kind.__name__ in names for kind in type(error).__mro__)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _fit(text: str) -> str:
-    """As it is, or its hash where the column is too narrow."""
-    return text if len(text) <= _WIDTH else hashlib.sha256(text.encode()).hexdigest()
+    """As it is, or its hash where the column is too narrow for it or a database may refuse it."""
+    if len(text) <= _WIDTH and text.isprintable():
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _close(connection: Any) -> None:

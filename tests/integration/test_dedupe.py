@@ -243,19 +243,22 @@ def test_a_crash_before_and_after_the_commit(classic_broker: Broker, tmp_path: P
 
 
 def test_a_store_that_cannot_tell(classic_broker: Broker, tmp_path: Path) -> None:
-    """Nothing is done twice by guessing: the message is delivered again, and kept as a dead letter in the end."""
+    """Nothing is done twice by guessing, and no message is to blame: the consumer waits, and gives it back."""
     queue, path = fresh_queue(), tmp_path / "done.db"
     app = App(classic_broker.url, redelivery_policy=SOON)
     calls: list[str] = []
     store = SqliteStore(path)
-    app.consumer(queue, dedupe=store)(lambda message: calls.append(message.text))
+    app.consumer(queue, dedupe=store, name="desk")(lambda message: calls.append(message.text))
     with nothing_left(), app:
         with closing(sqlite3.connect(path)) as vandal:
             vandal.execute("DROP TABLE jmsx_done")
         put(classic_broker, queue, "x", case=queue.name)
-        assert settles(classic_broker, queue, size=0)
+        assert eventually(lambda: not app.ready().ok, 5)
+        assert "desk: waits for its store, which is away" in str(app.ready().body)
+        assert app.live().ok
     assert calls == []
-    assert len(dead_copies(classic_broker, queue.name)) == 1
+    assert bodies(classic_broker, queue) == ["x"]
+    assert dead_copies(classic_broker, queue.name) == []
 
 
 def test_errors_at_the_door(classic_broker: Broker, tmp_path: Path) -> None:

@@ -1,0 +1,208 @@
+"""A database that is away makes its consumer wait, and no message fails for it; on both brokers."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
+from jmsx.app import App, worker
+from jmsx.dedupe import DatabaseStore
+from tests.integration.broker_support import eventually
+from tests.integration.support import (
+    CLIENT,
+    INDIVIDUAL,
+    TRANSACTED,
+    Diary,
+    bodies,
+    dead_destination,
+    fresh_queue,
+    settles,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+
+AUTO = AcknowledgeMode.AUTO_ACKNOWLEDGE
+QUICK = RedeliveryPolicy(
+    maximum_redeliveries=1, initial_redelivery_delay=0.01, redelivery_delay=0.01
+)
+
+
+@pytest.fixture(params=["classic", "artemis"])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Each of the brokers."""
+    found: Broker = request.getfixturevalue(f"{request.param}_broker")
+    return found
+
+
+class Database:
+    """A database that can be away: for new connections, or at the commit, before or after it was made."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.away = False
+        self.at_commit = ""
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE bookings (article TEXT)")
+        self.store = DatabaseStore(self.connect)
+        self.store.create_table()
+
+    def connect(self) -> Any:
+        """As a driver does it."""
+        if self.away:
+            raise sqlite3.OperationalError("could not connect to server")
+        return sqlite3.connect(self.path, factory=lambda *a, **k: Line(self, *a, **k))
+
+    def booked(self) -> list[str]:
+        """What is in it."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            return [text for (text,) in connection.execute("SELECT article FROM bookings")]
+
+
+class Line(sqlite3.Connection):
+    """A connection that can break at its commit."""
+
+    def __init__(self, database: Database, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._of = database
+
+    def commit(self) -> None:
+        """Commit, or lose the server before or after that."""
+        when, self._of.at_commit = self._of.at_commit, ""
+        if when == "after":
+            super().commit()
+        if when:
+            raise sqlite3.OperationalError("server closed the connection unexpectedly")
+        super().commit()
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "FIRST_PAUSE", 0.1)
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])
+def test_it_comes_back(
+    broker: Broker, tmp_path: Path, mode: AcknowledgeMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All messages are done once, in order, at their first delivery; the log says so once, and health meanwhile."""
+    queue, diary, database = fresh_queue(), Diary(), Database(tmp_path / "shop.db")
+    app = App(broker.url, observers=[diary], redelivery_policy=QUICK)
+    counts: list[int] = []
+
+    @app.consumer(queue, mode=mode, dedupe=database.store, name="desk")
+    def book(message: Message, *, db: sqlite3.Connection) -> None:
+        counts.append(message.delivery_count)
+        db.execute("INSERT INTO bookings VALUES (?)", (message.text,))
+
+    with app:
+        database.away = True
+        texts = [str(number) for number in range(20)]
+        for text in texts:
+            app.send(queue, text)
+        assert eventually(lambda: not app.ready().ok, 5)
+        assert "could not connect to server" in str(app.ready().body)
+        assert app.live().ok
+        database.away = False
+        assert settles(broker, queue, size=0)
+        assert app.ready().ok
+    assert database.booked() == texts
+    assert set(counts) == {1}
+    assert diary.dead() == []
+    told = [record.message for record in caplog.records if "store" in record.message]
+    assert ["away" in text for text in told] == [True, False]
+    assert "consumer='desk'" in told[0]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
+def test_a_commit_that_nobody_knows_of(
+    broker: Broker, tmp_path: Path, mode: AcknowledgeMode, when: str
+) -> None:
+    """The store decides: what was committed is not done again, what was not is; uncounted either way."""
+    queue, diary, database = fresh_queue(), Diary(), Database(tmp_path / "shop.db")
+    policy = RedeliveryPolicy(maximum_redeliveries=0)
+    app = App(broker.url, observers=[diary], redelivery_policy=policy)
+
+    @app.consumer(queue, mode=mode, dedupe=database.store)
+    def book(message: Message, *, db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO bookings VALUES (?)", (message.text,))
+
+    with app:
+        database.at_commit = when
+        app.send(queue, "a")
+        app.send(queue, "b")
+        assert settles(broker, queue, size=0)
+    assert database.booked() == ["a", "b"]
+    assert diary.dead() == []
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])
+def test_stopping_meanwhile(broker: Broker, tmp_path: Path, mode: AcknowledgeMode) -> None:
+    """It ends at once, and the message is the broker's again."""
+    queue, diary, database = fresh_queue(), Diary(), Database(tmp_path / "shop.db")
+    app = App(broker.url, observers=[diary], redelivery_policy=QUICK)
+    app.consumer(queue, mode=mode, dedupe=database.store)(lambda _message: None)
+    with app:
+        database.away = True
+        app.send(queue, "a")
+        app.send(queue, "b")
+        assert eventually(lambda: not app.ready().ok, 5)
+    assert diary.dead() == []
+    assert bodies(broker, queue) == ["a", "b"]
+
+
+def test_what_the_handler_spoils_is_its_failure(broker: Broker, tmp_path: Path) -> None:
+    """Its own errors of the database, a rollback, and a connection that it closes."""
+    queue, dead, diary = fresh_queue(), fresh_queue(), Diary()
+    database = Database(tmp_path / "shop.db")
+    app = App(broker.url, observers=[diary], redelivery_policy=QUICK)
+
+    @app.consumer(queue, dedupe=database.store, dead_letter=dead.uri)
+    def book(message: Message, *, db: sqlite3.Connection) -> None:
+        if message.text == "error":
+            raise sqlite3.OperationalError("mine")
+        if message.text == "rollback":
+            db.rollback()
+        if message.text == "close":
+            db.close()
+
+    with app:
+        for text in ("error", "rollback", "close", "fine"):
+            app.send(queue, text)
+        assert eventually(lambda: len(diary.dead()) == 3, 10)
+        assert settles(broker, queue, size=0)
+    assert bodies(broker, dead) == ["error", "rollback", "close"]
+    assert [one.error_type for one in diary.dead()] == [
+        "OperationalError",
+        "SpoiltTransactionError",
+        "SpoiltTransactionError",
+    ]
+
+
+def test_a_dead_letter_that_is_refused(classic_broker: Broker) -> None:
+    """`/readyz` says which consumer's, where it should go, and why it does not, for as long as that is so."""
+    queue = fresh_queue()
+    with App(classic_broker.url).connect() as connection:
+        gone = dead_destination(classic_broker, connection.create_session())
+    app = App(classic_broker.url)
+
+    @app.consumer(queue, dead_letter=gone.uri, redelivery=QUICK, name="desk")
+    def desk(_message: Message) -> None:
+        raise ValueError
+
+    with app:
+        assert app.ready().ok
+        app.send(queue, "x")
+        assert eventually(lambda: not app.ready().ok, 10)
+        assert f"desk: a dead letter cannot be put into {gone.uri}" in str(app.ready().body)
+        assert app.live().ok
+    assert bodies(classic_broker, queue) == ["x"]
