@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
 
-from jmsx.core.spelling import spelt
+from jmsx.core.spelling import is_composite, parts, spelt
 from jmsx.core.values import DeadLetterStrategy
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
@@ -146,11 +146,11 @@ def dead_letter_place(given: str) -> str:
 
 def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
     """
-    `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it.
+    `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it, or several such as `A,topic://B`.
 
     Raises InvalidDestinationError or, for an option, ConfigurationError.
     """
-    kind, bare = spelt(text, default_kind)
+    kind, bare = spelt(text, default_kind) if not _lists(text) else _listed(text, default_kind)
     name, _, query = bare.partition("?")
     if not name or any(character in name for character in "\r\n\0"):
         raise InvalidDestinationError(f"{text!r} is not a destination: its name is empty or unfit")
@@ -161,6 +161,19 @@ def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
             raise unknown_option(option, known)
         options[option.removeprefix("consumer.")] = value
     return DestinationUri(kind, name, options)
+
+
+def _lists(text: object) -> bool:
+    return isinstance(text, str) and is_composite(text)
+
+
+def _listed(text: str, default_kind: str) -> tuple[str, str]:
+    """Kind of the first of several destinations, and all of their names: those of another kind with that."""
+    names, mark, query = text.partition("?")
+    kind, first = spelt(names.partition(",")[0], default_kind)
+    found = parts(f"{kind}://{first},{names.partition(',')[2]}")
+    listed = [name if one == kind else f"{one}://{name}" for one, name in found]
+    return kind, ",".join(listed) + mark + query
 
 
 def _parts(uri: str) -> tuple[list[tuple[str, str]], str, bool]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from jmsx.errors import InvalidDestinationError
+from jmsx.core.spelling import is_composite
+from jmsx.errors import InvalidDestinationError, UnsupportedError
 
 ANYCAST: Final = "ANYCAST"  #: each message to one queue
 MULTICAST: Final = "MULTICAST"  #: each message to every queue
@@ -25,6 +26,16 @@ def parted(uri: str) -> tuple[str, str]:
             f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
         )
     return _ROUTING[kind], name
+
+
+def single(uri: str) -> str:
+    """`uri`; raises UnsupportedError if it lists several destinations, which Artemis would take for one odd name."""
+    if is_composite(uri):
+        raise UnsupportedError(
+            f"{uri}: Artemis has no composite destinations over STOMP; name each one, or let a divert of the broker"
+            " copy messages from one address to another"
+        )
+    return uri
 
 
 def address_of(uri: str) -> str:

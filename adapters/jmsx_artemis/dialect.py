@@ -27,7 +27,7 @@ from jmsx.errors import (
 )
 from jmsx.map_xml import canonical_map, decode_map, encode_map
 from jmsx_artemis.copies import dead_letter_headers, postponed_headers
-from jmsx_artemis.destinations import MULTICAST, parted
+from jmsx_artemis.destinations import MULTICAST, parted, single
 from jmsx_artemis.graves import OWN
 from jmsx_artemis.management import ArtemisManagement
 from jmsx_artemis.selectors import core_filter
@@ -108,7 +108,7 @@ class ArtemisDialect:
 
     def send_headers(self, destination: str) -> dict[str, str]:
         """Address and routing type; without the type a message to a new queue is lost (probes A8)."""
-        routing, address = parted(destination)
+        routing, address = parted(single(destination))
         return {"destination": address, "destination-type": routing}
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
@@ -124,7 +124,7 @@ class ArtemisDialect:
 
     def reply_to(self, destination: str) -> str:
         """The URI, as Artemis' own JMS client writes it."""
-        parted(destination)
+        parted(single(destination))
         return destination.partition("?")[0]
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
@@ -160,7 +160,7 @@ class ArtemisDialect:
                 f"{destination}: Artemis has no consumer.{min(options)} over STOMP; leave it out, or set it for"
                 " the address on the broker"
             )
-        routing, address = parted(destination)
+        routing, address = parted(single(destination))
         headers = {"destination": address, "subscription-type": routing, "ack": ack.value}
         if selector and no_local:
             raise UnsupportedError(

@@ -15,6 +15,7 @@ from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.selectors import check_arithmetic, spelled_out
+from jmsx.core.spelling import is_composite, parts
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
@@ -143,6 +144,11 @@ class ClassicDialect:
         options: Mapping[str, str],
     ) -> dict[str, str]:
         """Headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`."""
+        if is_composite(destination) and len({kind for kind, _ in parts(_bare(destination))}) > 1:
+            raise UnsupportedError(
+                f"{destination}: ActiveMQ Classic gives a consumer of queues and topics those of the first kind only;"
+                " make a consumer for each kind"
+            )
         headers = {
             "destination": wire_destination(destination),
             "ack": ack.value,
@@ -323,14 +329,21 @@ def _selector(selector: str) -> str:
     return spelled_out(selector)
 
 
+def _bare(uri: str) -> str:
+    return uri.partition("?")[0]
+
+
 def wire_destination(uri: str) -> str:
-    """`queue://orders` as `/queue/orders`; options after `?` are for the client and stay here."""
-    kind, separator, name = uri.partition("?")[0].partition("://")
+    """`queue://orders` as `/queue/orders`, each of several; options after `?` are for the client and stay here."""
+    bare = _bare(uri)
+    kind, separator, name = bare.partition("://")
     if not separator or kind not in _PREFIXES or not name:
         raise InvalidDestinationError(
             f"{uri!r} is not a destination; write queue://NAME or topic://NAME"
         )
-    return _PREFIXES[kind] + name
+    if not is_composite(bare):
+        return _PREFIXES[kind] + name
+    return ",".join(_PREFIXES[kind] + name for kind, name in parts(bare))
 
 
 def destination_uri(wire: str | None) -> str | None:

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from jmsx import Topic
+from jmsx.core.spelling import is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 _ADVISORY: Final = "ActiveMQ.Advisory"
 
-#: What makes a destination several; advisories name each of them, and not the whole.
-_SEVERAL: Final = frozenset("*>,")
 
 #: Seconds that advisories may take; they come within some milliseconds.
 PATIENCE: Final = 2.0
@@ -37,7 +36,7 @@ def missing(session: Session, destination: Destination, links: Collection[str]) 
     not show with consumers; they are taken for alive, and so is all that consumes a wildcard or composite destination.
     """
     left = {link for link in links if link.startswith("ID:")}
-    if _SEVERAL.intersection(destination.name):
+    if is_pattern(destination.uri):
         return set()
     kind = "Topic" if destination.is_topic else "Queue"
     consumers = _subscribe(session, f"{_ADVISORY}.Consumer.{kind}.{destination.name}")

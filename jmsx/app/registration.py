@@ -9,6 +9,7 @@ from jmsx.app.signature import connection_parameter
 from jmsx.core.checks import check_flag, check_text, check_whole, misfit
 from jmsx.core.ledger import Identity
 from jmsx.core.policy import RedeliveryPolicyMap
+from jmsx.core.spelling import is_pattern
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError
 from jmsx.options import PrefetchPolicy, unknown
@@ -94,7 +95,7 @@ class Consumer:
         """
         key = message.identity if self.dedupe_by is None else self.dedupe_by(message)
         source = self.destination
-        if any(wildcard in source.name for wildcard in "*>"):
+        if is_pattern(source.uri):
             source = message.destination or source
         reader = self.name if self.durable is None else f"{client_id}.{self.durable}"
         place = f"{source.uri} {reader}" if source.is_topic else source.uri

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jmsx.core.identity import identify
+from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -75,8 +76,3 @@ def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> s
     if not is_pattern(settings.origin):
         return settings.origin
     return dialect.addresses(delivery.headers).destination or settings.origin
-
-
-def is_pattern(origin: str) -> bool:
-    """Whether it stands for many queues."""
-    return "*" in origin or ">" in origin

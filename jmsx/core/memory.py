@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.ledger import is_pattern, place
+from jmsx.core.ledger import place
+from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:

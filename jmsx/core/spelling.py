@@ -60,3 +60,37 @@ def spelt(text: str, default_kind: str = "queue") -> tuple[str, str]:
     raise InvalidDestinationError(
         f"{text!r} is not a destination; write {kind.lower()}://{name.lstrip('/') or 'NAME'}"
     )
+
+
+def is_wildcard(destination: str) -> bool:
+    """
+    Whether a name or URI stands for all that fits it, in the manner of some broker.
+
+    Classic reads `*` and `>` so, Artemis `*` and `#`; a name that means them literally is only treated with more care.
+    """
+    name = destination.partition("?")[0]
+    return "*" in name or ">" in name or "#" in name.rpartition("://")[2].split(".")
+
+
+def is_composite(destination: str) -> bool:
+    """Whether a name or URI lists several destinations, such as `queue://A,topic://B`."""
+    return "," in destination.partition("?")[0]
+
+
+def is_pattern(destination: str) -> bool:
+    """Whether it stands for several destinations, so that each message tells which one it is of."""
+    return is_wildcard(destination) or is_composite(destination)
+
+
+def parts(destination: str) -> list[tuple[str, str]]:
+    """
+    Kind and name of each destination that a URI lists; those without a kind have the first one's.
+
+    Raises InvalidDestinationError for an empty part or one that makes no sense.
+    """
+    first, *others = destination.split(",")
+    kind, name = spelt(first)
+    found = [(kind, name), *(spelt(other, kind) for other in others)]
+    if not all(name for _, name in found):
+        raise InvalidDestinationError(f"{destination!r} lists a destination without a name")
+    return found

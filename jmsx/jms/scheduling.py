@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
+from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import BrokerTimeoutError
 from jmsx.log import logger
@@ -31,15 +32,15 @@ def scheduled(session: Session, destination: str, kind: DestinationKind, policy:
     Whether redeliveries of the messages of `destination` are left to the broker.
 
     If they should be and cannot, that is logged, and they stay local. What is sent back to a topic would reach all who
-    subscribe, and what is sent to a wildcard none.
+    subscribe, what is sent to a wildcard none, and what is sent to a list all in it.
     """
     if policy.mode != RedeliveryMode.SCHEDULED:
         return False
     why = None
     if kind is not DestinationKind.QUEUE:
         why = "it is no queue"
-    elif any(part in ("*", ">", "#") for part in destination.partition("://")[2].split(".")):
-        why = "it is a wildcard"
+    elif is_pattern(destination):
+        why = "it stands for several queues"
     elif not session.broker_schedules():
         why = "the broker does not delay messages (schedulerSupport on Classic)"
     if why is not None:
