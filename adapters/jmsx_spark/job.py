@@ -72,7 +72,7 @@ def run(
         ConfigurationError: there is no closed segment to read.
 
     """
-    open_segments = _segments(events_directory)
+    open_segments = find_open_segments(events_directory)
     silver = out_directory / "silver"
     read_events(spark, events_directory).write.mode("overwrite").parquet(str(silver))
     events = spark.read.parquet(str(silver))
@@ -116,8 +116,10 @@ class _Tables:
         return self._spark.read.parquet(str(path))
 
 
-def _segments(events_directory: Path) -> list[str]:
-    """List the open segments; raise where there is no closed one."""
+def find_open_segments(events_directory: Path) -> list[str]:
+    """List the open segments; raises ConfigurationError where there is no closed one."""
+    if not events_directory.is_dir():
+        raise ConfigurationError(f"{events_directory} is no directory of an event log")
     if next(events_directory.rglob("*.jsonl"), None) is None:
         raise ConfigurationError(
             f"no closed event log segment (*.jsonl) below {events_directory};"

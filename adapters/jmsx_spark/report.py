@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx_spark.job import run, save_summary
+from jmsx.errors import ConfigurationError
+from jmsx_spark.job import find_open_segments, run, save_summary
 from jmsx_spark.page import page
 from jmsx_spark.session import local_session
 
@@ -57,10 +58,17 @@ def report(
         title: the heading of the page.
 
     Raises:
-        ConfigurationError: no Java 17, or nothing to read.
+        ConfigurationError: no Java 17, nothing to read, or nowhere to write.
 
     """
+    find_open_segments(
+        Path(events_directory)
+    )  # what is wrong with the paths is told before Spark starts
     out = Path(out_directory)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"no report in {out}: {error.strerror}") from error
     size = sum(path.stat().st_size for path in Path(events_directory).rglob("*.jsonl"))
     with local_session(
         out / "spark.log", size="large" if size > _LARGE_BYTES else "small"

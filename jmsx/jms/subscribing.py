@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.headers import INT, whole
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, InvalidSelectorError
 from jmsx.jms.scheduling import scheduled
 
 if TYPE_CHECKING:
@@ -29,7 +29,13 @@ class Wanted:
 
 
 def stated(selector: str | None) -> str | None:
-    """A selector of blanks is none, as in Java (`ActiveMQMessageConsumer.java`, its constructor)."""
+    """
+    A selector of blanks is none, as in Java (`ActiveMQMessageConsumer.java`, its constructor).
+
+    Raises InvalidSelectorError for a NUL, which would end the frame for whoever splits frames there.
+    """
+    if selector is not None and "\0" in selector:
+        raise InvalidSelectorError(f"the selector {selector!r} has a NUL character")
     return None if selector is None or not selector.strip() else selector
 
 

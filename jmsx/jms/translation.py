@@ -104,6 +104,10 @@ def _text(name: str, value: object) -> str:
 
 
 def _check_header(name: str, text: str, limit: int) -> None:
+    if "\0" in name or "\0" in text:
+        raise MessageFormatError(
+            f"header {name!r} has a NUL character: programs on the way that split frames there would break"
+        )
     try:
         size = len(escape(f"{name}{text}").encode()) + 1
     except UnicodeEncodeError as error:

@@ -101,6 +101,19 @@ def test_nothing_to_read_is_said(
     assert len(segments(tmp_path)) == 1
 
 
+def test_paths_are_looked_at_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A misspelt one is told at once."""
+    monkeypatch.setattr("jmsx_spark.report.local_session", None)
+    (tmp_path / "a.jsonl").touch()
+
+    assert main([str(tmp_path / "nowhere"), str(tmp_path / "out")]) == 1
+    assert "nowhere is no directory of an event log" in capsys.readouterr().err
+    assert main([str(tmp_path), str(tmp_path / "a.jsonl" / "out")]) == 1
+    assert "no report in" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("says", "expected"),
     [

@@ -10,9 +10,10 @@ import pytest
 
 from jmsx.core.delivery import DIGEST_HEADER, KEY_HEADER, Delivery
 from jmsx.core.frames import Frame, MessageFrame, escape
-from jmsx.errors import MessageFormatError, MessageNotReadableError
+from jmsx.errors import InvalidSelectorError, MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, Queue, Topic
 from jmsx.jms.message import Message
+from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import received, send_frame
 from jmsx_classic import DIALECT
 from jmsx_classic.dialect import TEXT_HEADER
@@ -204,6 +205,29 @@ def test_xml_of_a_stranger_that_is_no_map_is_a_text() -> None:
 
 
 # -- what the wire cannot carry ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("x", properties={"p": "a\0b"}),
+        Message("x", correlation_id="\0"),
+        Message("x", type="\0"),
+        Message("x", group_id="\0"),
+    ],
+    ids=["property", "correlation id", "type", "group"],
+)
+def test_a_nul_in_a_header_is_refused(message: Message) -> None:
+    """STOMP 1.2 allows it, and whoever splits frames at NUL takes the rest for a frame of its own."""
+    with pytest.raises(MessageFormatError, match="NUL"):
+        sent(message)
+
+
+def test_a_nul_in_a_selector_is_refused() -> None:
+    """The same of SUBSCRIBE; a selector of blanks is none."""
+    with pytest.raises(InvalidSelectorError, match="NUL"):
+        stated("a = 'x\0'")
+    assert stated(" ") is None
 
 
 @pytest.mark.parametrize(
