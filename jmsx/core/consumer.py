@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
+from jmsx.core.copies import OpenCopies
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.evidence import Evidence
 from jmsx.core.frames import Frame
@@ -56,7 +57,7 @@ class ConsumerCore:
         self.batch: Batch
         self.schedule = RedeliverySchedule()
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
-        self.parked: bool  #: a dead letter's copy is not confirmed yet: nothing is handed out
+        self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
         self._dry_since: float | None
         #: Handed out on the last link, and not finished when it was lost.
@@ -114,7 +115,7 @@ class ConsumerCore:
 
     def hand_out(self, now: float) -> Delivery | None:
         """The next message for the application, or None."""
-        if self.parked or (self.paused_until is not None and now < self.paused_until):
+        if self.copies.park or (self.paused_until is not None and now < self.paused_until):
             return None
         while self.waiting:
             delivery = self.waiting.popleft()
@@ -177,7 +178,7 @@ class ConsumerCore:
         self.delivered = []
         self.window = self._dialect.window(settings)
         self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
-        self.parked = False
+        self.copies = OpenCopies()
         self.wanted_since = None
         self._dry_since = now
 
@@ -392,7 +393,7 @@ class ConsumerCore:
 
     def _thirst(self) -> float | None:
         """When the session must open the window, because the application waits and nothing comes."""
-        if self.wanted_since is None or self._dry_since is None or self.parked:
+        if self.wanted_since is None or self._dry_since is None or self.copies.park:
             return None
         if self.settings.acknowledges_itself and not self.settings.individual:
             return None

@@ -53,6 +53,7 @@ HABITS = st.builds(
     dead_letter=st.sampled_from(["safe", "queue://grave"]),
     non_blocking=st.booleans(),
     single=st.booleans(),
+    scheduled=st.booleans(),
     optimize=st.one_of(st.none(), st.just(OptimizeAcknowledge(timeout=0.3))),
 )
 WHICH = st.integers(0, 1)
