@@ -53,8 +53,21 @@ HABITS = st.builds(
     dead_letter=st.sampled_from(["safe", "queue://grave"]),
     non_blocking=st.booleans(),
     single=st.booleans(),
-    scheduled=st.booleans(),
     optimize=st.one_of(st.none(), st.just(OptimizeAcknowledge(timeout=0.3))),
+)
+SCHEDULED = st.builds(
+    Habit,
+    mode=st.sampled_from(AcknowledgeMode),
+    policy=st.builds(
+        RedeliveryPolicy,
+        maximum_redeliveries=st.sampled_from([0, 1, 3]),
+        initial_redelivery_delay=st.just(0.5),
+        redelivery_delay=st.just(0.5),
+    ),
+    prefetch=st.sampled_from([2, 5]),
+    dead_letter=st.just("queue://grave"),
+    single=st.booleans(),
+    scheduled=st.just(value=True),
 )
 WHICH = st.integers(0, 1)
 CONSUMER = st.sampled_from(["own", "shared"])
@@ -331,6 +344,32 @@ class ArtemisMachine(SessionMachine):
     manners = ARTEMIS
     dialect = ARTEMIS_DIALECT
 
+
+class ScheduledMachine(SessionMachine):
+    """Sessions that send back what failed: on Classic in one transaction with its ACK."""
+
+    @initialize(habits=st.tuples(SCHEDULED, SCHEDULED))
+    def connect(self, habits: tuple[Habit, Habit]) -> None:
+        """Every session does, and all other habits are as they are."""
+        super().connect(habits)
+
+    @rule(which=WHICH, refuse=st.booleans(), number=st.integers(1, 3), reject=st.booleans())
+    def work_fails(self, which: int, number: int, *, refuse: bool, reject: bool) -> None:
+        """Messages come, their copies may be refused, and all or the last of them fail."""
+        self.somebody_sends("q0" if which == 0 else "q1", number, persistent=True)
+        if refuse:
+            self.broker_will_refuse(which, "SEND")
+        self.receive(which, "own", number - 1)
+        self.listener_begins(which)
+        failure = REJECTED if reject else BROKEN
+        self.listener_ends(which, failure)
+        self.rollback(which, failure)
+
+
+TestScheduled = ScheduledMachine.TestCase
+TestScheduled.settings = settings(
+    max_examples=150, stateful_step_count=40, derandomize=True, deadline=None
+)
 
 TestSessionsOnArtemis = ArtemisMachine.TestCase
 TestSessionsOnArtemis.settings = settings(
