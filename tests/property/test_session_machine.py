@@ -353,17 +353,25 @@ class ScheduledMachine(SessionMachine):
         """Every session does, and all other habits are as they are."""
         super().connect(habits)
 
-    @rule(which=WHICH, refuse=st.booleans(), number=st.integers(1, 3), reject=st.booleans())
-    def work_fails(self, which: int, number: int, *, refuse: bool, reject: bool) -> None:
-        """Messages come, their copies may be refused, and all or the last of them fail."""
-        self.somebody_sends("q0" if which == 0 else "q1", number, persistent=True)
+    @rule(which=WHICH, refuse=st.booleans(), number=st.integers(0, 2))
+    def one_is_not_understood(self, which: int, number: int, *, refuse: bool) -> None:
+        """Behind `number` that are handed out; its copy may be refused, and then the work fails."""
+        self.somebody_sends(f"q{which}", number + 2, persistent=True)
+        self.receive(which, "own", number)
+        if not self.free(which):
+            return
+        peer = self.peers[which]
+        delivery = self.hand_out(which, ("own",))
+        if delivery is None:
+            return
         if refuse:
             self.broker_will_refuse(which, "SEND")
-        self.receive(which, "own", number - 1)
-        self.listener_begins(which)
-        failure = REJECTED if reject else BROKEN
-        self.listener_ends(which, failure)
-        self.rollback(which, failure)
+        odd = ValueError("odd")
+        self.fail(
+            which, [delivery], BROKEN, lambda: peer.core.undecodable(delivery, odd, self.time)
+        )
+        self.rollback(which, BROKEN)
+        self.receive(which, "own", 1)
 
 
 TestScheduled = ScheduledMachine.TestCase
