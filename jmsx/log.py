@@ -1,29 +1,74 @@
 """
 The log lines a person reads: structlog's, written through the standard library's logging under the name `jmsx`.
 
-A library must not choose where its users' logs go: whoever configures `logging` has them, as `event key=value`.
+A library must not choose where its users' logs go: whoever configures `logging` has them, as `event key=value`. The
+record has the error itself as `exc_info`, for Sentry and the like, and the fields as `jmsx`, for formatters of JSON.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import Any
+import re
+import traceback
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 
 def logger(name: str) -> Any:
     """A structlog logger over `logging.getLogger(name)`."""
+    standard = logging.getLogger(name)
+    if _HARMLESS not in standard.filters:
+        standard.addFilter(_HARMLESS)
     return structlog.wrap_logger(
-        logging.getLogger(name),
-        processors=[
-            structlog.stdlib.filter_by_level,
-            structlog.processors.format_exc_info,
-            structlog.processors.KeyValueRenderer(key_order=["event"]),
-        ],
+        standard,
+        processors=[structlog.stdlib.filter_by_level, _as_record],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+def shortened(text: str, most: int = 1000) -> str:
+    """`text`, or its beginning and its end if it is longer than `most` characters."""
+    if len(text) <= most:
+        return text
+    left_out = len(text) - most
+    return f"{text[: most // 2]}... {left_out} characters ...{text[-(most // 2) :]}"
+
+
+_render = structlog.processors.KeyValueRenderer(key_order=["event"])
+
+
+def _as_record(
+    logger: Any, method: str, event: MutableMapping[str, Any]
+) -> tuple[tuple[str], dict[str, Any]]:
+    """What `logging` is told: the line, the error as such, and the fields."""
+    exc_info = event.pop("exc_info", None)
+    fields = {name: value for name, value in event.items() if value is not None}
+    more = {"exc_info": exc_info} if exc_info else {}
+    return (str(_render(logger, method, dict(fields))),), {**more, "extra": {"jmsx": fields}}
+
+
+class _Harmless(logging.Filter):
+    """Writes tracebacks with nothing in them that acts on a terminal, and none that is endless."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass."""
+        if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
+            text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+            record.exc_text = _CONTROL.sub(
+                lambda found: repr(found[0])[1:-1], shortened(text, 16_000)
+            )
+        return True
+
+
+#: Characters that a terminal would obey, save the ends of lines and tabs.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+_HARMLESS: Final = _Harmless()
 
 
 class Seldom:

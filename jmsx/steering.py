@@ -6,9 +6,30 @@ Anything else that it raises means: deliver again, by the redelivery policy.
 
 from __future__ import annotations
 
+import os
+import sys
+import sysconfig
 import traceback
+from pathlib import Path
+from typing import Final
 
 from jmsx.core.values import Failure, Verdict
+
+#: Frames of a traceback that are looked at: a recursion has thousands.
+_FRAMES: Final = 100
+
+#: Where code lies that is not the application's.
+_LIBRARIES: Final = tuple(
+    {
+        "<frozen",
+        f"{Path(__file__).parent}{os.sep}",
+        *(
+            f"{folder}{os.sep}"
+            for name, folder in sysconfig.get_paths().items()
+            if name in ("stdlib", "platstdlib", "purelib", "platlib")
+        ),
+    }
+)
 
 
 class Steering(Exception):  # noqa: N818 - these are instructions, not errors
@@ -57,7 +78,30 @@ def failure_of(error: BaseException) -> Failure:
         stack="".join(traceback.format_exception(told)),
         verdict=verdict,
         delay=error.delay if isinstance(error, Retry) else None,
+        place=place_of(told),
     )
+
+
+def place_of(error: BaseException) -> str | None:
+    """
+    File and line where `error` was raised, in the innermost frame of the application's own code.
+
+    In the innermost frame of all where none is; None: it was never raised.
+    """
+    try:
+        frames = traceback.extract_tb(error.__traceback__, limit=-_FRAMES)
+        own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+        frame = (own or frames)[-1]
+        return f"{_short(frame.filename)}:{frame.lineno}"
+    except Exception:  # noqa: BLE001 - no frame, no folder: that a place is not known is no failure
+        return None
+
+
+def _short(file: str) -> str:
+    """As a person knows it: from the folder that it is imported from."""
+    folders = [f"{folder.rstrip(os.sep)}{os.sep}" for folder in sys.path if folder]
+    fitting = [folder for folder in (*folders, f"{Path.cwd()}{os.sep}") if file.startswith(folder)]
+    return file.removeprefix(max(fitting, key=len)) if fitting else file
 
 
 def _text(error: BaseException) -> str:

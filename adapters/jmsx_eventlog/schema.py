@@ -193,6 +193,13 @@ FIELDS: Final = (
         _from("error_type", "delivery", "dlq"),
     ),
     Field(
+        "error_place",
+        _STRING,
+        "",
+        "file and line of that, the innermost of the application's code",
+        _from("error_place", "delivery", "dlq"),
+    ),
+    Field(
         "tx_id",
         _STRING,
         "",

@@ -273,13 +273,6 @@ class Worker:
         except (Duplicate, Unhandled) as error:
             self._session.rollback(error)
         except BaseException as error:  # noqa: BLE001 - whatever the handler raises rolls back
-            _log.warning(
-                "transaction rolled back",
-                consumer=self.consumer.name,
-                message_id=message.message_id,
-                delivery_count=message.delivery_count,
-                error=type(error).__name__,
-            )
             self._session.rollback(error)
         else:
             self._session.commit()

@@ -41,6 +41,10 @@ UNREADABLE_HEADER = "jmsx_unreadable"
 UNDECODABLE: Final = "undecodable"
 
 
+#: As a prospect: the message is being buried.
+DEAD: Final = "dead"
+
+
 class Doom(NamedTuple):
     """Why a message is to be buried."""
 
@@ -79,6 +83,7 @@ class Delivery:
         "lane",
         "last_failed_at",
         "message_id",
+        "prospect",
         "received_at",
         "redelivery_count",
         "seen",
@@ -129,8 +134,9 @@ class Delivery:
         self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
-        self.failure: tuple[str | None, str | None] | None = (
-            None  #: error class and text, if it failed
+        self.failure: Failure | None = None  #: if it failed
+        self.prospect: float | str | None = (
+            None  #: after that: seconds until it comes again, or DEAD
         )
 
     @classmethod
@@ -204,9 +210,9 @@ class Delivery:
             self.redelivery_count = self.broker_count = max(self.known, entry.number - 1)
         self.entry = entry
 
-    def note_failure(self, error_type: str | None, text: str | None, now: float) -> None:
+    def note_failure(self, failure: Failure, now: float) -> None:
         """This delivery failed."""
-        self.failure = (error_type, text)
+        self.failure = failure
         self.first_failed_at = now if self.first_failed_at is None else self.first_failed_at
         self.last_failed_at = now
 

@@ -94,6 +94,7 @@ class DeliveryEnded:
     ended_at: float  #: the application was done with it
     outcome: Outcome
     error_type: str | None = None  #: class name of what the handler raised
+    error_place: str | None = None  #: file and line, the innermost of the application's code
     transaction_id: str | None = None
     size: int = 0  #: bytes of the body
 
@@ -137,6 +138,7 @@ class MessageDeadLettered:
     error_message: str | None
     dead_letter_destination: str | None  #: None where the broker's own strategy decides
     by_copy: bool
+    error_place: str | None = None  #: file and line, the innermost of the application's code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

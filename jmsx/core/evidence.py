@@ -91,6 +91,7 @@ class Evidence:
 
     def redelivery(self, delivery: Delivery, delay: float, now: float, *, blocking: bool) -> None:
         """The next delivery of a message is due in `delay` seconds."""
+        delivery.prospect = delay
         self._outbox.report(
             events.RedeliveryScheduled(
                 at=now,
@@ -125,7 +126,8 @@ class Evidence:
                 started_at=delivery.started_at,
                 ended_at=delivery.ended_at,
                 outcome=outcome,
-                error_type=delivery.failure[0] if delivery.failure else None,
+                error_type=delivery.failure.error_type if delivery.failure else None,
+                error_place=delivery.failure.place if delivery.failure else None,
                 transaction_id=transaction_id,
                 size=len(delivery.frame.body),
             )
@@ -148,6 +150,7 @@ class Evidence:
                 reason=reason,
                 error_type=failure.error_type,
                 error_message=failure.error_message,
+                error_place=failure.place,
                 dead_letter_destination=copied_to or None,
                 by_copy=bool(copied_to),
             )

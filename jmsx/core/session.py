@@ -191,6 +191,11 @@ class SessionCore:
         """Open a consumer; its messages come as soon as the broker has confirmed it."""
         return self._consumers.open(settings, now)
 
+    def consumer_settings(self, subscription_id: str) -> ConsumerSettings | None:
+        """Those of a consumer; None: it is closed."""
+        consumer = self._consumers.get(subscription_id)
+        return None if consumer is None else consumer.settings
+
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
         """The application waits for a message of these consumers."""
         for subscription_id in subscription_ids:
@@ -232,7 +237,7 @@ class SessionCore:
         if failure.verdict is Verdict.RELEASE:
             consumer.release([delivery])
             return
-        delivery.note_failure(failure.error_type, failure.error_message, now)
+        delivery.note_failure(failure, now)
         delivery.ended_at = now
         if self.transacted or self.settings.mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return

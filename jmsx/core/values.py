@@ -155,6 +155,7 @@ class Failure:
     stack: str | None = None
     verdict: Verdict = Verdict.REDELIVER
     delay: float | None = None  #: seconds; overrides the policy's
+    place: str | None = None  #: file and line, where the application's code failed
 
 
 #: A rollback or recover() of the application's own: nothing was raised.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import UNDECODABLE, Doom
+from jmsx.core.delivery import DEAD, UNDECODABLE, Doom
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.postponing import Postponements
 from jmsx.core.values import NO_FAILURE, Failure, Verdict
@@ -60,7 +60,7 @@ class Verdicts:
             return
         if failure.error_type is not None:
             for delivery in [only] if only is not None else consumer.delivered:
-                delivery.note_failure(failure.error_type, failure.error_message, now)
+                delivery.note_failure(failure, now)
         if failure.verdict is Verdict.REDELIVER or only is None:
             batch, consumer.delivered = consumer.delivered, []
         else:
@@ -71,13 +71,20 @@ class Verdicts:
             consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
             consumer.end(batch, _FORGET[failure.verdict], now)
         elif failure.verdict is Verdict.REJECT:
-            self._dead_letters.bury(consumer, batch, "rejected", failure)
+            self._bury(consumer, batch, "rejected", failure)
         elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
             pass
         else:
             self._turn -= 1
             if not consumer.roll_back(batch, failure, now, self._draw, turn=self._turn):
-                self._dead_letters.bury(consumer, batch, "max_redeliveries", failure)
+                self._bury(consumer, batch, "max_redeliveries", failure)
+
+    def _bury(
+        self, consumer: ConsumerCore, batch: list[Delivery], reason: str, failure: Failure
+    ) -> None:
+        for delivery in batch:
+            delivery.prospect = DEAD
+        self._dead_letters.bury(consumer, batch, reason, failure)
 
     def bury_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
         """

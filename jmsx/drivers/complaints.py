@@ -1,11 +1,11 @@
-"""ERRORs of the broker that nobody waits for: they stand in the log, or nobody would know."""
+"""ERRORs of the broker that nobody waits for, and dead letters: they stand in the log, or nobody would know."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.events import ErrorReceived
-from jmsx.log import Seldom, logger
+from jmsx.core.events import ErrorReceived, MessageDeadLettered
+from jmsx.log import Seldom, logger, shortened
 
 if TYPE_CHECKING:
     from jmsx.core.events import Event, Source
@@ -23,7 +23,22 @@ class Complaints:
         self._lines = Seldom(PAUSE)
 
     def observe(self, event: Event, source: Source) -> None:
-        """Log `event` if it is one."""
+        """Log `event` if it is one, or tells of a dead letter."""
+        if isinstance(event, MessageDeadLettered):
+            _log.error(
+                "dead letter",
+                consumer=event.consumer,
+                destination=event.destination,
+                to=event.dead_letter_destination or "where the broker's strategy puts it",
+                reason=event.reason,
+                attempts=event.attempts,
+                key=event.message_key,
+                message_id=event.message_id,
+                error=shortened(f"{event.error_type}: {event.error_message}")
+                if event.error_type
+                else None,
+                place=event.error_place,
+            )
         if not isinstance(event, ErrorReceived) or event.receipt_id is not None:
             return
         left_out = self._lines.due(event.at)

@@ -111,7 +111,16 @@ class Connector:
             seconds = policy.timeout if policy.timeout > 0 else self.uri.options.request_timeout
         if seconds is None or seconds == FOR_EVER:
             seconds = math.inf
-        return self._retrying(policy, attempts, seconds, _HOPELESS)(self.connect)
+        retrying, began = (
+            self._retrying(policy, attempts, seconds, _HOPELESS),
+            self._clock.monotonic(),
+        )
+        connected = retrying(self.connect)
+        tried = int(retrying.statistics["attempt_number"])
+        if tried > 1:
+            waited = round(self._clock.monotonic() - began, 3)
+            _log.warning("connected", broker=str(self.uri), after_seconds=waited, attempts=tried)
+        return connected
 
     def restore(self, attempt: Callable[[], None], lost: BrokerAddress, *, flaps: int) -> int:
         """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.errors import JmsxError
 from jmsx.handlers import check_ran
+from jmsx.jms.failures import HandlerCall
 from jmsx.jms.translation import received
 from jmsx.log import logger
 from jmsx.steering import failure_of
@@ -38,6 +39,7 @@ class Dispatcher:
         self._listeners: dict[str, Listener] = {}
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._listener: Listener = _no_listener  #: of the message that is being handled
+        self._handling: HandlerCall | None = None  #: the call that runs
         self._busy = False
         self._serving = ""  #: the subscription whose listener runs, or ran last
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
@@ -137,21 +139,23 @@ class Dispatcher:
 
     def _call(self, message: Message, delivery: Delivery) -> None:
         """Call the listener, then tell the core how that went, in one go with being idle again."""
+        raised: BaseException | None = None
         failure = None
+        call = self._handling = HandlerCall(message, delivery)
         try:
             check_ran(self._listener, self._listener(message))
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
-            failure = failure_of(error)
-            if failure.error_type is not None:
-                _log.warning(
-                    "listener failed",
-                    destination=str(message.destination),
-                    message_id=message.message_id,
-                    delivery_count=message.delivery_count,
-                    error=f"{failure.error_type}: {failure.error_message}",
-                )
+            raised, failure = error, failure_of(error)
+        self._handling = None
         if self._pump.error is None:
             self._pump.call(lambda core, now: self._settle(core, delivery, failure, now))
+        if raised is not None and failure is not None:
+            call.tell(self._pump.core, raised, failure)
+
+    def failed(self, error: BaseException, failure: Failure) -> None:
+        """The listener that calls has given its message back because of `error`."""
+        if self.inside and self._handling is not None:
+            self._handling.tell(self._pump.core, error, failure)
 
     def _settle(
         self, core: SessionCore, delivery: Delivery, failure: Failure | None, now: float

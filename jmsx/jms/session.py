@@ -193,6 +193,8 @@ class Session(Served):
         self.check_open()
         failure = NO_FAILURE if cause is None else failure_of(cause)
         self.pump.call(lambda core, now: core.rollback(now, failure))
+        if cause is not None:
+            self._dispatcher.failed(cause, failure)
         self.pump.wake()  # an idle listener has something to do again
 
     def recover(self, cause: BaseException | None = None) -> None:
@@ -204,6 +206,8 @@ class Session(Served):
         self.check_open()
         failure = NO_FAILURE if cause is None else failure_of(cause)
         self.pump.call(lambda core, now: core.recover(now, failure))
+        if cause is not None:
+            self._dispatcher.failed(cause, failure)
         self.pump.wake()
 
     def close(self) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from jmsx.log import Seldom
+from typing import TYPE_CHECKING
+
+from jmsx.log import Seldom, logger, shortened
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_a_flood_of_lines() -> None:
@@ -11,3 +16,21 @@ def test_a_flood_of_lines() -> None:
     assert [seldom.due(now) for now in (0.0, 0.0, 1.0, 9.9, 10.0, 11.0, 50.0, 60.0)] == [
         0, None, None, None, 3, None, 1, 0,
     ]  # fmt: skip
+
+
+def test_a_record_has_the_error_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """And the fields, for who formats them otherwise; no value of None is written."""
+    error = ValueError("\x1b[2J")
+    logger("jmsx.test").warning("failed", key="k", other=None, exc_info=error)
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert record.message == "event='failed' key='k'"
+    assert record.__dict__["jmsx"] == {"event": "failed", "key": "k"}
+    assert "ValueError: \\x1b[2J" in caplog.text
+
+
+def test_texts_without_end() -> None:
+    """Begin and end are kept."""
+    assert shortened("abc", 3) == "abc"
+    assert shortened("a" * 10 + "b" * 10, 4) == "aa... 16 characters ...bb"

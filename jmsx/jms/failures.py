@@ -1,0 +1,70 @@
+"""
+The log line of a failed handler: whose, which message, which attempt, when it comes again, and where it failed.
+
+The traceback is whole at the first failure of a message and at its death; in between, its place is enough.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.delivery import COUNT_HEADER, DEAD
+from jmsx.core.policy import UNLIMITED
+from jmsx.core.values import Verdict
+from jmsx.log import logger, shortened
+from jmsx.steering import Steering
+
+if TYPE_CHECKING:
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.session import SessionCore
+    from jmsx.core.values import Failure
+    from jmsx.jms.message import Message
+
+#: Words for what is not delivered again, by what its handler said.
+_ENDS: Final = {Verdict.DISCARD: "never, it is discarded", Verdict.REJECT: "never, dead letter now"}
+
+_log = logger("jmsx.session")
+
+
+class HandlerCall:
+    """One call of a handler, from before it: what came of it may have changed the delivery."""
+
+    def __init__(self, message: Message, delivery: Delivery) -> None:
+        self._message = message
+        self._delivery = delivery
+        self._attempt = delivery.failures + 1
+        self._first = delivery.first_failed_at is None and COUNT_HEADER not in delivery.headers
+        delivery.prospect = None
+
+    def tell(self, core: SessionCore, error: BaseException, failure: Failure) -> None:
+        """Log that it failed, once the core knows what becomes of the message."""
+        if failure.error_type is None:
+            return
+        settings = core.consumer_settings(self._delivery.subscription_id)
+        most = settings.policy.maximum_redeliveries if settings is not None else UNLIMITED
+        cause = error.__cause__ if isinstance(error, Steering) and error.__cause__ else error
+        said = isinstance(cause, Steering)  # on purpose: it needs no traceback
+        dead = self._delivery.prospect == DEAD
+        level = _log.info if failure.verdict is Verdict.DISCARD else _log.warning
+        level(
+            "handler failed",
+            consumer=settings.name if settings is not None else None,
+            destination=str(self._message.destination),
+            key=self._message.key,
+            message_id=self._message.message_id,
+            attempt=f"{self._attempt} of {'any' if most == UNLIMITED else most + 1}",
+            again=self._again(failure),
+            error=shortened(f"{failure.error_type}: {failure.error_message}"),
+            place=failure.place,
+            exc_info=cause if (self._first or dead) and not said else None,
+        )
+
+    def _again(self, failure: Failure) -> str:
+        prospect = self._delivery.prospect
+        if failure.verdict in _ENDS:
+            return _ENDS[failure.verdict]
+        if prospect == DEAD:
+            return "never, dead letter now"
+        if isinstance(prospect, float | int):
+            return f"in {prospect:g} s" if prospect > 0 else "at once"
+        return "when it is rolled back or recovered, or the broker sends it"
