@@ -86,6 +86,15 @@ class Batch:
             return AckTrigger.IDLE
         return None
 
+    def withdraw(self, delivery: Delivery) -> bool:
+        """Take back what was noted last, and owes nothing yet after all; False if it is not here."""
+        if delivery not in self._consumed:
+            return False
+        self._consumed.remove(delivery)
+        self._counted -= 1
+        self._bytes -= delivery.frame.size
+        return True
+
     def deadline(self, dry_since: float | None) -> float | None:
         """When the batch goes out at the latest; `dry_since`: since when nothing is left to hand out."""
         if not self._consumed:

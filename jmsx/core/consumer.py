@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
-from jmsx.core.copies import OpenCopies
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.evidence import Evidence
 from jmsx.core.frames import Frame
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.handing_out import Held
     from jmsx.core.memory import Recollection
     from jmsx.core.values import ConsumerSettings, Failure
     from jmsx.core.window import Window
@@ -57,11 +57,13 @@ class ConsumerCore:
         self.batch: Batch
         self.schedule = RedeliverySchedule()
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
-        self.copies: OpenCopies
+        self.parked: bool  #: a dead letter's copy is not confirmed yet: nothing is handed out
         self.wanted_since: float | None  #: the application waits for a message
         self._dry_since: float | None
         #: Handed out on the last link, and not finished when it was lost.
         self._adrift: list[Delivery] = []
+        #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
+        self._unreturned: list[Delivery] = []
         self._dialect = dialect
         self._outbox = outbox
         self._begin(now)
@@ -88,6 +90,8 @@ class ConsumerCore:
 
     def accept(self, deliveries: list[Delivery], now: float) -> None:
         """Take messages that the broker sent; raises MessageFormatError if they are far more than it may send."""
+        if self._unreturned:
+            self._know_again(deliveries)
         self.waiting.extend(deliveries)
         self._refuse_flood()
         self.window.arrived(deliveries)
@@ -96,6 +100,14 @@ class ConsumerCore:
         if carried:
             self.paused_until = now + max(self.settings.policy.delay(max(carried)), 0.0)
         self.evidence.received(deliveries, now)
+
+    def _know_again(self, deliveries: list[Delivery]) -> None:
+        """What was acknowledged on a link that died then, and comes again, was not: let that be the one."""
+        names = {one.message_id for one in deliveries}
+        for one in [one for one in self._unreturned if one.message_id in names]:
+            self._unreturned.remove(one)
+            if one in self.waiting:
+                self.waiting.remove(one)
 
     def _refuse_flood(self) -> None:
         """Windows widen, and bytes hold many small messages; but no honest broker comes near this."""
@@ -113,12 +125,13 @@ class ConsumerCore:
                 f"the broker sent {told} ahead, and the prefetch is {self.settings.prefetch}"
             )
 
-    def hand_out(self, now: float) -> Delivery | None:
-        """The next message for the application, or None."""
-        if self.copies.park or (self.paused_until is not None and now < self.paused_until):
+    def hand_out(self, now: float, held: Held) -> Delivery | None:
+        """The next message for the application, or None; `held` has it before it has left what waits."""
+        if self.parked or (self.paused_until is not None and now < self.paused_until):
             return None
         while self.waiting:
-            delivery = self.waiting.popleft()
+            delivery = held.delivery = self.waiting[0]
+            self.waiting.popleft()
             if not self.waiting:
                 self._dry_since = now
             if delivery.buried:
@@ -129,6 +142,29 @@ class ConsumerCore:
             self.delivered.append(delivery)
             return delivery
         return None
+
+    def put_back(self, delivery: Delivery) -> bool:
+        """
+        A message that was handed out last was not returned: it waits again, in front.
+
+        What was acknowledged waits too, for it is the application's, and nobody else has it. False if it was about to
+        be buried, or its ACK may have been made or not: then another link has to put things right.
+        """
+        if delivery in self.waiting:
+            return True
+        sure = delivery.settled != 1
+        if delivery in self.delivered:
+            self.delivered.remove(delivery)
+        elif self.parked or delivery.buried or delivery.doom is not None:
+            return delivery.buried and sure
+        elif not self.batch.withdraw(delivery) and delivery.settled:
+            self._unreturned.append(delivery)
+            delivery.settled = 2
+        self.waiting.appendleft(delivery)
+        self._dry_since = None
+        if delivery.entry is not None and not delivery.settled:
+            self._outbox.record(delivery.entry, settled=False)
+        return sure
 
     def settle_buried(self, delivery: Delivery) -> None:
         """
@@ -164,11 +200,17 @@ class ConsumerCore:
             self.evidence.dropped(len(owed), now)
         for delivery in owed:
             delivery.spared += 1
-        self._adrift = self.delivered
-        handed_out = owed + self.delivered
+        self._adrift = [one for one in self.delivered if not one.settled]
+        handed_out = owed + self._adrift
         self.end(handed_out, Outcome.ABANDONED, now)
-        waiting = [one for one in (*self.waiting, *self.schedule.clear()) if not one.acknowledged]
+        waiting = [
+            one
+            for one in (*self.waiting, *self.schedule.clear())
+            if not (one.acknowledged or one.settled)
+        ]
+        unreturned = [one for one in self.waiting if one.settled]
         self._begin(now)
+        self.waiting.extend(unreturned)
         return handed_out, waiting
 
     def _begin(self, now: float) -> None:
@@ -178,7 +220,7 @@ class ConsumerCore:
         self.delivered = []
         self.window = self._dialect.window(settings)
         self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
-        self.copies = OpenCopies()
+        self.parked = False
         self.wanted_since = None
         self._dry_since = now
 
@@ -194,6 +236,9 @@ class ConsumerCore:
         `hurry`: `receive()` returns it now, so an ACK that is due for each message must be written before.
         A delivery that is not in our hands any more (recovered by its own listener, say) owes nothing.
         """
+        if delivery.settled:
+            self.returned(delivery)
+            return
         delivery.ended_at = now
         if not self.settings.acknowledges_itself or delivery not in self.delivered:
             return
@@ -205,6 +250,11 @@ class ConsumerCore:
             trigger = AckTrigger.EACH
         if trigger is not None:
             self.flush(trigger, now)
+
+    def returned(self, delivery: Delivery) -> None:
+        """The application has at last what was acknowledged before."""
+        self.delivered = [one for one in self.delivered if one is not delivery]
+        self._unreturned = [one for one in self._unreturned if one is not delivery]
 
     def consumed_late(self, delivery: Delivery, now: float) -> bool:
         """
@@ -253,7 +303,12 @@ class ConsumerCore:
 
     def write_acks(self, batch: Sequence[Delivery]) -> None:
         """Settle `batch` on the wire, and nothing else."""
-        self._outbox.transmit(*self.ack_frames(batch))
+        frames = self.ack_frames(batch)
+        for delivery in batch:
+            delivery.settled = 1
+        self._outbox.transmit(*frames)
+        for delivery in batch:
+            delivery.settled = 2
         self.window.settled(batch)
 
     def ack_frames(self, batch: Sequence[Delivery], **headers: str) -> list[Frame]:
@@ -393,7 +448,7 @@ class ConsumerCore:
 
     def _thirst(self) -> float | None:
         """When the session must open the window, because the application waits and nothing comes."""
-        if self.wanted_since is None or self._dry_since is None or self.copies.park:
+        if self.wanted_since is None or self._dry_since is None or self.parked:
             return None
         if self.settings.acknowledges_itself and not self.settings.individual:
             return None

@@ -87,6 +87,7 @@ class Delivery:
         "received_at",
         "redelivery_count",
         "seen",
+        "settled",
         "spared",
         "started_at",
         "subscribed",
@@ -131,6 +132,7 @@ class Delivery:
         self.seen = False  #: it was handed out
         self.continued = False  #: its count comes from before its link was lost
         self.carried = False  #: its count comes from before a commit that the broker refused
+        self.settled = 0  #: 1: its plain ACK is being made; 2: it is on its way to the broker
         self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None

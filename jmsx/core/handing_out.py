@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from jmsx.core.verdicts import Verdicts
 
 
+class Held:
+    """What one `receive()` was given, from the moment on in which it leaves what waits; for `take_back`."""
+
+    __slots__ = ("delivery",)
+
+    def __init__(self) -> None:
+        self.delivery: Delivery | None = None
+
+
 class HandingOut:
     """Of one session's messages."""
 
@@ -41,30 +50,37 @@ class HandingOut:
         self._verdicts = verdicts
         self._dead_letters = dead_letters
 
-    def deliver(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
+    def deliver(
+        self, subscription_ids: Sequence[str], now: float, held: Held | None = None
+    ) -> Delivery | None:
         """
         The next message of these consumers, in the order of arrival, or None; ask `want` to be kept supplied.
 
         Where a ledger counts, `offer` and `admit` are its two halves.
         """
-        while (delivery := self.offer(subscription_ids, now)) is not None:
+        while (delivery := self.offer(subscription_ids, now, held)) is not None:
             if self.admit(delivery, now):
                 break
         return delivery
 
-    def offer(self, subscription_ids: Sequence[str], now: float) -> Delivery | None:
+    def offer(
+        self, subscription_ids: Sequence[str], now: float, held: Held | None = None
+    ) -> Delivery | None:
         """The next message of these consumers; `admit` decides whether the application may have it."""
+        held = Held() if held is None else held
         if self._work.in_doubt:
             return None
         consumers = [self._consumers.find(name) for name in subscription_ids]
         if len(consumers) > 1:
             consumers.sort(key=lambda consumer: consumer.next_turn)
         for consumer in consumers:
-            while (delivery := consumer.hand_out(now)) is not None:
-                if delivery.expires_at is None or now <= delivery.expires_at:
+            while (delivery := consumer.hand_out(now, held)) is not None:
+                unexpired = delivery.expires_at is None or now <= delivery.expires_at
+                if unexpired or delivery.settled:
                     return delivery
                 consumer.delivered.remove(delivery)
                 self._dead_letters.expire(consumer, delivery, now)
+        held.delivery = None
         return None
 
     def identity(self, delivery: Delivery) -> Identity | None:
@@ -72,7 +88,9 @@ class HandingOut:
         consumer = self._consumers.find(delivery.subscription_id)
         try:
             return identity(delivery, consumer.settings, self._dialect)
-        except Exception as error:  # noqa: BLE001 - one message must not end the session
+        except Exception as error:
+            if not self._is_odd(consumer, delivery):
+                raise
             delivery.condemn(error)
             return None
 
@@ -83,9 +101,13 @@ class HandingOut:
         A message that is over its limit is buried unseen.
         """
         consumer = self._consumers.find(delivery.subscription_id)
+        if delivery.settled:
+            return True
         try:
             return self._admit(consumer, delivery, now, entry)
-        except Exception as error:  # noqa: BLE001 - one message must not end the session
+        except Exception as error:
+            if not self._is_odd(consumer, delivery):
+                raise
             self._verdicts.bury_undecodable(consumer, delivery, error, now)
             return False
 
@@ -101,3 +123,34 @@ class HandingOut:
         if consumer.settings.transacted:
             self._work.touch(consumer, delivery, now)
         return True
+
+    def _is_odd(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+        """Whether an exception is the message's fault, and comes each time; what a signal handler raises is not."""
+        try:
+            consumer.key(delivery)
+            consumer.recollection.name(delivery)
+            identity(delivery, consumer.settings, self._dialect)
+        except Exception:  # noqa: BLE001 - whatever it is, one message must not end the session
+            return True
+        return False
+
+    def take_back(self, held: Held, *, linked: int | None) -> bool:
+        """
+        What `held` has is not returned to the application: it is the next message again, as if nothing had happened.
+
+        `linked`: the epoch of the link, or None without one; what came on an older one the broker gives again. It may
+        be in the middle of being handed out, and may be asked for twice. False if nobody can tell where it is.
+        """
+        delivery, held.delivery = held.delivery, None
+        consumer = None if delivery is None else self._consumers.get(delivery.subscription_id)
+        if delivery is None or consumer is None:
+            return True
+        if delivery.epoch != linked and not delivery.settled:
+            self._consumers.spare(consumer, delivery)
+            return True
+        if consumer.settings.transacted:
+            self._work.untouch(delivery)
+        if consumer.put_back(delivery):
+            return True
+        held.delivery = delivery
+        return False

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jmsx.core.dialect import Dialect
+    from jmsx.core.handing_out import Held
     from jmsx.core.memory import Memory
     from jmsx.core.values import ConsumerSettings, SessionSettings
     from jmsx.errors import JmsxError
@@ -210,7 +211,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
             return
-        if self._is_stale(delivery):
+        if self._is_stale(delivery) and not delivery.settled:
             self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, hurry=hurry)
@@ -220,6 +221,14 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is not None and not self._is_stale(delivery):
             self._verdicts.bury_undecodable(consumer, delivery, error, now)
+
+    def take_back(self, held: Held) -> bool:
+        """
+        A `receive()` raises: what it was given is the next message again, and no failure; see `HandingOut.take_back`.
+
+        False if it was interrupted at a moment when nobody can tell where the message is: then drop the link.
+        """
+        return self.handing_out.take_back(held, linked=self.epoch if self.linked else None)
 
     def failed(self, delivery: Delivery, failure: Failure, now: float) -> None:
         """

@@ -96,6 +96,11 @@ class Subscriptions:
         if consumer.consumed_late(delivery, now):
             self._carrying.spare(consumer, delivery)
 
+    def spare(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+        """The application has not seen a message whose link is gone: no failure either."""
+        consumer.failed_late(delivery)
+        self._carrying.spare(consumer, delivery)
+
     # The link --------------------------------------------------------------------------------------------------------
 
     def reopen(self) -> list[Request]:

@@ -91,6 +91,10 @@ class Transaction:
         self.sent = False  #: what was sent is committed, while the ACKs are awaited
         self._input: tuple[str, Delivery] | None = None  #: what was handed out last, and whence
         self._outputs = 0  #: sent since then
+        self._before: tuple[tuple[str, Delivery] | None, int] = (
+            None,
+            0,
+        )  #: the same two, before the last hand-out
 
     @property
     def transaction_id(self) -> str:
@@ -109,7 +113,13 @@ class Transaction:
 
     def take(self, origin: str, delivery: Delivery) -> None:
         """A message of the queue or subscription `origin` was handed out in it."""
+        self._before = self._input, self._outputs
         self._input, self._outputs = (origin, delivery), 0
+
+    def take_back(self, delivery: Delivery) -> None:
+        """What was handed out last was not returned: what is sent does not come of it."""
+        if self._input is not None and self._input[1] is delivery and self._outputs == 0:
+            self._input, self._outputs = self._before
 
     def next_output(self, dialect: Dialect, *, of_none: bool) -> str | None:
         """

@@ -103,6 +103,10 @@ class UnitOfWork:
         self._transaction.touch(now)
         self._transaction.take(consumer.settings.origin, delivery)
 
+    def untouch(self, delivery: Delivery) -> None:
+        """`delivery` was handed out and not returned."""
+        self._transaction.take_back(delivery)
+
     # Sending ---------------------------------------------------------------------------------------------------------
 
     def send(self, sent: TxSend) -> None:

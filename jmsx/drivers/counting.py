@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.actions import Record
     from jmsx.core.delivery import Delivery
+    from jmsx.core.handing_out import Held
     from jmsx.core.ledger import Ledger
     from jmsx.core.session import SessionCore
 
@@ -20,13 +21,17 @@ class Counting:
         self._ledger = ledger
 
     def deliver(
-        self, core: SessionCore, subscription_ids: Sequence[str], now: float
+        self,
+        core: SessionCore,
+        subscription_ids: Sequence[str],
+        now: float,
+        held: Held | None = None,
     ) -> Delivery | None:
         """As `core.handing_out.deliver`; what the ledger says is over its limit is buried on the way."""
         ledger = self._ledger
         if ledger is None:
-            return core.handing_out.deliver(subscription_ids, now)
-        while (delivery := core.handing_out.offer(subscription_ids, now)) is not None:
+            return core.handing_out.deliver(subscription_ids, now, held)
+        while (delivery := core.handing_out.offer(subscription_ids, now, held)) is not None:
             identity = core.handing_out.identity(delivery)
             entry = None if identity is None else ledger.begin(identity)
             if core.handing_out.admit(delivery, now, entry):

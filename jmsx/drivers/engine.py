@@ -11,25 +11,29 @@ was the session itself that dropped the link. It is restored when all consumers 
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.actions import Disconnect, Record, Report, Transmit
 from jmsx.core.events import LinkRestored
+from jmsx.drivers.changed import Changed
 from jmsx.drivers.complaints import Complaints
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
-from jmsx.errors import ConnectionFailedError, JmsxError, MessageFormatError
+from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, MessageFormatError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jmsx.clock import Clock
+    from jmsx.core.actions import Action
     from jmsx.core.events import Event, Source
     from jmsx.core.requests import Request
     from jmsx.core.session import SessionCore
@@ -75,7 +79,8 @@ class Engine:
     ) -> None:
         options = connector.uri.options
         self.core = core
-        self.changed = threading.Condition()  #: the lock; notified whenever something may have come
+        self.lock = threading.RLock()  #: guards the core and what follows
+        self.changed = Changed(self.lock)  #: notified whenever something may have come
         self.error: JmsxError | None = None  #: why there will be no link any more
         self.outage: JmsxError | None = None  #: why there is none now; it is being restored
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
@@ -97,6 +102,11 @@ class Engine:
         self._ended = False
         self._complaints = Complaints()
         self._told = False  #: `on_lost` was called, or is not to be
+        self._todo: deque[Action] = (
+            deque()
+        )  #: what the core asks for besides frames, and is not done yet
+        self._working = False  #: the core is at work, under the lock
+        self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
         self._thread = threading.Thread(
             target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
         )
@@ -107,7 +117,7 @@ class Engine:
 
     def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:
         """Serve `core` from now on; it took `seconds` to connect to `server`."""
-        with self.changed:
+        with self.lock:
             self.core, self.source = core, source
             if self._up:
                 self.call(lambda core, now: core.link_opened(server, seconds, now))
@@ -116,16 +126,43 @@ class Engine:
         """
         Run `operation(core, now)` and do what the core then asks for; raises if the link is gone for good.
 
-        It may be run during an outage, so it must be one that needs no link.
+        It may be run during an outage, so it must be one that needs no link. What is raised by no rule of the core came
+        from outside, as KeyboardInterrupt does, and may have left the core in the middle of something: then the link
+        is dropped, with which everything begins anew. Raises IllegalStateError in a signal handler that interrupts
+        another call of the session.
         """
-        with self.changed:
+        with self.lock:
             self.check()
+            self._refuse_reentry()
+            try:
+                return self._work(operation)
+            except BaseException as error:
+                if self._reentered or not isinstance(error, JmsxError):
+                    self._interrupted(f"a call was interrupted by {type(error).__name__}")
+                raise
+
+    def _refuse_reentry(self) -> None:
+        if self._working:
+            self._reentered = True
+            raise IllegalStateError(
+                "a session was called in the middle of another of its calls, by a signal handler or an observer:"
+                " let that note what is to be done, and do it when the call has returned"
+            )
+
+    def _work(self, operation: Callable[[SessionCore, float], T]) -> T:
+        """Under the lock: run `operation(core, now)`, and do what the core then asks for."""
+        self._refuse_reentry()
+        self._reentered = False
+        self._working = True
+        try:
             now = self._clock.monotonic()
             try:
                 return operation(self.core, now)
             finally:
                 self._perform(now)
                 self._rearm()
+        finally:
+            self._working = False
 
     def check(self) -> None:
         """Raise if the link is gone for good."""
@@ -158,18 +195,18 @@ class Engine:
 
     def wake(self) -> None:
         """Make waiting threads look again."""
-        with self.changed:
+        with self.lock:
             self.changed.notify_all()
 
     def fault(self, error: Exception) -> None:
         """End the link for good, because of a fault of ours or a frame that makes no sense: never go on as if idle."""
         _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
-        with self.changed:
+        with self.lock:
             self._lose("protocol", f"{type(error).__name__}: {error}", for_good=True)
 
     def renew(self, reason: str) -> None:
         """Drop a link that is of no more use; it is restored, with or without a reconnect policy."""
-        with self.changed:
+        with self.lock:
             self._lose("protocol", reason, dropped=True)
 
     def end(self, reason: str) -> None:
@@ -177,7 +214,7 @@ class Engine:
         self._told = True
         self._connector.cancel()
         self._life.drop()  # first, and without the lock: it also ends a write that blocks under it
-        with self.changed:
+        with self.lock:
             if self._ended:
                 return
             self._ended = True
@@ -190,6 +227,14 @@ class Engine:
     # The thread ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException as error:  # noqa: BLE001 - of a log handler, say: the session must not look idle
+            with self.lock:
+                self._lose("protocol", f"{type(error).__name__}: {error}", for_good=True)
+                self._give_up(self.error or self._gone(f"{type(error).__name__}: {error}"))
+
+    def _serve(self) -> None:
         while not self._ended:
             self._listen()
             if self.outage is not None and not self._ended:
@@ -206,7 +251,7 @@ class Engine:
         except queue.Empty:
             arrival = None
         flooded = False
-        with self.changed:
+        with self.lock:
             if self._up:
                 flooded = self._turn_or_fault(arrival)
             self.changed.notify_all()
@@ -215,11 +260,14 @@ class Engine:
 
     def _turn_or_fault(self, arrival: tuple[StompLink, Arrival] | None) -> bool:
         """A frame that the core cannot take ends the link, with its cause, and not this thread."""
+        self._working = True
         try:
             return self._turn(arrival)
         except Exception as error:  # noqa: BLE001 - whatever it is, the session must not hang
             self.fault(error)
             return False
+        finally:
+            self._working = False
 
     def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> bool:
         """Take in what has come, and do what is due; whether more has come than a turn has time for."""
@@ -277,7 +325,7 @@ class Engine:
                 self._reopen, self._life.link.address, flaps=self._flaps
             )
         except JmsxError as error:
-            with self.changed:
+            with self.lock:
                 gone = ConnectionFailedError(f"{self.outage}; it could not be restored: {error}")
                 self._give_up(self.error or gone)
         else:
@@ -292,7 +340,7 @@ class Engine:
             if self.now() >= deadline:
                 break
             self._listen(deadline)
-        with self.changed:
+        with self.lock:
             failures = [request.error for request in requests if request.error is not None]
             if self._up and (failures or not all(request.done for request in requests)):
                 text = str(failures[0]) if failures else "SUBSCRIBE was not answered in time"
@@ -301,7 +349,7 @@ class Engine:
                 raise ConnectionFailedError(self._lost_for)
 
     def _join(self, connected: Connected) -> list[Request]:
-        with self.changed:
+        with self.lock:
             if self.error is not None:
                 connected.link.drop()
                 raise self.error
@@ -317,7 +365,7 @@ class Engine:
             )
 
     def _restored(self, attempts: int) -> None:
-        with self.changed:
+        with self.lock:
             if not self._up:
                 return  # lost again; the thread sees that the outage goes on
             now = self._clock.monotonic()
@@ -336,14 +384,19 @@ class Engine:
     def _perform(self, now: float) -> None:
         """Write all frames that the core asks for in one go, then report."""
         actions = self.core.take_actions()
-        frames = [
-            frame.encode()
-            for action in actions
-            if isinstance(action, Transmit)
-            for frame in action.frames
-        ]
-        failure = self._write(b"".join(frames), now) if frames and self._up else None
-        for action in actions:
+        self._todo += [action for action in actions if not isinstance(action, Transmit)]
+        data = b""
+        failure = None
+        try:
+            data = _encoded(actions)
+            if data and self._up:
+                failure = self._life.write(data, now)
+        except BaseException:  # no frame may be left out, and nothing may follow half a one
+            self._write_after_all(data or _encoded(actions), now)
+            raise
+        while self._todo:  # what raises here is not repeated, and what is left is done next time
+            action = self._todo[0]
+            del self._todo[0]
             if isinstance(action, Report):
                 self._report(action.event)
             elif isinstance(action, Record) and failure is None:
@@ -353,13 +406,19 @@ class Engine:
         if failure is not None:
             self._lose("io", failure)
 
-    def _write(self, data: bytes, now: float) -> str | None:
-        """Write to the socket; what is wrong if it is gone."""
-        try:
-            return self._life.write(data, now)
-        except BaseException:  # half a frame may be on the wire: nothing may ever follow it
-            self._lose("io", "a write was interrupted")
-            raise
+    def _write_after_all(self, data: bytes, now: float) -> None:
+        """Writing `data` was interrupted."""
+        written = self._life.link.written(data) if self._up else len(data)
+        failure = self._life.write(data, now) if data and not written else None
+        if failure is not None:
+            self._lose("io", failure)
+        elif 0 < written < len(data):
+            self._interrupted("a write was interrupted")
+
+    def _interrupted(self, why: str) -> None:
+        """An exception from outside came at an unknown moment: begin anew on another link, at once."""
+        self._opened_at = -math.inf  # nothing is wrong with the link
+        self._lose("io", why, dropped=True)
 
     def _lose(
         self, reason: str, detail: str, *, dropped: bool = False, for_good: bool = False
@@ -416,3 +475,13 @@ class Engine:
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
             self._inbox.put(None)
+
+
+def _encoded(actions: list[Action]) -> bytes:
+    """All frames of `actions`."""
+    return b"".join(
+        frame.encode()
+        for action in actions
+        if isinstance(action, Transmit)
+        for frame in action.frames
+    )

@@ -103,6 +103,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Write bytes; raises OSError if the socket is gone. One caller at a time."""
         self._transport.send(data)
 
+    def written(self, data: bytes) -> int:
+        """How many bytes of `data` the last `send`, perhaps interrupted, wrote."""
+        return self._transport.written(data)
+
     @property
     def unread(self) -> bool:
         """Whether bytes have come that are not handed over yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.drivers.engine import FAREWELL, LONGEST, Engine
 from jmsx.errors import HELD_BACK, BrokerTimeoutError, ConnectionFailedError, IllegalStateError
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jmsx.core.delivery import Delivery
+    from jmsx.core.handing_out import Held
     from jmsx.core.requests import Request
     from jmsx.core.session import SessionCore
 
 T = TypeVar("T")
+
+#: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
+GIVE_BACK: Final = 5
 
 _log = logger("jmsx.session")
 
@@ -33,7 +37,8 @@ class Pump(Engine):
 
         Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
         """
-        with self.changed:
+        self.await_commit()
+        with self.lock:
             self._await_link(what)
             return self.call(operation)
 
@@ -63,22 +68,19 @@ class Pump(Engine):
 
     def wait(self, request: Request) -> None:
         """Wait for one answer; raises its error, or BrokerTimeoutError."""
-        with self.changed:
+        with self.lock:
             if not self.changed.wait_for(lambda: request.done, self.request_timeout):
-                now = self.now()
                 late = BrokerTimeoutError(
                     f"{self.source.broker} did not answer {request.command} {request.subject}"
                     f" in {self.request_timeout:g} s{_advice(request)}"
                 )
-                self.core.abandon(request, late, now)
-                self._perform(now)
+                self._work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
             raise request.error
 
     def finish(self, operation: Callable[[SessionCore, float], Request]) -> None:
         """As `ask`, for an operation that an outage has done already: it waits for an answer, but for no link."""
-        with self.changed:
-            self.wait(self.call(operation))
+        self.wait(self.call(operation))
 
     def commit(self) -> None:
         """
@@ -86,17 +88,25 @@ class Pump(Engine):
 
         A session with commit markers needs the last one in its hands, which comes right behind the last commit.
         """
+        self.await_commit()
         deadline = self.now() + self._limit
-        with self.changed:
-            while not self.call(lambda core, _now: core.may_commit()):
+        while (request := self.call(_commit)) is None:
+            with self.lock:
                 left = deadline - self.now()
                 if left <= 0:
                     raise BrokerTimeoutError(
                         f"{self.source.broker} did not deliver the marker for the next commit in"
                         f" {self.request_timeout:g} s; nothing was committed"
                     )
-                self.changed.wait(min(left, LONGEST))
-            self.finish(lambda core, now: core.commit(now))
+                if not self._work(lambda core, _now: core.may_commit()):
+                    self.changed.wait(min(left, LONGEST))
+        self.wait(request)
+
+    def await_commit(self) -> None:
+        """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""
+        with self.lock:
+            if not self.changed.wait_for(lambda: not self.core.committing, self.request_timeout):
+                self.renew("a COMMIT whose commit() was interrupted was not answered")
 
     def take(
         self,
@@ -104,39 +114,48 @@ class Pump(Engine):
         deadline: float | None,
         given_up: Callable[[], bool],
         read: Callable[[Delivery], T],
+        *,
         begin: Callable[[Delivery], None] = lambda _delivery: None,
+        held: Held | None = None,
     ) -> T | None:
         """
         What `read` makes of the next message of the subscriptions, in the order of arrival.
 
         An outage is waited through. None at the deadline (seconds, monotonic; None: never) or as soon as `given_up()`;
         raises if the link is gone for good. `read` is run under the lock, and then `begin(delivery)`; a message that
-        cannot be read becomes a dead letter, and the next one is taken.
+        cannot be read becomes a dead letter, and the next one is taken. `held` has the message from the moment on in
+        which it is handed out, for `give_back`.
         """
-        with self.changed:
+        with self.lock:
             while not given_up():
                 self.check()
+                if self.outage is None and self.running and not self.core.committing:
+                    delivery = self._work(
+                        lambda core, now: self._next(core, subscription_ids(), now, held)
+                    )
+                    if delivery is not None:
+                        try:
+                            message = read(delivery)
+                        except Exception as error:
+                            if _is_readable(delivery, read):
+                                raise  # by a signal handler, then
+                            self._refuse(delivery, error)
+                            continue
+                        begin(delivery)
+                        return message
                 now = self.now()
-                delivery = None
-                if self.outage is None and self.running:
-                    names = subscription_ids()
-                    delivery = self.counting.deliver(self.core, names, now)
-                    if delivery is None:
-                        self.core.want(names, now)
-                    self._perform(now)
-                    self._rearm()
-                if delivery is not None:
-                    try:
-                        message = read(delivery)
-                    except Exception as error:  # noqa: BLE001 - one message must not end the session
-                        self._refuse(delivery, error)
-                        continue
-                    begin(delivery)
-                    return message
                 if deadline is not None and now >= deadline:
                     return None
                 self.changed.wait(LONGEST if deadline is None else min(deadline - now, LONGEST))
             return None
+
+    def _next(
+        self, core: SessionCore, names: Sequence[str], now: float, held: Held | None
+    ) -> Delivery | None:
+        delivery = self.counting.deliver(core, names, now, held)
+        if delivery is None:
+            core.want(names, now)
+        return delivery
 
     def _refuse(self, delivery: Delivery, error: Exception) -> None:
         _log.error(
@@ -147,10 +166,32 @@ class Pump(Engine):
         )
         self.call(lambda core, now: core.undecodable(delivery, error, now))
 
+    def consumed(self, delivery: Delivery) -> None:
+        """The last step of a `receive()`: it returns `delivery`, unless it is interrupted here; see `give_back`."""
+        with self.lock:
+            self.check()
+            self._work(lambda core, now: core.consumed(delivery, now, hurry=True))
+
+    def give_back(self, held: Held) -> None:
+        """
+        What was handed out to a `receive()` that raises is the next message again.
+
+        It may be interrupted in turn, so it is tried again; at last the link is dropped, with which it comes anew.
+        """
+        for _ in range(GIVE_BACK):
+            try:
+                with self.lock:
+                    if self.error is None and not self._work(lambda core, _: core.take_back(held)):
+                        self._interrupted("a receive() was interrupted at a hand-out")
+                    return
+            except BaseException:  # noqa: BLE001, S112 - what the caller raises already is told
+                continue
+        self.renew("a receive() was interrupted again and again")
+
     def look(self, subscription_id: str) -> Delivery | None:
         """The next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
         deadline = self.now() + self._limit
-        with self.changed:
+        with self.lock:
             while True:
                 delivery, ended = self.call(lambda core, _now: core.browsings.look(subscription_id))
                 if delivery is not None or ended:
@@ -163,13 +204,13 @@ class Pump(Engine):
 
     def hurry(self) -> None:
         """The session is being closed: whoever waits for a link waits in vain."""
-        with self.changed:
+        with self.lock:
             self.closing = True
             self.changed.notify_all()
 
     def tidy_up(self) -> None:
         """Before the session closes: wait for a commit, and a moment for what it has to take along."""
-        with self.changed:
+        with self.lock:
             self.changed.wait_for(
                 lambda: not self.reachable or not self.core.committing, self.request_timeout
             )
@@ -181,10 +222,10 @@ class Pump(Engine):
     def leave(self, reason: str) -> None:
         """Say DISCONNECT and wait until the broker has closed the socket, so that it has forgotten us; then `end`."""
         try:
-            with self.changed:
-                if self.error is None and self.outage is None:
-                    self.farewell = True
-                    self.wait(self.call(lambda core, _now: core.disconnect()))
+            if self.error is None and self.outage is None:
+                self.farewell = True
+                self.wait(self.call(lambda core, _now: core.disconnect()))
+                with self.lock:
                     self.changed.wait_for(lambda: self.error is not None, FAREWELL)
         except (ConnectionFailedError, BrokerTimeoutError) as error:
             _log.info("no farewell", broker=self.source.broker, error=str(error))
@@ -212,6 +253,20 @@ class Pump(Engine):
                 f"{what} was not sent: {self.outage}, and no broker could be reached for {seconds:g} s;"
                 " jmsx goes on trying"
             )
+
+
+def _commit(core: SessionCore, now: float) -> Request | None:
+    """The commit, if it may be done now."""
+    return core.commit(now) if core.may_commit() else None
+
+
+def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool:
+    """Whether a message that could not be read can: what is wrong with it is wrong each time."""
+    try:
+        read(delivery)
+    except Exception:  # noqa: BLE001 - as the first time
+        return False
+    return True
 
 
 def _advice(request: Request) -> str:

@@ -39,6 +39,8 @@ class TcpStream:
     ) -> None:
         self._write_timeout = write_timeout
         self._silent = silent
+        self.writing = b""  #: what was written last
+        self.sent: list[int] = []  #: how many bytes of it, call by call
         self._writing = threading.Lock()
         self._ending = threading.Lock()
         self._socket = socket.create_connection(address, timeout=connect_timeout)
@@ -79,9 +81,13 @@ class TcpStream:
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
         left = memoryview(data)
         with self._writing:
+            self.writing = data
+            self.sent.clear()
             while left:
                 try:
-                    left = left[self._socket.send(left) :]
+                    # In one step for Python, which would lose the number to an exception of a signal handler.
+                    self.sent += map(self._socket.send, (left,))
+                    left = left[self.sent[-1] :]
                 except BlockingIOError:
                     if self._silent():
                         raise TimeoutError(
@@ -89,6 +95,10 @@ class TcpStream:
                         ) from None
                 if left and deadline is not None and time.monotonic() > deadline:
                     raise self._late()
+
+    def written(self, data: bytes) -> int:
+        """How many bytes of `data` the last write, perhaps interrupted, wrote."""
+        return sum(self.sent) if self.writing is data else 0
 
     def send(self, data: bytes) -> None:
         """As `write`, with the deadline of a write that begins now."""

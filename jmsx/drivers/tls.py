@@ -52,6 +52,9 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self._state = threading.Lock()  #: OpenSSL's, held for its work in memory only
         self._fault: TlsError | None = None  #: what ended reading
+        self._begun = self._written = (
+            b""  #: what the last write began with, and what the last whole one wrote
+        )
         self._order = threading.Lock()  #: records go out in the order in which they were made
 
     def handshake(self, deadline: float | None) -> None:
@@ -90,11 +93,19 @@ class TlsStream:
         deadline = self._tcp.deadline()
         left = memoryview(data)
         with self._order:
+            self._begun = data
             while left:
                 with self._state:
                     left = left[self._tls.write(left[:_PIECE]) :]
                     records = self._outgoing.read()
                 self._tcp.write(records, deadline)
+            self._written = data
+
+    def written(self, data: bytes) -> int:
+        """How many bytes of `data` the last write, perhaps interrupted, wrote; one stands for some."""
+        if self._written is data:
+            return len(data)
+        return int(self._begun is data)
 
     def shutdown(self) -> None:
         """End reading and writing at once, also where another thread waits in them."""

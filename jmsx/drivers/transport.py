@@ -41,6 +41,9 @@ class Stream(Protocol):
     def send(self, data: bytes) -> None:
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
 
+    def written(self, data: bytes) -> int:
+        """How many bytes of `data` the last write, perhaps interrupted, wrote."""
+
     def shutdown(self) -> None:
         """End reading and writing at once, also where another thread waits in them."""
 
@@ -102,6 +105,11 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         if stream is None:
             raise ConnectionResetError("the socket is closed")
         stream.send(encoded_frame)
+
+    def written(self, data: bytes) -> int:
+        """How many bytes of `data` the last `send`, perhaps interrupted, wrote."""
+        stream: Stream | None = self.socket
+        return 0 if stream is None else stream.written(data)
 
     def transmit(self, frame: Any) -> None:
         """Write stomp.py's own frame, CONNECT, without logging it: it holds the password."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.handing_out import Held
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.handlers import check_runs
 from jmsx.jms.translation import received
@@ -11,6 +12,7 @@ from jmsx.jms.translation import received
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jmsx.core.delivery import Delivery
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
     from jmsx.jms.session import Session
@@ -43,26 +45,38 @@ class MessageConsumer:
         The next message; waits `timeout` seconds for it, or for ever (None).
 
         None if there is none in time, or if the consumer is closed meanwhile. In AUTO mode the message is acknowledged
-        when this returns. Raises ConfigurationError for a timeout that is no number, IllegalStateError if closed, or
-        if a consumer of the session has a listener, and ConnectionFailedError if the link is gone.
+        when this returns. If it raises, for whatever reason (KeyboardInterrupt, or what a signal handler raises), that
+        message is the next one again, and nothing has acknowledged it for others.
+
+        Raises ConfigurationError for a timeout that is no number, IllegalStateError if closed, or if a consumer of the
+        session has a listener, and ConnectionFailedError if the link is gone.
         """
         self._check()
         _check_timeout(timeout)
         pump = self.session.pump
         deadline = None if timeout is None else pump.now() + timeout
-        names = (self._subscription_id,)
-        with pump.changed:
-            taken = pump.take(
-                lambda: names,
-                deadline,
-                lambda: self._closed or self.session.closed,
-                lambda delivery: (received(delivery, self.session.dialect), delivery),
-            )
+        held = Held()
+        try:
+            taken = pump.take(self._names, deadline, self._given_up, self._read, held=held)
             if taken is None:
                 return None
             message, delivery = taken
-            pump.call(lambda core, now: core.consumed(delivery, now, hurry=True))
-        return self.session.bind(message, delivery)
+            # The last step: from here to the end of the caller's line Python runs no signal handler.
+            pump.consumed(delivery)
+            return message  # noqa: TRY300 - an `else` would be another step
+        except BaseException:
+            pump.give_back(held)
+            raise
+
+    def _names(self) -> tuple[str, ...]:
+        return (self._subscription_id,)
+
+    def _read(self, delivery: Delivery) -> tuple[Message, Delivery]:
+        message = received(delivery, self.session.dialect)
+        return self.session.bind(message, delivery), delivery
+
+    def _given_up(self) -> bool:
+        return self._closed or self.session.closed
 
     def receive_no_wait(self) -> Message | None:
         """

@@ -62,7 +62,7 @@ class Dispatcher:
 
     def set(self, subscription_id: str, listener: Listener | None) -> None:
         """Give a subscription its listener, or take it away."""
-        with self._pump.changed:
+        with self._pump.lock:
             if listener is None:
                 self._listeners.pop(subscription_id, None)
             else:
@@ -75,14 +75,14 @@ class Dispatcher:
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""
-        with self._pump.changed:
+        with self._pump.lock:
             self._awaited = True
             patience = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
             return self.inside or self._pump.changed.wait_for(lambda: not self._busy, patience)
 
     def leave(self, subscription_id: str) -> bool:
         """Take a subscription's listener away, and wait for it as `stop` does; False if it still runs."""
-        with self._pump.changed:
+        with self._pump.lock:
             self._listeners.pop(subscription_id, None)
             self._awaited = True
             return self.inside or self._pump.changed.wait_for(
@@ -92,7 +92,7 @@ class Dispatcher:
 
     def stop(self) -> bool:
         """Call no listener any more, and wait for the one that runs, unless that calls; False if it runs on."""
-        with self._pump.changed:
+        with self._pump.lock:
             self._stopped = True
             self._pump.wake()
         if self._thread is not None and not self.inside:
@@ -103,7 +103,7 @@ class Dispatcher:
         while True:
             try:
                 taken = self._pump.take(
-                    self._names, None, lambda: self._stopped, self._read, self._begin
+                    self._names, None, lambda: self._stopped, self._read, begin=self._begin
                 )
                 if taken is None:
                     return
@@ -132,7 +132,7 @@ class Dispatcher:
         self._listener = self._listeners[delivery.subscription_id]
 
     def _end(self) -> None:
-        with self._pump.changed:
+        with self._pump.lock:
             self._busy = False
             if self._awaited:
                 self._pump.changed.notify_all()

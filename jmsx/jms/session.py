@@ -188,9 +188,11 @@ class Session(Served):
         Undo the sends, and deliver again what was received, by the redelivery policy.
 
         `cause` goes to the evidence and, at the end of the policy, to the dead letter; a `Reject` makes what was
-        received dead letters at once, a `Retry` sets the delay. Raises IllegalStateError if not transacted.
+        received dead letters at once, a `Retry` sets the delay. The answer to a commit() that was interrupted is
+        awaited before, and what that committed stays. Raises IllegalStateError if not transacted.
         """
         self.check_open()
+        self.pump.await_commit()
         failure = NO_FAILURE if cause is None else failure_of(cause)
         self.pump.call(lambda core, now: core.rollback(now, failure))
         if cause is not None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.testing.classic.message import StoredMessage
     from jmsx.testing.house import Manners
     from tests.property.peer import Peer
 
@@ -70,8 +69,7 @@ class World(RuleBasedStateMachine):
         assert delivery.message_id not in peer.settled, f"{text} comes after it was settled"
         self.may_go.discard(text)
         self.dying.discard(text)
-        habit = peer.habit
-        if delivery.subscription_id == "own" and not (habit.non_blocking or habit.scheduled):
+        if delivery.subscription_id == "own" and not peer.habit.non_blocking:
             self.check_order(which, text)
         return delivery
 
@@ -150,14 +148,7 @@ class World(RuleBasedStateMachine):
     def bodies(self, queue: str) -> list[str]:
         """What the broker has in a queue."""
         found = self.broker.queue(queue)
-        later = [
-            one for one in self.scheduled() if one.destination.name == queue.rpartition("/")[2]
-        ]
-        return [one.body.decode() for one in (*found.waiting, *found.in_flight, *later)]
-
-    def scheduled(self) -> list[StoredMessage]:
-        """What the broker keeps back, as long as it is a Classic."""
-        return getattr(self.broker.house, "scheduled", [])
+        return [one.body.decode() for one in (*found.waiting, *found.in_flight)]
 
     def free(self, which: int) -> bool:
         """Whether the session is up and its thread has nothing else to do."""
