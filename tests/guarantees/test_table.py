@@ -27,6 +27,9 @@ def test_each_row_is_shown_by_a_test(row: str) -> None:
     *_, classic, artemis, named, _ = [cell.strip() for cell in row.split("|")]
     assert classic
     assert artemis
-    found = re.fullmatch(r"`(test_\w+)`", named)
+    found = re.fullmatch(r"`(test_\w+)`( \(integration\))?", named)
     assert found is not None
-    assert f"def {found[1]}(" in TESTS
+    if found[2]:  # a file of tests that go further than a row says
+        assert (ROOT / "tests/integration" / f"{found[1]}.py").is_file()
+    else:
+        assert f"def {found[1]}(" in TESTS

@@ -71,7 +71,7 @@ def run(code: str, classic_broker: Broker) -> None:
             with value:
                 pass
         elif inspect.isfunction(value) and name.startswith("test_"):
-            value(classic_broker)
+            value(*[classic_broker] * len(inspect.signature(value).parameters))
 
 
 def test_the_readme_has_snippets() -> None:

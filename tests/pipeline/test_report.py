@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,7 @@ def test_paths_are_looked_at_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A misspelt one is told at once."""
-    monkeypatch.setattr("jmsx_spark.report.local_session", None)
+    monkeypatch.setattr(sys.modules["jmsx_spark.report"], "local_session", None)
     (tmp_path / "a.jsonl").touch()
 
     assert main([str(tmp_path / "nowhere"), str(tmp_path / "out")]) == 1
