@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from jmsx_eventlog.log import EventLog, recover_orphans
-from jmsx_eventlog.segment import Recovered
+from jmsx.plugins import needing
+
+with needing("jmsx_eventlog"):
+    from jmsx_eventlog.log import EventLog, recover_orphans
+    from jmsx_eventlog.segment import Recovered
 
 __all__ = ["EventLog", "Recovered", "recover_orphans"]

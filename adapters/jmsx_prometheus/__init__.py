@@ -1,7 +1,10 @@
 """Events as Prometheus metrics: an observer counts them, an endpoint shows them."""
 
-from jmsx_prometheus.catalogue import METRICS, Kind, Metric
-from jmsx_prometheus.exposition import Endpoint, serve
-from jmsx_prometheus.observer import PrometheusObserver
+from jmsx.plugins import needing
+
+with needing("jmsx_prometheus"):
+    from jmsx_prometheus.catalogue import METRICS, Kind, Metric
+    from jmsx_prometheus.exposition import Endpoint, serve
+    from jmsx_prometheus.observer import PrometheusObserver
 
 __all__ = ["METRICS", "Endpoint", "Kind", "Metric", "PrometheusObserver", "serve"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from jmsx_spark.report import ReportResult, report
+from jmsx.plugins import needing
+
+with needing("jmsx_spark"):
+    from jmsx_spark.report import ReportResult, report
 
 __all__ = ["ReportResult", "report"]

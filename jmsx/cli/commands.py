@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import sysconfig
+import traceback
 from importlib.metadata import version
 from typing import Annotated
 
@@ -13,7 +15,7 @@ from jmsx import plugins
 from jmsx.cli.check import check
 from jmsx.cli.demo import demo
 from jmsx.cli.report import report
-from jmsx.cli.run import run_app
+from jmsx.cli.run import ImportFailedError, run_app
 from jmsx.cli.terminal import VisibleFormatter, console
 from jmsx.errors import JmsxError
 
@@ -53,6 +55,8 @@ def run() -> int:
     try:
         code = app(standalone_mode=False)
     except JmsxError as error:
+        if isinstance(error, ImportFailedError) and error.trace:
+            _err.print(error.trace)
         _err.print("error:", str(error), style="red")
         return 1
     except (KeyboardInterrupt, typer.Abort):
@@ -65,7 +69,28 @@ def run() -> int:
         if show is not None:  # a mistake in the arguments, which typer explains best
             show()
             return 2
-        _err.print(f"error: {type(error).__name__}: {error}", style="red")
-        _err.print(f"jmsx {version('jmsx')}: this is a fault of ours; please report it")
-        return 1
+        return _unexpected(error)
     return code if isinstance(code, int) else 0
+
+
+def _unexpected(error: Exception) -> int:
+    """Tell of an error that is none of jmsx: with its traceback if it is the user's code, or as a fault of ours."""
+    ours = _ours(error)
+    if not ours:
+        _err.print("".join(traceback.format_exception(error)))
+    _err.print(f"error: {type(error).__name__}: {error}", style="red")
+    if ours and not isinstance(error, OSError):  # a full disk is nobody's fault here
+        _err.print(f"jmsx {version('jmsx')}: this is a fault of ours; please report it")
+    return 1
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether no code but jmsx's and that of installed libraries was at work."""
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        file = frame.f_code.co_filename
+        if not (package.startswith("jmsx") or file.startswith((*folders, "<frozen"))):
+            return False
+    return True
