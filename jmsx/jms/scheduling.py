@@ -13,7 +13,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
 from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind, StompAck
-from jmsx.errors import BrokerTimeoutError
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, SecurityError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Seconds that the message is to be delayed, and after which it counts as delayed.
 DELAY: Final = 0.5
 DELAYED: Final = 0.4
+
+#: Seconds in which the broker is asked again when its link is cut, where requests have no limit of their own.
+PATIENCE: Final = 30.0
 
 _log = logger("jmsx.session")
 
@@ -49,7 +52,25 @@ def scheduled(session: Session, destination: str, kind: DestinationKind, policy:
 
 
 def probe(session: Session) -> bool:
-    """Ask the broker; takes half a second if it does."""
+    """
+    Ask the broker; takes half a second if it does. A link that is cut meanwhile is waited for, and asked again.
+
+    Who may not use the queues that are asked with has no scheduler. Raises ConnectionFailedError if no link lasts.
+    """
+    pump = session.pump
+    deadline = pump.now() + (pump.request_timeout or PATIENCE)
+    while True:
+        try:
+            return _ask(session)
+        except SecurityError as error:
+            _log.warning("scheduler cannot be asked for", error=str(error))
+            return False
+        except ConnectionFailedError:
+            if pump.error is not None or pump.now() >= deadline:
+                raise
+
+
+def _ask(session: Session) -> bool:
     dialect, pump, name = session.dialect, session.pump, session.next_subscription_id()
     private = f"queue://jmsx.scheduler.{uuid.uuid4().hex}"
     headers = dialect.subscribe_headers(

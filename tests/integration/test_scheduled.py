@@ -11,6 +11,7 @@ import pytest
 import jmsx
 from jmsx import AcknowledgeMode as Mode
 from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 from tests.integration.support import fresh_queue
 
 if TYPE_CHECKING:
@@ -71,3 +72,25 @@ def test_failed_message_waits_at_the_broker(
     assert all(after - before >= 0.5 for (_, before), (_, after) in itertools.pairwise(bad))
     assert len(seen) == 4
     assert eventually(lambda: broker.statistics(queue.name).size == 0, 5)
+
+
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+@pytest.mark.parametrize("word", [b"SUBSCRIBE", b"AMQ_SCHEDULED_DELAY"])
+def test_a_link_that_is_cut_while_the_broker_is_asked(
+    kind: str, word: bytes, request: pytest.FixtureRequest
+) -> None:
+    """The consumer is made all the same, on the next link."""
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
+    with (
+        Proxy(broker.url) as proxy,
+        jmsx.Connection(f"failover:({proxy.url})", redelivery_policy=POLICY) as connection,
+    ):
+        connection.start()
+        session = connection.create_session(Mode.AUTO_ACKNOWLEDGE)
+        proxy.cut_at(word, to_broker=True, passed=0.0)
+        queue = fresh_queue()
+        consumer = session.create_consumer(queue)
+        session.create_producer(queue).send(jmsx.Message("here"))
+        message = consumer.receive(10)
+        assert message is not None
+        assert message.text == "here"
