@@ -174,6 +174,10 @@ class ArtemisDialect:
             headers["no-local"] = "true"
         return headers
 
+    def confirms_subscribe(self, destination: str) -> bool:  # noqa: ARG002 - Classic's trouble
+        """Always."""
+        return True
+
     def browse_headers(
         self,
         *,

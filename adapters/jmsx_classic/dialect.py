@@ -15,7 +15,7 @@ from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.selectors import check_arithmetic, spelled_out
-from jmsx.core.spelling import is_composite, parts
+from jmsx.core.spelling import is_composite, is_pattern, parts
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
@@ -162,6 +162,16 @@ class ClassicDialect:
         if no_local:
             headers["activemq.noLocal"] = "true"
         return headers
+
+    def confirms_subscribe(self, destination: str) -> bool:
+        """
+        Not for what stands for several destinations.
+
+        With a receipt the broker adds the consumer with prefetch 0, and opens it for the destination of the literal
+        name only: a backlog lay still until a message came, or for 30 s (measured on 6.1.8).
+        Source: `ProtocolConverter.onStompSubscribe`, `AbstractRegion.processConsumerControl`.
+        """
+        return not is_pattern(destination)
 
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None

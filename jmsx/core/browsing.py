@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
-from jmsx.core.requests import answered
+from jmsx.core.requests import answered, subscribing
 from jmsx.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.actions import Outbox
     from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request, Requests
 
 
@@ -30,7 +31,8 @@ class Browsings:
     Source: the end of a queue is a MESSAGE with `browser:end` (classic.md 2.5, StompQueueBrowserSubscription).
     """
 
-    def __init__(self, requests: Requests, outbox: Outbox) -> None:
+    def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
+        self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
         self._open: dict[str, _Browsing] = {}
@@ -42,8 +44,9 @@ class Browsings:
         """Begin to look; `headers` are the dialect's for SUBSCRIBE."""
         request = self._requests.open("SUBSCRIBE", destination)
         self._open[subscription_id] = _Browsing()
-        frame = {"id": subscription_id, **headers, "receipt": request.receipt_id}
-        self._outbox.transmit(Frame("SUBSCRIBE", frame))
+        confirmed = self._dialect.confirms_subscribe(destination)
+        named = {"id": subscription_id, **headers}
+        self._outbox.transmit(*subscribing(named, request, confirmed=confirmed))
         return request
 
     def accept(self, subscription_id: str, deliveries: list[Delivery]) -> None:

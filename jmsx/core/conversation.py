@@ -43,8 +43,8 @@ class Conversation:
         receipt_id = frame.headers.get("receipt-id")
         self._outbox.report(events.ErrorReceived(at=now, message=text, receipt_id=receipt_id))
         request = self._requests.peek(receipt_id)
-        if request is None and self._dialect.errors_close:
-            request = self._requests.oldest("SUBSCRIBE")  # whose refusal names no receipt
+        if request is None and receipt_id is None:
+            request = self._unconfirmed()
         if request is not None:
             error = self._dialect.error(request.command, request.subject, frame, broker)
             if self._dialect.explains_later(request.command, text) and not condemned:
@@ -54,6 +54,13 @@ class Conversation:
         if self._dialect.errors_close:
             self._outbox.disconnect(f"{broker} ends a connection with an error: {text}")
         return text if request is None else None
+
+    def _unconfirmed(self) -> Request | None:
+        """The SUBSCRIBE whose refusal names no receipt, if one waits."""
+        request = self._requests.oldest("SUBSCRIBE")
+        if request is None or self._dialect.errors_close:
+            return request
+        return None if self._dialect.confirms_subscribe(request.subject) else request
 
     def explain(self, now: float) -> None:
         """The cause of a refusal that is held back is known, or nobody will tell it."""

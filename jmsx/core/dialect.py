@@ -125,6 +125,9 @@ class Dialect(Protocol):
         Raises UnsupportedError for an option that the broker does not have.
         """
 
+    def confirms_subscribe(self, destination: str) -> bool:
+        """Whether a SUBSCRIBE to the URI may ask for a receipt, and gets its messages all the same."""
+
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None
     ) -> dict[str, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jmsx.core.frames import Frame
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jmsx.errors import JmsxError
 
@@ -105,3 +106,18 @@ class Requests:
 def unanswered(error: JmsxError) -> bool:
     """Whether nobody knows what the broker did."""
     return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
+
+
+def subscribing(
+    headers: Mapping[str, str], request: Request, *, confirmed: bool
+) -> tuple[Frame, ...]:
+    """
+    SUBSCRIBE with `headers`, and what answers `request` for it: its receipt, if it may be `confirmed`.
+
+    If not, a barrier behind it is: an empty transaction, which the broker answers when it has done the SUBSCRIBE.
+    """
+    receipt = {"receipt": request.receipt_id}
+    if confirmed:
+        return (Frame("SUBSCRIBE", {**headers, **receipt}),)
+    name = {"transaction": f"barrier-{headers['id']}"}
+    return (Frame("SUBSCRIBE", headers), Frame("BEGIN", name), Frame("ABORT", {**name, **receipt}))

@@ -60,7 +60,7 @@ class SessionCore:
         self._dialect = dialect
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
-        self.browsings = Browsings(self._requests, self._outbox)
+        self.browsings = Browsings(dialect, self._requests, self._outbox)
         self._arrivals = 0
         self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
         carrying = Carrying()

@@ -10,7 +10,7 @@ from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import count
 from jmsx.core.memory import Recollection
-from jmsx.core.requests import answered
+from jmsx.core.requests import answered, subscribing
 from jmsx.errors import BrokerTimeoutError, IllegalStateError
 
 if TYPE_CHECKING:
@@ -193,9 +193,9 @@ class Subscriptions:
             "id": consumer.settings.subscription_id,
             **consumer.settings.headers,
             **consumer.window.subscribe_headers(),
-            "receipt": request.receipt_id,
         }
-        self._outbox.transmit(Frame("SUBSCRIBE", headers))
+        confirmed = self._dialect.confirms_subscribe(consumer.settings.destination)
+        self._outbox.transmit(*subscribing(headers, request, confirmed=confirmed))
 
     def _unsubscribe(self, consumer: ConsumerCore, now: float, *, idle: bool = True) -> Request:
         settings = consumer.settings
