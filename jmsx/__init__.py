@@ -5,7 +5,7 @@ from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.connection import Connection
 from jmsx.jms.consumer import MessageConsumer
-from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
+from jmsx.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from jmsx.jms.message import Message
 from jmsx.jms.producer import MessageProducer
 from jmsx.jms.session import Session
@@ -38,6 +38,7 @@ __all__ = [
     "Retry",
     "Session",
     "TemporaryQueue",
+    "TemporaryTopic",
     "TlsOptions",
     "Topic",
 ]

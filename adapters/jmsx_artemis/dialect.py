@@ -111,6 +111,10 @@ class ArtemisDialect:
         routing, address = parted(single(destination))
         return {"destination": address, "destination-type": routing}
 
+    def sent_at(self, time: int) -> dict[str, str]:  # noqa: ARG002 - Classic's affair
+        """The broker takes its own time."""
+        return {}
+
     def check_properties(self, properties: Mapping[str, str]) -> None:
         """No repeated schedules (artemis.md 1.3), and over STOMP no end of a group by its sequence."""
         for name in _CLASSIC_SCHEDULES & properties.keys():
@@ -236,6 +240,10 @@ class ArtemisDialect:
         if "__AMQ_CID" in headers or "__HDR_MESSAGE_ID" in headers:
             return Sender.JMS
         return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
+
+    def sent_id(self, session: str, number: int) -> str | None:  # noqa: ARG002 - Classic's affair
+        """The broker numbers messages together with much else."""
+        return None
 
     def output_headers(self, identity: str) -> dict[str, str]:
         """The broker drops a message whose duplicate id it has seen (per address, 20,000 ids: artemis.md 1.3)."""

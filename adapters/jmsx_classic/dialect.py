@@ -117,6 +117,10 @@ class ClassicDialect:
         """The destination."""
         return {"destination": wire_destination(destination)}
 
+    def sent_at(self, time: int) -> dict[str, str]:
+        """The header that the broker takes for the time of a message, as it takes a Java client's."""
+        return {"timestamp": str(time)}
+
     def check_properties(self, properties: Mapping[str, str]) -> None:
         """A point in time is Artemis' alone."""
         if "AMQ_SCHEDULED_TIME" in properties:
@@ -129,9 +133,10 @@ class ClassicDialect:
         return wire_destination(destination)
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """The three headers that tell them."""
+        """The three headers that tell them; a copy that jmsx made tells in one of its own where it was before."""
         names = ("destination", "original-destination", "reply-to")
-        return Addresses(*(destination_uri(headers.get(name)) for name in names))
+        told, original, reply_to = (destination_uri(headers.get(name)) for name in names)
+        return Addresses(told, original or headers.get("jmsx_original_destination"), reply_to)
 
     def subscribe_headers(
         self,
@@ -240,6 +245,10 @@ class ClassicDialect:
         if _OF_JMS.search(self.message_id(headers)):
             return Sender.JMS
         return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
+
+    def sent_id(self, session: str, number: int) -> str | None:
+        """The broker numbers the SENDs of a connection, which CONNECTED names (`ProtocolConverter.java:334-378`)."""
+        return f"{session}:-1:1:{number}" if session else None
 
     def output_headers(self, identity: str) -> dict[str, str]:  # noqa: ARG002 - here they cannot be told
         """None: receives and sends of a transaction are one on Classic."""

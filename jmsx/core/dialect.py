@@ -148,6 +148,12 @@ class Dialect(Protocol):
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """What sent a MESSAGE."""
 
+    def sent_id(self, session: str, number: int) -> str | None:
+        """The message id of the SEND with that number (from 1) on a link; `session` is CONNECTED's. None: unknown."""
+
+    def sent_at(self, time: int) -> dict[str, str]:
+        """Headers of a SEND that tell its time (epoch milliseconds), where the broker takes it from its sender."""
+
     def output_headers(self, identity: str) -> dict[str, str]:
         """Headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
 

@@ -114,6 +114,7 @@ class SessionCore:
         `seconds` to connect to `server`, whose address is `broker` if that has changed.
         """
         self.epoch += 1
+        self._outbox.sends = 0
         self._work.resume(broker or self.settings.broker, now)
         if broker is not None:
             self.settings = self._work.settings = replace(self.settings, broker=broker)
@@ -284,6 +285,15 @@ class SessionCore:
             return self.sending.send(sent)
         self._work.send(sent)
         return None
+
+    @property
+    def sends(self) -> int:
+        """How many SENDs were written, or are about to be, on this link."""
+        return self._outbox.sends
+
+    def consumes(self, destination: str) -> bool:
+        """Whether a consumer of this session reads the destination."""
+        return any(one.settings.destination == destination for one in self._consumers)
 
     def acknowledge(self, delivery: Delivery, now: float) -> None:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Self
 
 from jmsx.jms.subscribing import stated
@@ -22,13 +23,15 @@ class QueueBrowser:
     """
     Made by `Session.create_browser`. Each iteration looks anew, from the head of the queue, and takes nothing.
 
-    The broker shows what fits into its memory; messages that are at a consumer are shown too.
+    The broker shows what fits into its memory; messages that are at a consumer are shown too. What has expired is not,
+    although the broker shows it until it looks for it; so in Java (`JmsQueueBrowserExpirationTest`).
     """
 
     def __init__(self, session: Session, queue: Destination, selector: str | None) -> None:
         self.queue = queue
         self._session = session
         self._selector = stated(selector)
+        self._open: set[str] = set()  #: subscriptions of iterations that go on
 
     def __iter__(self) -> Iterator[Message]:
         session, pump = self._session, self._session.pump
@@ -45,15 +48,27 @@ class QueueBrowser:
             lambda core, _now: core.browsings.open(name, uri, headers),
             repeat=True,
         )
+        self._open.add(name)
         try:
-            while (delivery := pump.look(name)) is not None:
-                yield _shown(delivery, session.dialect)
+            while name in self._open and (delivery := pump.look(name)) is not None:
+                message = _shown(delivery, session.dialect)
+                if not 0 < message.expiration <= time.time():
+                    yield message
         finally:
-            if pump.error is None and not session.closed:
-                pump.finish(lambda core, _now: core.browsings.close(name, uri))
+            self._end(name)
 
     def close(self) -> None:
-        """Nothing is held between iterations."""
+        """End the iterations that go on, and give the broker its messages back; idempotent."""
+        for name in list(self._open):
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        if name not in self._open:
+            return
+        self._open.discard(name)
+        pump, uri = self._session.pump, self.queue.uri
+        if pump.error is None and not self._session.closed:
+            pump.finish(lambda core, _now: core.browsings.close(name, uri))
 
     def __enter__(self) -> Self:
         return self

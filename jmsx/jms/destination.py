@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from jmsx.errors import InvalidDestinationError
+from jmsx.errors import IllegalStateError, InvalidDestinationError
 from jmsx.uri import DestinationUri, parse_destination
 
 if TYPE_CHECKING:
@@ -73,17 +73,49 @@ class Topic(Destination):
     _kind = "topic"
 
 
-@final
-class TemporaryQueue(Destination):
-    """A queue that lives as long as the session that made it."""
-
-    _kind = "temp-queue"
+class Temporary(Destination):
+    """A queue or topic that lives as long as the session that made it, unless it is deleted before."""
 
     def __init__(self, name: str, *, owner: Session | None = None) -> None:
         super().__init__(name)
         self.owner = owner  #: the session that may read it
         self.public: Destination | None = None  #: as other sessions name it, once that was needed
         self.public_epoch = 0  #: the link of its session on which it has that name
+        self.deleted = False
+
+    def delete(self) -> None:
+        """
+        Let nobody send to it or read from it any more; idempotent.
+
+        Over STOMP the broker is not told: it keeps the name until the session is closed. Raises IllegalStateError while
+        a consumer reads from it.
+        """
+        if self.owner is not None and not self.owner.closed and self.owner.consumes(self):
+            raise IllegalStateError(
+                f"A consumer is consuming from the temporary destination {self}"
+            )
+        self.deleted = True
+
+    def check(self) -> None:
+        """Raise InvalidDestinationError if it is gone."""
+        if self.deleted:
+            raise InvalidDestinationError(f"{self} is gone: it was deleted")
+        if self.owner is not None and self.owner.closed:
+            raise InvalidDestinationError(f"{self} is gone: the session that made it is closed")
+
+
+@final
+class TemporaryQueue(Temporary):
+    """Made by `Session.create_temporary_queue`."""
+
+    _kind = "temp-queue"
+
+
+@final
+class TemporaryTopic(Temporary):
+    """Made by `Session.create_temporary_topic`."""
+
+    _kind = "temp-topic"
 
 
 def destination(given: Destination | str) -> Destination:

@@ -49,6 +49,10 @@ class MessageProducer:
         """
         Send `message`, or a message with that body; returns its key, the identity that jmsx gives it.
 
+        As in Java it sets destination, timestamp, expiration, priority and persistent of a message that did not come
+        in, and `message_id` where that can be known: on Classic, outside a transaction; else that is None. To be found
+        by an answer, set a `correlation_id` or property of your own.
+
         Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
         its way. In a transaction it is sent with the commit. `time_to_live` in seconds, 0: for ever. Raises
         UnsupportedError (no destination, or two), ConfigurationError (priority, time_to_live), MessageFormatError,
@@ -76,12 +80,19 @@ class MessageProducer:
         if self._session.signature is not None:
             headers[SENDER_HEADER] = self._session.signature
         headers["priority"] = str(priority)
+        sent_at = round(time.time() * 1000)
+        headers.update(self._session.dialect.sent_at(sent_at))
+        expires = sent_at + round(time_to_live * 1000) if time_to_live > 0 else 0
         if time_to_live > 0:
-            headers["expires"] = str(round((time.time() + time_to_live) * 1000))
+            headers["expires"] = str(expires)
         repeat = persistent and self._may_repeat()
         if repeat:
             headers = {**self._session.dialect.output_headers(key), **headers}
-        self._send(Frame("SEND", headers, frame.body), key, to, repeat=repeat)
+        message_id = self._send(Frame("SEND", headers, frame.body), key, to, repeat=repeat)
+        if message.key is None:  # one that came in is still what it came as
+            message.message_id, message.destination = message_id, to
+            message.timestamp, message.expiration = sent_at / 1000, expires / 1000
+            message.priority, message.persistent = priority, persistent
         return key
 
     def close(self) -> None:
@@ -97,7 +108,8 @@ class MessageProducer:
             return bool(self._session.dialect.output_headers(""))
         return options.resend_unconfirmed
 
-    def _send(self, frame: Frame, key: str, to: Destination, *, repeat: bool) -> None:
+    def _send(self, frame: Frame, key: str, to: Destination, *, repeat: bool) -> str | None:
+        """Send it, and wait for the receipt; returns its message id, where that can be known."""
         pump, what = self._session.pump, f"SEND {to}"
         anywhere = self._session.options.resend_unconfirmed
         asked: list[str] = []  #: brokers
@@ -111,12 +123,18 @@ class MessageProducer:
                     f"the connection to {asked[-1]} was lost, and {broker} cannot know what that one has",
                 )
             asked.append(broker)
-            return core.send(frame, key, to.uri, now)
+            request = core.send(frame, key, to.uri, now)
+            sent.append((self._session.greeting.get("session", ""), core.sends))
+            return request
 
+        sent: list[tuple[str, int]] = []  #: on which link, and as which of its SENDs
         if self._session.options.use_async_send:
             pump.submit(what, send)
         else:
             pump.ask(what, send, repeat=repeat)
+        if self._session.transacted:
+            return None
+        return self._session.dialect.sent_id(*sent[-1])
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:

@@ -117,12 +117,17 @@ class Served:
     @property
     def signature(self) -> str | None:
         """What its messages tell of who sends them; None: nothing."""
-        return self._connection.connection_id if self._connection.signs else None
+        signs = self._connection.signs or self.options.client_id is not None
+        return self._sender if signs else None
 
     def sign(self) -> str:
         """From now on all messages of the connection, whatever session sends them, tell what this gives."""
         self._connection.signs = True
-        return self._connection.connection_id
+        return self._sender
+
+    @property
+    def _sender(self) -> str:
+        return self.options.client_id or self._connection.connection_id
 
     def relink(self, client_id: str | None) -> None:
         """

@@ -14,7 +14,14 @@ from jmsx.errors import (
 from jmsx.jms import subscribing
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
-from jmsx.jms.destination import Destination, Queue, TemporaryQueue, Topic
+from jmsx.jms.destination import (
+    Destination,
+    Queue,
+    Temporary,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
 from jmsx.jms.destination import destination as destination_of
 from jmsx.jms.producer import MessageProducer
 from jmsx.jms.scheduling import probe
@@ -48,6 +55,16 @@ class Session(Served):
         self.check_open()
         return TemporaryQueue(f"{self.session_id}-{next(self._ids)}", owner=self)
 
+    def create_temporary_topic(self) -> TemporaryTopic:
+        """A new topic that only this session can read, until it is closed."""
+        self.check_open()
+        return TemporaryTopic(f"{self.session_id}-{next(self._ids)}", owner=self)
+
+    def consumes(self, destination: Destination) -> bool:
+        """Whether a consumer of this session reads `destination`."""
+        uri = destination.uri
+        return self.pump.call(lambda core, _now: core.consumes(uri))
+
     def create_producer(self, destination: Destination | str | None = None) -> MessageProducer:
         """A producer for `destination`, or for one that is named with each message."""
         self.check_open()
@@ -69,7 +86,9 @@ class Session(Served):
         """
         self.check_open()
         destination = destination_of(destination)
-        if isinstance(destination, TemporaryQueue) and destination.owner is not self:
+        if isinstance(destination, Temporary):
+            destination.check()
+        if isinstance(destination, Temporary) and destination.owner is not self:
             raise InvalidDestinationError(
                 f"{destination} belongs to another session; over STOMP only that one can read it"
             )

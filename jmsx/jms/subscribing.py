@@ -59,7 +59,7 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
     selector = options.pop("selector", None) if wanted.selector is None else wanted.selector
     selector = stated(selector)
     no_local = wanted.no_local
-    if no_local and kind is DestinationKind.TOPIC:
+    if no_local and kind is not DestinationKind.QUEUE:
         selector, no_local = _of_others(session.sign(), selector), False
     options.pop("prefetchSize", None)
     messages = prefetch(session, wanted)
@@ -96,11 +96,13 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
 
 def _of_others(sender: str, selector: str | None) -> str:
     """
-    A selector that leaves out what a connection sent, by whichever of its sessions.
+    A selector that leaves out what a connection sent, by whichever of its sessions; the broker's own knows a socket.
 
-    The broker's own no-local knows a socket only, and another selector would begin a durable subscription anew.
+    With a client id that is the sender, so that the selector of a durable subscription stays as it is when the program
+    is started again: another one would begin it anew. Source: JMS 2.0, `Session.createDurableConsumer`.
     """
-    others = f"({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> '{sender}')"
+    name = sender.replace("'", "''")
+    others = f"({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> '{name}')"
     return others if selector is None else f"({selector}) AND {others}"
 
 

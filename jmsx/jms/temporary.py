@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
 from jmsx.errors import InvalidDestinationError
-from jmsx.jms.destination import Destination, TemporaryQueue
+from jmsx.jms.destination import Destination, Temporary
 
 if TYPE_CHECKING:
     from jmsx.jms.session import Session
 
 
 def reachable(given: Destination, session: Session) -> Destination:
-    """`given` as `session` can name it on its socket; raises InvalidDestinationError if its owner is closed."""
-    if not isinstance(given, TemporaryQueue) or given.owner is session:
+    """`given` as `session` can name it on its socket; raises InvalidDestinationError if it is gone."""
+    if not isinstance(given, Temporary):
+        return given
+    given.check()
+    if given.owner is session:
         return given
     if session.dialect.global_temporaries:
         return given
@@ -32,10 +35,10 @@ def reachable(given: Destination, session: Session) -> Destination:
     return given.public
 
 
-def _ask(queue: TemporaryQueue, session: Session) -> Destination:
+def _ask(queue: Temporary, session: Session) -> Destination:
     owner = queue.owner
-    if owner is None or owner.closed:
-        raise InvalidDestinationError(f"{queue} is gone: the session that made it is closed")
+    if owner is None:
+        raise InvalidDestinationError(f"{queue} has no session that could tell its name")
     dialect, name = session.dialect, session.next_subscription_id()
     meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
     headers = {**dialect.send_headers(meeting), "ack": "auto"}

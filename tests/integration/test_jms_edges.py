@@ -1,0 +1,198 @@
+"""What JMS users expect at the edges: fields after send(), temporary destinations, no_local, browsers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import AcknowledgeMode, Connection, Message, RedeliveryPolicy, Topic
+from jmsx.errors import IllegalStateError, InvalidDestinationError
+from jmsx_broker import ClassicBroker
+from tests.integration.support import eventually, take
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx import Queue
+    from jmsx_broker import Broker
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[Connection]:
+    """A started connection."""
+    with Connection(broker.url) as made:
+        made.start()
+        yield made
+
+
+def test_what_send_sets(broker: Broker, connection: Connection, queue: Queue) -> None:
+    """JMSMessageIDHeaderTest, JMSTimestampHeaderTest, JMSExpirationHeaderTest and others."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    consumer = session.create_consumer(queue)
+    for number in range(3):
+        sent, before = Message(str(number)), time.time()
+        producer.send(sent, priority=7, time_to_live=60.0, persistent=number != 1)
+        assert sent.timestamp is not None
+        assert before - 0.001 <= sent.timestamp <= time.time()
+        (came,) = take(consumer, 1)
+        for field in ("destination", "expiration", "priority", "persistent"):
+            assert getattr(sent, field) == getattr(came, field), field
+        if isinstance(broker, ClassicBroker):
+            assert (sent.message_id, sent.timestamp) == (came.message_id, came.timestamp)
+        else:
+            assert sent.message_id is None
+
+
+def test_an_answer_by_message_id(classic_broker: ClassicBroker, queue: Queue) -> None:
+    """The requester selects by the id of its request."""
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        other = connection.create_session()
+        answers = session.create_queue(f"{queue.name}.answers")
+        request = Message("?", reply_to=answers)
+        session.create_producer(queue).send(request)
+        (asked,) = take(other.create_consumer(queue), 1)
+        assert asked.reply_to is not None
+        other.create_producer().send(
+            Message("!", correlation_id=asked.message_id), destination=asked.reply_to
+        )
+        selector = f"JMSCorrelationID = '{request.message_id}'"
+        assert take(session.create_consumer(answers, selector=selector), 1)[0].text == "!"
+
+
+def test_a_dead_letter_is_sent_to_where_it_was(broker: Broker, queue: Queue) -> None:
+    """A copy that jmsx made tells its original destination, as the broker's own do."""
+    policy = RedeliveryPolicy(maximum_redeliveries=0)
+    graves = f"queue://{queue.name}.dead"
+    with Connection(broker.url, redelivery_policy=policy, dead_letter=graves) as connection:
+        connection.start()
+        session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        session.create_producer(queue).send(Message("x", properties={"n": 1}))
+        session.commit()
+        consumer = session.create_consumer(queue)
+        take(consumer, 1)
+        session.rollback()
+        (letter,) = take(session.create_consumer(session.create_queue(graves)), 1)
+        assert letter.original_destination == queue
+        session.create_producer().send(letter, destination=letter.original_destination)
+        session.commit()
+        (again,) = take(consumer, 1)
+        assert (again.text, again.properties["n"]) == ("x", 1)
+        session.commit()
+
+
+def test_temporary_topics(connection: Connection) -> None:
+    """Each subscriber has what is sent; another session can send to it, and not read."""
+    session, other = connection.create_session(), connection.create_session()
+    topic = session.create_temporary_topic()
+    readers = [session.create_consumer(topic) for _ in range(2)]
+    session.create_producer(topic).send(Message("own"))
+    other.create_producer(topic).send(Message("other"))
+    assert [[one.text for one in take(reader, 2)] for reader in readers] == [["own", "other"]] * 2
+    with pytest.raises(InvalidDestinationError, match="belongs to another session"):
+        other.create_consumer(topic)
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_deleting_what_is_temporary(connection: Connection, kind: str) -> None:
+    """JmsTempDestinationTest.testDeleteDestination and testDeleteDestinationWithSubscribersFails."""
+    session, other = connection.create_session(), connection.create_session()
+    made = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
+    consumer = session.create_consumer(made)
+    producer, foreign = session.create_producer(made), other.create_producer(made)
+    producer.send(Message("x"))
+    take(consumer, 1)
+    with pytest.raises(IllegalStateError, match="A consumer is consuming from"):
+        made.delete()
+    consumer.close()
+    made.delete()
+    made.delete()
+    for sender in (producer, foreign):
+        with pytest.raises(InvalidDestinationError, match="it was deleted"):
+            sender.send(Message("y"))
+    with pytest.raises(InvalidDestinationError, match="it was deleted"):
+        session.create_consumer(made)
+
+
+def test_what_is_gone_with_its_session(broker: Broker, connection: Connection) -> None:
+    """JmsTempDestinationTest.testPublishFailsForClosedConnection; Artemis would make a queue that nobody reads."""
+    session = connection.create_session()
+    with Connection(broker.url) as short:
+        short.start()
+        made = short.create_session().create_temporary_queue()
+        session.create_producer(made).send(Message("works"))
+    with pytest.raises(InvalidDestinationError, match="is gone"):
+        session.create_producer(made).send(Message("x"))
+
+
+@pytest.mark.parametrize("selector", [None, "color = 'red'"])
+def test_no_local_of_a_durable_consumer(broker: Broker, selector: str | None) -> None:
+    """It leaves out what any session of the connection sends, and keeps the backlog of others."""
+    client, topic = f"it's {uuid.uuid4().hex[:8]}", Topic(f"jmsx.{uuid.uuid4().hex[:8]}")
+    red = {"color": "red"}
+    with Connection(broker.url, client_id=client) as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_durable_consumer(topic, "s", selector=selector, no_local=True)
+        connection.create_session().create_producer(topic).send(Message("own", properties=red))
+        session.create_producer(topic).send(Message("own", properties=red))
+        with Connection(broker.url) as foreign:
+            foreign.create_session().create_producer(topic).send(Message("a", properties=red))
+        assert take(consumer, 1)[0].text == "a"
+    with Connection(broker.url) as foreign:
+        foreign.create_session().create_producer(topic).send(Message("b", properties=red))
+    with Connection(broker.url, client_id=client) as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(topic).send(Message("own", properties=red))
+        consumer = session.create_durable_consumer(topic, "s", selector=selector, no_local=True)
+        assert take(consumer, 1)[0].text == "b"
+        assert consumer.receive(0.3) is None
+
+
+def test_another_no_local_makes_a_durable_subscription_anew(broker: Broker) -> None:
+    """What waited for the old one is gone, as JMS says of another topic or selector."""
+    client, topic = uuid.uuid4().hex[:8], Topic(f"jmsx.{uuid.uuid4().hex[:8]}")
+    with Connection(broker.url, client_id=client) as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_durable_consumer(topic, "s").close()
+        session.create_producer(topic).send(Message("own"))
+        consumer = session.create_durable_consumer(topic, "s", no_local=True)
+        session.create_producer(topic).send(Message("own"))
+        assert consumer.receive(0.5) is None
+
+
+def test_a_browser_does_not_show_what_has_expired(
+    classic_broker: ClassicBroker, queue: Queue
+) -> None:
+    """JmsQueueBrowserExpirationTest: ten, and then none, although the broker has not looked yet."""
+    with Connection(classic_broker.url) as connection:
+        session = connection.create_session()
+        for _ in range(10):
+            session.create_producer(queue).send(Message("x"), time_to_live=1.5)
+        browser = session.create_browser(queue)
+        assert len(list(browser)) == 10
+        time.sleep(1.6)
+        assert list(browser) == []
+
+
+def test_closing_a_browser_ends_its_iterations(classic_broker: ClassicBroker, queue: Queue) -> None:
+    """The broker has no consumer left, also where nobody iterates to the end."""
+    with Connection(classic_broker.url) as connection:
+        session = connection.create_session()
+        for number in range(3):
+            session.create_producer(queue).send(Message(str(number)))
+        browser = session.create_browser(queue)
+        shown = iter(browser)
+        assert next(shown).text == "0"
+        browser.close()
+        assert list(shown) == []
+        assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0, 5)
