@@ -100,6 +100,12 @@ class ArtemisManagement:
         except InvalidSelectorError as error:
             raise InvalidSelectorError(str(error)) from error
 
+    def check_temporary(self, destination: str) -> Inquiry[None]:
+        """A SEND to a queue that is gone would make one that nobody reads and nobody removes (seen on 2.44.0)."""
+        found = yield from queues("ADDRESS", address_of(destination))
+        if not any(one["temporary"] == "true" or whole(one["consumerCount"]) for one in found):
+            raise InvalidDestinationError(f"{destination} is gone: nobody reads it")
+
     def claim_durable(
         self, client_id: str, subscription: str, headers: Mapping[str, str]
     ) -> Inquiry[None]:

@@ -88,6 +88,9 @@ class Management(Protocol):
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
         """Raise InvalidSelectorError if the broker could not parse the selector of a SUBSCRIBE with `headers`."""
 
+    def check_temporary(self, destination: str) -> Inquiry[None]:
+        """Raise InvalidDestinationError if a temporary queue (URI) is gone, and the broker would not say so."""
+
     def claim_durable(
         self, client_id: str, subscription: str, headers: Mapping[str, str]
     ) -> Inquiry[None]:

@@ -84,6 +84,15 @@ class Aside:
                 self._try(peer, management, management.try_selector(headers))
                 self._tried.add(shape)
 
+    def check_temporary(self, peer: Peer, destination: str) -> None:
+        """Before SEND: raise InvalidDestinationError if `destination` is a temporary queue that is gone."""
+        management = self._management(peer)
+        if management is None or not destination.startswith("temp-queue://"):
+            return
+        with self._lock:
+            if peer.address not in self._silent:
+                self._try(peer, management, management.check_temporary(destination))
+
     def claim_durable(
         self, peer: Peer, client_id: str | None, subscription: str, headers: Mapping[str, str]
     ) -> None:

@@ -65,6 +65,7 @@ class MessageProducer:
         _check_quality(priority, time_to_live)
         message = _message(message)
         to = reachable(self._destination(destination), self._session)
+        self._session.check_temporary(to)
         key = new_key()
         frame = send_frame(message, to, self._session.dialect, key, persistent=persistent)
         limit = self._session.options.max_body_size

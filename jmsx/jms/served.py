@@ -138,8 +138,9 @@ class Served:
         """
         if not self.pump.core.idle:
             raise UnsupportedError(
-                f"session {self.pump.source.session_id} has consumers on its socket, so it cannot take"
-                " another client id; make durable consumers first, or in a session of their own"
+                f"session {self.pump.source.session_id} has consumers on its socket, so it can neither take the"
+                " client id of the connection nor give it up: over STOMP all durable subscriptions of a client id share"
+                " one socket; make all durable consumers in one session, the first before its other consumers"
             )
         link = self._connection.open_link(client_id)
         self.pump.leave("session moved")

@@ -60,6 +60,14 @@ class Session(Served):
         self.check_open()
         return TemporaryTopic(f"{self.session_id}-{next(self._ids)}", owner=self)
 
+    def check_temporary(self, destination: Destination) -> None:
+        """Raise InvalidDestinationError if it is another program's temporary queue, and gone, as far as one can ask."""
+        if isinstance(destination, Temporary) or not destination.uri.startswith("temp-queue://"):
+            return
+        if self.dialect.management is not None:
+            peer = self._peer(f"SEND {destination}")
+            self._connection.aside.check_temporary(peer, destination.uri)
+
     def consumes(self, destination: Destination) -> bool:
         """Whether a consumer of this session reads `destination`."""
         uri = destination.uri

@@ -132,6 +132,29 @@ def test_what_is_gone_with_its_session(broker: Broker, connection: Connection) -
         session.create_producer(made).send(Message("x"))
 
 
+def test_an_answer_to_who_is_gone(broker: Broker, connection: Connection, queue: Queue) -> None:
+    """The server hears of it, and no queue of that name stays; Artemis would make one."""
+    server = connection.create_session()
+    consumer = server.create_consumer(queue)
+    with Connection(broker.url) as client:
+        client.start()
+        session = client.create_session()
+        made = session.create_temporary_queue()
+        answers = session.create_consumer(made)
+        for _ in range(2):
+            session.create_producer(queue).send(Message("?", reply_to=made))
+        first, second = take(consumer, 2)
+        assert first.reply_to is not None
+        assert second.reply_to is not None
+        server.create_producer().send(Message("!"), destination=first.reply_to)
+        assert take(answers, 1)[0].text == "!"
+    with pytest.raises(InvalidDestinationError):
+        server.create_producer().send(Message("!"), destination=second.reply_to)
+    if not isinstance(broker, ClassicBroker):
+        with pytest.raises(InvalidDestinationError):  # and there still is none
+            server.create_producer().send(Message("!"), destination=second.reply_to)
+
+
 @pytest.mark.parametrize("selector", [None, "color = 'red'"])
 def test_no_local_of_a_durable_consumer(broker: Broker, selector: str | None) -> None:
     """It leaves out what any session of the connection sends, and keeps the backlog of others."""
