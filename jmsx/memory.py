@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SharedMemory(Memory):
-    """A memory for many threads; `recall` is one look-up, which needs no lock."""
+    """A memory for many threads."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         super().__init__(limit)
@@ -22,6 +22,11 @@ class SharedMemory(Memory):
         """Remember these, unless more is known already."""
         with self._lock:
             super().note(pasts)
+
+    def recall(self, name: Name) -> Past | None:
+        """What is known of a message that is handed out."""
+        with self._lock:
+            return super().recall(name)
 
     def forget(self, names: Iterable[Name]) -> None:
         """These are dead letters, or expired."""

@@ -56,7 +56,7 @@ def postponed_headers(
     headers["persistent"] = given.get("persistent", "false")
     if given.get("expires", "0") != "0":
         headers["expires"] = given["expires"]
-    count = str(delivery.redelivery_count)
+    count = str(delivery.failures)
     identity = f"jmsx-retry:{settings.origin}:{delivery.message_id}:{count}"
     return headers | {
         KEY_HEADER: key,

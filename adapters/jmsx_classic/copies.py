@@ -55,7 +55,7 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
         headers["expires"] = given["expires"]
     return headers | {
         KEY_HEADER: key,
-        COUNT_HEADER: str(delivery.redelivery_count),
+        COUNT_HEADER: str(delivery.failures),
         "AMQ_SCHEDULED_DELAY": str(round(delay * 1000)),
     }
 

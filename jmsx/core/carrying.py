@@ -2,7 +2,7 @@
 What a session still knows of messages that it lost with its link, so that it goes on counting when they come again.
 
 STOMP tells a flag and no count; after a crash of the broker, and for durable subscriptions, not even the flag. And the
-flag is set for every message that was on its way, also for those that the application never saw: they begin at 1. The
+flag is set for every message that was on its way, also for those that the application never saw: they come as new. The
 link may be one that the session dropped itself, because the broker refused a commit.
 
 What another session got instead is never asked for again, so the oldest entries are forgotten.
@@ -104,7 +104,7 @@ class Carrying:
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at
         if past.refused:
-            delivery.carry(past.redelivery_count)
+            delivery.carry(past.redelivery_count, past.spared)
         else:
             delivery.go_on(past.redelivery_count, past.spared)
 

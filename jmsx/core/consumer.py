@@ -203,15 +203,22 @@ class ConsumerCore:
         self._adrift = [one for one in self.delivered if not one.settled]
         handed_out = owed + self._adrift
         self.end(handed_out, Outcome.ABANDONED, now)
+        unreturned = [one for one in self.waiting if one.settled]
+        waiting = self.give_back()
+        self._begin(now)
+        self.waiting.extend(unreturned)
+        return handed_out, waiting
+
+    def give_back(self) -> list[Delivery]:
+        """All that the application has not in its hands is the broker's again."""
         waiting = [
             one
             for one in (*self.waiting, *self.schedule.clear())
             if not (one.acknowledged or one.settled)
         ]
-        unreturned = [one for one in self.waiting if one.settled]
-        self._begin(now)
-        self.waiting.extend(unreturned)
-        return handed_out, waiting
+        self.waiting.clear()
+        self.recollection.given_back(one for one in waiting if not one.buried)
+        return waiting
 
     def _begin(self, now: float) -> None:
         """What a new link begins with."""
@@ -435,7 +442,7 @@ class ConsumerCore:
         alive = [one for one in batch if not (one.buried or one.acknowledged)]  # or ended already
         if outcome in events.DONE:
             self.recollection.acknowledged(alive)
-        elif outcome is Outcome.ABANDONED:
+        elif outcome in (Outcome.ABANDONED, Outcome.RELEASED):
             self.recollection.lost(alive)
         for delivery in alive:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler

@@ -58,14 +58,15 @@ class Delivery:
     A message that the broker dispatched to us; the same object over all local redeliveries.
 
     `redelivery_count` starts at 0, or at 1 ("at least") where the broker flagged the message as redelivered, because
-    STOMP carries the flag only. With a ledger it is what that says.
+    STOMP carries the flag only. Classic flags all that was on its way to somebody, seen or not, so that one is a guess
+    and no failure. What this process knows of the message, or a ledger, takes its place.
     """
 
     __slots__ = (
         "ack_id",
         "acknowledged",
         "arrival",
-        "broker_count",
+        "base",
         "buried",
         "carried",
         "continued",
@@ -74,6 +75,7 @@ class Delivery:
         "entry",
         "epoch",
         "expires_at",
+        "explained",
         "failure",
         "first_failed_at",
         "flagged",
@@ -119,10 +121,14 @@ class Delivery:
         self.identity: Identity | None = None  #: what it is known by, once somebody asked
         self.known = 0  #: redeliveries that are no guess
         self.flagged = headers.get("redelivered") == "true"  #: the broker says so
-        self.broker_count = int(self.flagged)  #: as far as it tells
-        self.redelivery_count = self.broker_count
+        self.explained = False  #: it was on its way to this process, which knows what became of it
+        self.redelivery_count = int(self.flagged)
+        self.base = (
+            self.redelivery_count
+        )  #: that when it came; the broker counts no redelivery of our own
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
-        self.spared = 0  #: deliveries before it that did not fail, as far as we know
+        #: How many of these nobody knows to have failed; below 0 where more have failed than the broker counts.
+        self.spared = self.redelivery_count
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
@@ -182,34 +188,34 @@ class Delivery:
     def begin(self, redeliveries: int) -> None:
         """It was sent back for later after so many redeliveries."""
         self.known = redeliveries
-        self.redelivery_count = self.broker_count = max(self.broker_count, redeliveries)
+        self.redelivery_count = self.base = max(self.redelivery_count, redeliveries)
+        self.spared = self.redelivery_count - redeliveries
 
     def go_on(self, redelivery_count: int, spared: int) -> None:
         """Go on counting from before the link was lost, which is why the broker flags it."""
-        self.continued = True
-        self.redelivery_count = redelivery_count
-        self.broker_count = redelivery_count - spared
+        self.continued = self.explained = True
+        self.redelivery_count = self.base = redelivery_count
         self.spared = spared
 
-    def carry(self, redelivery_count: int) -> None:
+    def carry(self, redelivery_count: int, spared: int) -> None:
         """Go on counting from before a commit that the broker refused, which is a failure."""
-        self.go_on(max(self.broker_count, redelivery_count), 0)
-        self.known = self.redelivery_count
+        self.go_on(redelivery_count, spared)
+        self.known = redelivery_count
         self.carried = True
 
-    def recall(self, deliveries: int, spared: int) -> None:
-        """It was handed out so often, whatever the broker says; `spared` of them did not fail."""
-        self.known = max(self.known, deliveries)
-        self.redelivery_count = max(self.redelivery_count, deliveries)
-        self.broker_count = max(self.broker_count, deliveries - spared)
-        self.spared = spared
+    def recall(self, deliveries: int, failures: int) -> None:
+        """It was handed out so often, as the broker would count, whatever that says; so many have failed."""
+        self.explained = True
+        if deliveries >= self.known:
+            self.known = self.redelivery_count = self.base = deliveries
+            self.spared = deliveries - failures
 
     def count(self, entry: Entry) -> None:
         """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
         if self.entry is None:
             if entry.number > self.known:
                 self.spared = entry.finished
-            self.redelivery_count = self.broker_count = max(self.known, entry.number - 1)
+            self.redelivery_count = self.base = max(self.known, entry.number - 1)
         self.entry = entry
 
     def note_failure(self, failure: Failure, now: float) -> None:
@@ -226,7 +232,7 @@ class Delivery:
     @property
     def redelivered(self) -> bool:
         """Whether it was delivered before (JMSRedelivered): as far as we know, or the broker says."""
-        return self.redelivery_count > 0 or self.flagged
+        return self.redelivery_count > 0 or (self.flagged and not self.explained)
 
     @property
     def failures(self) -> int:

@@ -35,6 +35,9 @@ _LONGEST: Final = 255
 #: What a message to several destinations is bound to: each of them has it under its own name.
 _SEVERAL: Final = ","
 
+#: What a message to a temporary destination is bound to: on Classic that has another name on each connection.
+_TEMPORARY: Final = "temp-"
+
 
 class Identity(NamedTuple):
     """What one message is known by."""
@@ -105,8 +108,12 @@ def _claim(key: str, repeated: str, destination: str) -> bytes:
 
 
 def _bound(destination: str) -> str:
-    """A URI without its options."""
-    return _SEVERAL if _SEVERAL in destination else destination.partition("?")[0]
+    """A URI without its options, where it is one for all."""
+    if _SEVERAL in destination:
+        return _SEVERAL
+    if _TEMPORARY in destination.partition("://")[0]:
+        return _TEMPORARY
+    return destination.partition("?")[0]
 
 
 def _short(key: str) -> str:

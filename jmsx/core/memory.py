@@ -5,6 +5,9 @@ A broker that is killed forgets what it has given and what was acknowledged: it 
 first time. Artemis flags at most the oldest message of a consumer that ended. So a message that was acknowledged, was
 lost with its link, or was handed out by a broker that does not flag it, is known when it comes again, in whatever
 session of the process. One that became a dead letter is forgotten: who moves it back wants it to be new.
+
+And Classic flags all that was on its way to a consumer that ended, seen or not: what came and was not handed out is
+known, too, and is as new when it comes again. Another process that had it in between is overlooked, once.
 """
 
 from __future__ import annotations
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
 LIMIT: Final = 8_000
 
+#: And so many that came and were not handed out: more than the prefetch of a busy process.
+UNSEEN: Final = 32_000
+
 
 #: What a message is known by: its queue or durable subscription, its id and its time, as the broker tells them, and
 #: its body. The time is in it because brokers number their messages: another one may give the same number. The body is
@@ -36,8 +42,12 @@ Name = tuple[str, str, str, bytes]
 class Past(NamedTuple):
     """What is known of a message that was handed out."""
 
-    deliveries: int
-    spared: int  #: how many of them did not fail
+    deliveries: int  #: as the broker counts them, and Java's clients: those of its own, not ours
+    failures: int  #: ours, too
+
+
+#: It came, and was not handed out.
+NEVER: Final = Past(0, 0)
 
 
 class Memory:
@@ -51,32 +61,43 @@ class Memory:
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
         self._known: OrderedDict[int, Past] = OrderedDict()
+        self._unseen: dict[int, Past] = {}  #: others, that were never handed out
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) + len(self._unseen)
+
+    def __contains__(self, name: Name) -> bool:
+        key = hash(name)
+        return key in self._known or key in self._unseen
 
     def note(self, pasts: Iterable[tuple[Name, Past]]) -> None:
         """Remember these, unless more is known already."""
-        known = self._known
+        known, unseen = self._known, self._unseen
         for name, past in pasts:
             key = hash(name)
             before = known.get(key)
-            if before is None:
+            if before is None and not past.deliveries:
+                unseen[key] = NEVER
+            elif before is None:
                 known[key] = past
             else:
-                known[key] = max(before, past)
+                known[key] = past if past.deliveries >= before.deliveries else before
                 known.move_to_end(key)
         while len(known) > self._limit:
             known.popitem(last=False)
+        while len(unseen) > UNSEEN:
+            del unseen[next(iter(unseen))]
 
     def recall(self, name: Name) -> Past | None:
-        """What is known of a message that has come."""
-        return self._known.get(hash(name))
+        """What is known of a message that is handed out; that it never was before is known no more."""
+        key = hash(name)
+        return self._known.get(key) or self._unseen.pop(key, None)
 
     def forget(self, names: Iterable[Name]) -> None:
         """These are dead letters, or expired."""
         for name in names:
             self._known.pop(hash(name), None)
+            self._unseen.pop(hash(name), None)
 
 
 class Recollection:
@@ -103,7 +124,7 @@ class Recollection:
         if past is not None and not (
             delivery.continued and past.deliveries <= delivery.redelivery_count
         ):
-            delivery.recall(past.deliveries, past.spared)
+            delivery.recall(past.deliveries, past.failures)
 
     def handed_out(self, delivery: Delivery) -> None:
         """The application gets it, and the broker may not say so when it comes again."""
@@ -112,24 +133,28 @@ class Recollection:
             self.lost([delivery])
 
     def lost(self, batch: Iterable[Delivery]) -> None:
-        """
-        These were handed out, and the broker gives them to whomever it likes.
+        """These were handed out, and the broker gives them to whomever it likes."""
+        self._note((one, Past(one.base + 1, one.failures + 1)) for one in batch)
 
-        It would count what it sends, and not what was delivered again here; so does this.
-        """
-        self._note((one, Past(one.broker_count + 1, one.spared)) for one in batch)
+    def given_back(self, batch: Iterable[Delivery]) -> None:
+        """These came and were not handed out, or not again; that the broker flags them says no more than that."""
+        self._note(
+            (one, Past(one.base + one.seen, one.failures))
+            for one in batch
+            if one.seen or not (one.flagged and self._able and self.name(one) in self._memory)
+        )
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
         """These did not fail, and the broker was told so."""
-        self._note((one, Past(one.delivery_count, one.spared + 1)) for one in batch)
+        self._note((one, Past(one.delivery_count, one.failures)) for one in batch)
 
     def copied(self, batch: Iterable[Delivery]) -> None:
         """These failed, copies of them are dead letters, and the broker was told to forget them."""
-        self._note((one, Past(one.delivery_count, one.spared)) for one in batch)
+        self._note((one, Past(one.delivery_count, one.failures + 1)) for one in batch)
 
     def doubted(self, batch: Iterable[Delivery]) -> None:
         """These may be dead letters that are moved back, to be tried as often as new ones; or the broker kept them."""
-        self._note((one, Past(one.delivery_count, one.delivery_count)) for one in batch)
+        self._note((one, Past(one.delivery_count, 0)) for one in batch)
 
     def forget(self, batch: Iterable[Delivery]) -> None:
         """These are gone for ever."""

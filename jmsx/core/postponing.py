@@ -86,7 +86,7 @@ class Postponements:
                 if not self._dialect.transactional_ack:
                     consumer.write_acks(batch)
                 consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
-                consumer.recollection.lost(batch)  # a broker that crashes may have both
+                consumer.recollection.given_back(batch)  # a broker that crashes may have both
             else:
                 consumer.take_back(batch)
                 self._outbox.disconnect(f"a message could not be sent back: {error}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import COUNT_HEADER
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from jmsx.errors import JmsxError
 
 
+#: Consumers that are remembered when they are closed: what the broker sent meanwhile comes soon, or never.
+_LEFT: Final = 100
+
+
 class Subscriptions:
     """By subscription id; a consumer outlives its links until it is closed."""
 
@@ -49,6 +53,7 @@ class Subscriptions:
         self._carrying = carrying
         self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
+        self._left: dict[str, Recollection] = {}  #: closed consumers, for which more may come
         self.linked = False  #: there is a link to write to
 
     def __iter__(self) -> Iterator[ConsumerCore]:
@@ -74,6 +79,8 @@ class Subscriptions:
         """Give messages that came to their consumer; False if there is none."""
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
+            if subscription_id in self._left:
+                self._left[subscription_id].given_back(deliveries)
             return False
         for delivery in deliveries:
             delivery.subscribed = consumer.settings.destination
@@ -135,6 +142,7 @@ class Subscriptions:
             self._consumers.pop(subscription_id, None)
         self._closing.clear()
         self._farewells.clear()
+        self._left.clear()
 
     # Opening and closing ---------------------------------------------------------------------------------------------
 
@@ -210,6 +218,10 @@ class Subscriptions:
         consumer.settle_waiting_buried()
         self._outbox.transmit(*consumer.window.release())
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
+        consumer.give_back()
+        self._left[settings.subscription_id] = consumer.recollection
+        if len(self._left) > _LEFT:
+            del self._left[next(iter(self._left))]
         del self._consumers[settings.subscription_id]
         consumer.evidence.closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)

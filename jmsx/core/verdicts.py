@@ -120,13 +120,12 @@ class Verdicts:
 
 
 def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
-    """In a transacted session by the broker's count, and in every mode by a ledger's."""
+    """In a transacted session by what this process knew when it came, and in every mode by a ledger's count."""
     policy = consumer.settings.policy
     if not (policy.pre_dispatch_check or delivery.carried):
         return False
-    if delivery.entry is not None:
-        return policy.exhausted(delivery.failures)
-    return consumer.settings.transacted and policy.exhausted(delivery.broker_count)
+    counts = consumer.settings.transacted and not delivery.seen
+    return (counts or delivery.entry is not None) and policy.exhausted(delivery.failures)
 
 
 def _consumer_died(deliveries: int) -> Failure:

@@ -13,6 +13,7 @@ from tests.unit.core.harness import (
     CLIENT,
     DISCARDED,
     DUPLICATE,
+    FAILED_ONCE,
     INDIVIDUAL,
     REJECTED,
     TRANSACTED,
@@ -70,7 +71,7 @@ def test_whole_batch_dies_by_its_newest() -> None:
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(1))
     talk.comes("a")
-    talk.comes("b", redelivered="true")
+    talk.comes("b", **FAILED_ONCE)
     talk.drain()
     talk.rollback()
     assert talk.wrote() == ["NACK a", "NACK b"]
@@ -166,7 +167,7 @@ def test_a_duplicate_is_acknowledged_and_counted(mode: AcknowledgeMode) -> None:
     """In every mode, told apart from a message that was done and from one that failed."""
     talk = Talk(mode)
     talk.subscribe()
-    talk.comes("a", redelivered="true")
+    talk.comes("a", **FAILED_ONCE)
     if mode in (AUTO, INDIVIDUAL):
         talk.listen(DUPLICATE)
     else:
@@ -199,7 +200,7 @@ def test_over_the_limit_on_arrival_is_buried_unseen() -> None:
     """Transacted sessions only (classic.md 1.6, preDispatchCheck)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
-    talk.comes("a", redelivered="true")
+    talk.comes("a", **FAILED_ONCE)
     talk.comes("b")
     assert talk.receive() == "b#1"
     assert talk.wrote() == ["NACK a"]
@@ -211,7 +212,7 @@ def test_other_sessions_do_not_look_on_arrival(mode: AcknowledgeMode) -> None:
     """Source: classic.md 1.6."""
     talk = Talk(mode)
     talk.subscribe(policy=ONCE)
-    talk.comes("a", redelivered="true")
+    talk.comes("a", **FAILED_ONCE)
     assert talk.receive() == "a#2"
 
 
@@ -219,7 +220,7 @@ def test_look_on_arrival_can_be_switched_off() -> None:
     """Then it is delivered (upstream row 17)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(0, pre_dispatch_check=False))
-    talk.comes("a", redelivered="true")
+    talk.comes("a", **FAILED_ONCE)
     assert talk.receive() == "a#2"
 
 
@@ -227,7 +228,7 @@ def test_at_the_limit_on_arrival_is_delivered() -> None:
     """Over it is more than the maximum."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(1))
-    talk.comes("a", redelivered="true")
+    talk.comes("a", **FAILED_ONCE)
     assert talk.receive() == "a#2"
 
 
@@ -260,7 +261,7 @@ def test_nack_that_is_lost_with_its_link_has_buried_nothing() -> None:
 def test_lost_nack_is_written_again_when_the_message_comes_again() -> None:
     """Flagged, so the broker had it all the time: it is buried unseen, with the reason that it had."""
     talk = unanswered()
-    talk.comes("a", redelivered="true")
+    talk.comes("a", **FAILED_ONCE)
     assert talk.take() is None
     assert talk.wrote() == ["NACK a"]
     assert buried(talk) == [("a", 1, "rejected", None, False)]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.values import NO_FAILURE
-from tests.unit.core.harness import DISCARDED, TRANSACTED, Talk, at_most, buried
+from tests.unit.core.harness import (
+    DISCARDED,
+    FAILED_ONCE,
+    TRANSACTED,
+    Talk,
+    at_most,
+    buried,
+)
 
 ONCE = at_most(0)
 
@@ -15,7 +22,7 @@ def with_one_buried_behind_an_open_one(*, single: bool = False) -> Talk:
     talk = Talk(TRANSACTED, dead_letter="queue://grave", single=single)
     talk.subscribe(policy=ONCE)
     talk.comes("old")
-    talk.comes("poison", redelivered="true")
+    talk.comes("poison", **FAILED_ONCE)
     assert talk.receive() == "old#1"
     assert talk.receive() is None
     assert talk.wrote() == ["SEND queue:grave 'poison' ?"]
@@ -61,7 +68,7 @@ def test_commit_before_the_copy_is_confirmed() -> None:
     talk = Talk(TRANSACTED, dead_letter="queue://grave")
     talk.subscribe(policy=ONCE)
     talk.comes("old")
-    talk.comes("poison", redelivered="true")
+    talk.comes("poison", **FAILED_ONCE)
     talk.drain()
     talk.commit()
     assert talk.wrote() == ["SEND queue:grave 'poison' ?", "ACK old ?"]
@@ -140,7 +147,7 @@ def test_older_one_that_the_broker_buries() -> None:
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
     talk.comes("old")
-    talk.comes("poison", redelivered="true", persistent="")
+    talk.comes("poison", persistent="", **FAILED_ONCE)
     talk.drain()
     talk.answer()
     talk.wrote()

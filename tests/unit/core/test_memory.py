@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.ledger import Entry, Identity
-from jmsx.core.memory import Memory, Past
+from jmsx.core.memory import UNSEEN, Memory, Past
 from jmsx.core.values import AcknowledgeMode, DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
@@ -342,3 +342,105 @@ def test_original_of_a_message_that_was_sent_back(dialect: Dialect) -> None:
     talk.comes("a")
     delivery = talk.held()
     assert (delivery.delivery_count, delivery.redelivered) == (2, True)
+
+
+def flagged(talk: Talk, *names: str) -> list[tuple[str, bool]]:
+    """What the application is told of messages that the broker flags."""
+    talk.comes(*names, redelivered="true")
+    return [told(talk) for _ in names]
+
+
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, TRANSACTED], ids=str)
+def test_what_was_given_back_unseen_is_new(mode: AcknowledgeMode) -> None:
+    """Classic flags all that a consumer had when it was closed; Java's clients tell it what they have handed out."""
+    memory = Memory()
+    one, two = (Talk(mode, memory=memory) for _ in range(2))
+    one.subscribe(policy=at_most(0))
+    one.comes("a", "b", "c")
+    assert one.receive() == "a#1"
+    if mode is TRANSACTED:
+        one.commit()
+        one.answer()
+    one.core.close_consumer("1", one.now)
+    one.comes("d")  # it was on its way
+    two.subscribe(policy=at_most(0))
+    assert flagged(two, "b", "c", "d") == [("b#1", False), ("c#1", False), ("d#1", False)]
+
+
+def test_unseen_again_and_again() -> None:
+    """At each of many restarts it goes back as new as it came; what came flagged for the first time stays so."""
+    memory = Memory()
+    for turn in range(5):
+        talk = Talk(AUTO, memory=memory)
+        talk.subscribe()
+        talk.comes("a", redelivered="true" if turn else "")
+        talk.comes("old", redelivered="true")
+        if turn == 4:
+            assert [told(talk), told(talk)] == [("a#1", False), ("old#2", True)]
+        talk.core.close(talk.now)
+
+
+def test_what_another_process_may_have_had_has_all_its_attempts() -> None:
+    """The flag is shown, and is no count."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a", redelivered="true")
+    assert told(talk) == ("a#2", True)
+    talk.rollback(BROKEN)
+    assert told(talk) == ("a#3", True)
+    talk.rollback(BROKEN)
+    assert talk.wrote() == ["NACK a"]
+
+
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED], ids=str)
+def test_failures_before_an_orderly_close_count(mode: AcknowledgeMode) -> None:
+    """Exactly 1 + maximum_redeliveries, whoever of the process calls the handler."""
+    memory = Memory()
+    talks = [Talk(mode, memory=memory) for _ in range(2)]
+    attempts = 0
+    for talk in talks:
+        talk.subscribe(policy=at_most(3))
+        talk.comes("a", redelivered="true" if attempts else "")
+        for _ in range(2):
+            if talk.listen(BROKEN):
+                attempts += 1
+                if mode is TRANSACTED:
+                    talk.rollback(BROKEN)
+        talk.core.close(talk.now)
+    assert attempts == 4
+    assert "NACK a" in talks[1].wrote()
+
+
+def test_handed_out_and_given_back_is_counted_as_by_the_broker() -> None:
+    """A session after the other receives it and does not acknowledge: 1, 2, 3 as in Java, not 1, 2, 2."""
+    memory, counts = Memory(), []
+    for turn in range(4):
+        talk = Talk(CLIENT, memory=memory)
+        talk.subscribe()
+        talk.comes("a", redelivered="true" if turn else "")
+        counts.append(told(talk))
+        talk.core.close(talk.now)
+    assert counts == [("a#1", False), ("a#2", True), ("a#3", True), ("a#4", True)]
+
+
+def test_unseen_messages_push_out_nothing_that_failed() -> None:
+    """A prefetch of thousands goes back at each restart."""
+    memory = Memory(limit=2)
+    one = Talk(CLIENT, memory=memory)
+    one.subscribe(policy=at_most(0), prefetch=UNSEEN)
+    one.comes("failed")
+    one.held()
+    one.comes(*[str(number) for number in range(UNSEEN + 5)])
+    one.core.close(one.now)
+    assert len(memory) == UNSEEN + 1
+    two = Talk(CLIENT, memory=memory)
+    two.subscribe()
+    assert flagged(two, "failed", "0", "7") == [("failed#2", True), ("0#2", True), ("7#1", False)]
+
+
+def test_that_it_was_never_handed_out_is_known_once() -> None:
+    """After that another process may have had it."""
+    memory = Memory()
+    name = ("queue://q", "a", "1", b"")
+    memory.note([(name, Past(0, 0))])
+    assert [memory.recall(name), memory.recall(name)] == [Past(0, 0), None]

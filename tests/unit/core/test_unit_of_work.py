@@ -16,6 +16,7 @@ from jmsx.errors import (
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
+    FAILED_ONCE,
     TRANSACTED,
     Talk,
     at_most,
@@ -328,7 +329,7 @@ def test_close_of_the_session_buries_at_the_limit() -> None:
     """Closing counts as a rollback (probes-classic.md part 3; upstream row 15)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(1))
-    talk.comes("a", redelivered="true")
+    talk.comes("a", **FAILED_ONCE)
     talk.receive()
     talk.core.close(talk.now)
     assert talk.wrote() == ["NACK a", "UNSUBSCRIBE 1 ?"]

@@ -209,7 +209,7 @@ def postponed(headers: dict[str, str] | None = None, delay: float = 1.5) -> Fram
     """The message sent back to its queue, for its second redelivery."""
     settings = Talk(AUTO, dialect=DIALECT).settings(destination="queue://orders")
     again = delivery(MessageFrame.of({**CAME, **(headers or {})}, b"x"))
-    again.redelivery_count = 2
+    again.begin(2)
     return DIALECT.postponed(again, settings, "k", delay)
 
 
