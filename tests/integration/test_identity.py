@@ -194,9 +194,9 @@ def test_every_way_is_vouched_for(broker: Broker) -> None:
         connection.start()
         assert [way for way in ways if not vouched(connection, *way, "x")] == []
         session = connection.create_session()
-        consumer = session.create_durable_consumer(Topic(name), "mine")
+        consumer = session.create_durable_consumer(Topic(f"{name}.t"), "mine")
         producer = connection.create_session().create_producer()
-        key = producer.send(Message({"a": 1.5}), destination=Topic(name))
+        key = producer.send(Message({"a": 1.5}), destination=Topic(f"{name}.t"))
         (message,) = take(consumer, 1)
         assert message.key == key
         temporary = session.create_temporary_queue()
