@@ -11,7 +11,6 @@ Source: DESIGN.md section 6, classic.md 3.3, `ActiveMQMessageConsumer.java:1281-
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -38,13 +37,12 @@ if TYPE_CHECKING:
 RETRY: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Burial:
     """One message on its way to a dead letter queue by copy."""
 
     consumer: ConsumerCore
     delivery: Delivery
-    batch: list[Delivery]  #: what one cumulative ACK may cover, oldest first
     destination: str  #: URI; empty: the broker's own strategy
     reason: str
     failure: Failure
@@ -65,8 +63,6 @@ class DeadLetters:
         self._open: list[_Burial] = []
         self._refused: list[tuple[float, _Burial]] = []
         self._kept: set[Delivery] = set()  #: no copy has them, so no ACK may cover them
-        self._held: Counter[ConsumerCore] = Counter()
-        self._after: dict[ConsumerCore, Callable[[], None]] = {}  #: of consumers that are closing
 
     def bury(
         self,
@@ -85,19 +81,22 @@ class DeadLetters:
         alive = [one for one in batch if not (one.buried or one.acknowledged)]
         by_broker = [one for one in alive if self._broker_buries(consumer, one, reason)]
         by_copy = [one for one in alive if one not in by_broker]
-        burials = [_Burial(consumer, one, [], "", reason, failure) for one in by_broker]
+        parks = bool(by_copy) and (alone or not consumer.settings.individual)
+        burials = [_Burial(consumer, one, "", reason, failure) for one in by_broker]
         if burials:
-            self._open += burials
+            for burial in burials:
+                self._add(burial, parks=parks)
             receipts = [self._ask(burial).receipt_id for burial in burials]
             self._outbox.transmit(*consumer.nack_frames(by_broker, receipts))
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
         for delivery in by_copy:
-            burial = _Burial(consumer, delivery, left, self._grave(consumer), reason, failure)
-            consumer.parked = alone or not consumer.settings.individual
-            self._open.append(burial)
+            burial = _Burial(consumer, delivery, self._grave(consumer), reason, failure)
+            self._add(burial, parks=parks)
             self._send_copy(burial)
+        if by_copy and not consumer.settings.individual:
+            consumer.copies.when_clear(lambda: self._settle(consumer, left))
 
     def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """
@@ -122,12 +121,11 @@ class DeadLetters:
 
         Copies that were refused are not tried again: those messages stay the broker's.
         """
-        self._after[consumer] = then
+        consumer.copies.after(then)
         for _, burial in list(self._refused):
             if burial.consumer is consumer:
                 self._give_up(burial, burial.delivery.ended_at)
-                self._settle(burial)
-        self._done(consumer)
+        consumer.copies.finish()
 
     def next_timer(self) -> float | None:
         """When a refused copy is sent again."""
@@ -151,9 +149,8 @@ class DeadLetters:
         may have been done, and somebody may move the message back: that it comes is no proof.
         """
         burials, self._open = self._open, []
-        self._refused, self._after = [], {}
+        self._refused = []
         self._kept.clear()
-        self._held.clear()
         for burial in burials:
             burial.delivery.doom = Doom(
                 burial.reason, burial.failure, sure=bool(burial.destination)
@@ -228,55 +225,41 @@ class DeadLetters:
     def _confirmed(self, burial: _Burial, now: float) -> None:
         if burial not in self._open:
             return
-        self._open.remove(burial)
+        self._remove(burial)
         consumer = burial.consumer
         self._report(burial, now)
         if consumer.settings.individual and burial.destination:
             consumer.settle_buried(burial.delivery)
-        self._settle(burial)
+        consumer.copies.finish()
 
     def _refuse(self, burial: _Burial, error: JmsxError, now: float) -> None:
         if burial not in self._open:
             return
         self._refused.append((now + RETRY, burial))
         burial.consumer.evidence.not_buried(burial.delivery, str(error), burial.destination, now)
-        if burial.consumer in self._after:
+        if burial.consumer.copies.closing:
             self._give_up(burial, now)
-            self._settle(burial)
+            burial.consumer.copies.finish()
+
+    def _add(self, burial: _Burial, *, parks: bool) -> None:
+        self._open.append(burial)
+        burial.consumer.copies.add(burial, parks=parks)
+
+    def _remove(self, burial: _Burial) -> None:
+        self._open.remove(burial)
+        burial.consumer.copies.remove(burial)
 
     def _give_up(self, burial: _Burial, now: float) -> None:
-        self._open.remove(burial)
+        self._remove(burial)
         self._kept.add(burial.delivery)
         self._refused = [entry for entry in self._refused if entry[1] is not burial]
         burial.consumer.end([burial.delivery], Outcome.RELEASED, now)
 
-    def _settle(self, burial: _Burial) -> None:
-        """When no copy is awaited any more, acknowledge all up to the first that has none."""
-        consumer = burial.consumer
-        if not self._busy(consumer):
-            consumer.parked = False
-            if not consumer.settings.individual:
-                kept = [index for index, one in enumerate(burial.batch) if one in self._kept]
-                safe = burial.batch[: kept[0]] if kept else burial.batch
-                for delivery in newest(safe):
-                    consumer.settle_buried(delivery)
-        self._done(consumer)
-
-    def hold(self, consumer: ConsumerCore) -> None:
-        """Something else is on its way whose ACK must come before the consumer is closed."""
-        self._held[consumer] += 1
-
-    def release(self, consumer: ConsumerCore) -> None:
-        """It has come."""
-        self._held[consumer] -= 1
-        self._done(consumer)
-
-    def _busy(self, consumer: ConsumerCore) -> bool:
-        return self._held[consumer] > 0 or any(burial.consumer is consumer for burial in self._open)
-
-    def _done(self, consumer: ConsumerCore) -> None:
-        if consumer in self._after and not self._busy(consumer):
-            self._after.pop(consumer)()
+    def _settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> None:
+        """Acknowledge `batch` (oldest first), up to the first of which there is no copy."""
+        kept = [index for index, one in enumerate(batch) if one in self._kept]
+        for delivery in newest(batch[: kept[0]] if kept else batch):
+            consumer.settle_buried(delivery)
 
     def _report(self, burial: _Burial, now: float) -> None:
         consumer, delivery, failure = burial.consumer, burial.delivery, burial.failure

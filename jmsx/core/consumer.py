@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
+from jmsx.core.copies import OpenCopies
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.evidence import Evidence
 from jmsx.core.frames import Frame
@@ -57,7 +58,7 @@ class ConsumerCore:
         self.batch: Batch
         self.schedule = RedeliverySchedule()
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
-        self.parked: bool  #: a dead letter's copy is not confirmed yet: nothing is handed out
+        self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
         self._dry_since: float | None
         #: Handed out on the last link, and not finished when it was lost.
@@ -127,7 +128,7 @@ class ConsumerCore:
 
     def hand_out(self, now: float, held: Held) -> Delivery | None:
         """The next message for the application, or None; `held` has it before it has left what waits."""
-        if self.parked or (self.paused_until is not None and now < self.paused_until):
+        if self.copies.park or (self.paused_until is not None and now < self.paused_until):
             return None
         while self.waiting:
             delivery = held.delivery = self.waiting[0]
@@ -155,7 +156,7 @@ class ConsumerCore:
         sure = delivery.settled != 1
         if delivery in self.delivered:
             self.delivered.remove(delivery)
-        elif self.parked or delivery.buried or delivery.doom is not None:
+        elif self.copies.park or delivery.buried or delivery.doom is not None:
             return delivery.buried and sure
         elif not self.batch.withdraw(delivery) and delivery.settled:
             self._unreturned.append(delivery)
@@ -227,7 +228,7 @@ class ConsumerCore:
         self.delivered = []
         self.window = self._dialect.window(settings)
         self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
-        self.parked = False
+        self.copies = OpenCopies()
         self.wanted_since = None
         self._dry_since = now
 
@@ -455,7 +456,7 @@ class ConsumerCore:
 
     def _thirst(self) -> float | None:
         """When the session must open the window, because the application waits and nothing comes."""
-        if self.wanted_since is None or self._dry_since is None or self.parked:
+        if self.wanted_since is None or self._dry_since is None or self.copies.park:
             return None
         if self.settings.acknowledges_itself and not self.settings.individual:
             return None

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.actions import Outbox
-    from jmsx.core.burial import DeadLetters
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -35,13 +34,10 @@ _WIRE_NAME: Final = "jmsx-postpone"
 class Postponements:
     """Sends messages back to the broker for one session."""
 
-    def __init__(
-        self, dialect: Dialect, requests: Requests, outbox: Outbox, dead_letters: DeadLetters
-    ) -> None:
+    def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
-        self._dead_letters = dead_letters
 
     def postpone(
         self,
@@ -80,8 +76,10 @@ class Postponements:
         return Frame("SEND", headers, copy.body)
 
     def _send(self, consumer: ConsumerCore, batch: list[Delivery], copies: list[Frame]) -> None:
+        sent = object()
+
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
-            consumer.parked = False
+            consumer.copies.remove(sent)
             if error is None:
                 if not self._dialect.transactional_ack:
                     consumer.write_acks(batch)
@@ -90,11 +88,10 @@ class Postponements:
             else:
                 consumer.take_back(batch)
                 self._outbox.disconnect(f"a message could not be sent back: {error}")
-            self._dead_letters.release(consumer)
+            consumer.copies.finish()
             return error
 
-        consumer.parked = not consumer.settings.individual  # a later ACK would cover these, too
-        self._dead_letters.hold(consumer)
+        consumer.copies.add(sent, parks=not consumer.settings.individual)
         request = self._requests.open("SEND", consumer.settings.destination, answered)
         receipt = {"receipt": request.receipt_id}
         if self._dialect.transactional_ack:

@@ -40,7 +40,7 @@ class Verdicts:
         draw: Callable[[], float],
     ) -> None:
         self._dead_letters = dead_letters
-        self._postponements = Postponements(dialect, requests, outbox, dead_letters)
+        self._postponements = Postponements(dialect, requests, outbox)
         self._turn = 0  #: of the last batch that was rolled back, before all that came later
         self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
 

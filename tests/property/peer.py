@@ -45,6 +45,7 @@ class Habit:
     single: bool = False  #: an ACK for each message
     optimize: OptimizeAcknowledge | None = None
     commit_markers: bool = False
+    scheduled: bool = False  #: redelivery by the broker's scheduler
 
     @property
     def transacted(self) -> bool:
@@ -133,6 +134,7 @@ class Peer:
             policy=habit.policy,
             optimize=habit.optimize,
             non_blocking_redelivery=habit.non_blocking,
+            scheduled=habit.scheduled,
         )
         self.ask(self.core.subscribe(settings, self.now()))
 

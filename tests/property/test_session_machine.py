@@ -55,6 +55,20 @@ HABITS = st.builds(
     single=st.booleans(),
     optimize=st.one_of(st.none(), st.just(OptimizeAcknowledge(timeout=0.3))),
 )
+SCHEDULED = st.builds(
+    Habit,
+    mode=st.sampled_from(AcknowledgeMode),
+    policy=st.builds(
+        RedeliveryPolicy,
+        maximum_redeliveries=st.sampled_from([0, 1, 3]),
+        initial_redelivery_delay=st.just(0.5),
+        redelivery_delay=st.just(0.5),
+    ),
+    prefetch=st.sampled_from([2, 5]),
+    dead_letter=st.just("queue://grave"),
+    single=st.booleans(),
+    scheduled=st.just(value=True),
+)
 WHICH = st.integers(0, 1)
 CONSUMER = st.sampled_from(["own", "shared"])
 
@@ -330,6 +344,40 @@ class ArtemisMachine(SessionMachine):
     manners = ARTEMIS
     dialect = ARTEMIS_DIALECT
 
+
+class ScheduledMachine(SessionMachine):
+    """Sessions that send back what failed: on Classic in one transaction with its ACK."""
+
+    @initialize(habits=st.tuples(SCHEDULED, SCHEDULED))
+    def connect(self, habits: tuple[Habit, Habit]) -> None:
+        """Every session does, and all other habits are as they are."""
+        super().connect(habits)
+
+    @rule(which=WHICH, refuse=st.booleans(), number=st.integers(0, 2))
+    def one_is_not_understood(self, which: int, number: int, *, refuse: bool) -> None:
+        """Behind `number` that are handed out; its copy may be refused, and then the work fails."""
+        self.somebody_sends(f"q{which}", number + 2, persistent=True)
+        self.receive(which, "own", number)
+        if not self.free(which):
+            return
+        peer = self.peers[which]
+        delivery = self.hand_out(which, ("own",))
+        if delivery is None:
+            return
+        if refuse:
+            self.broker_will_refuse(which, "SEND")
+        odd = ValueError("odd")
+        self.fail(
+            which, [delivery], BROKEN, lambda: peer.core.undecodable(delivery, odd, self.time)
+        )
+        self.rollback(which, BROKEN)
+        self.receive(which, "own", 1)
+
+
+TestScheduled = ScheduledMachine.TestCase
+TestScheduled.settings = settings(
+    max_examples=150, stateful_step_count=40, derandomize=True, deadline=None
+)
 
 TestSessionsOnArtemis = ArtemisMachine.TestCase
 TestSessionsOnArtemis.settings = settings(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.testing.classic.message import StoredMessage
     from jmsx.testing.house import Manners
     from tests.property.peer import Peer
 
@@ -69,7 +70,8 @@ class World(RuleBasedStateMachine):
         assert delivery.message_id not in peer.settled, f"{text} comes after it was settled"
         self.may_go.discard(text)
         self.dying.discard(text)
-        if delivery.subscription_id == "own" and not peer.habit.non_blocking:
+        habit = peer.habit
+        if delivery.subscription_id == "own" and not (habit.non_blocking or habit.scheduled):
             self.check_order(which, text)
         return delivery
 
@@ -148,7 +150,14 @@ class World(RuleBasedStateMachine):
     def bodies(self, queue: str) -> list[str]:
         """What the broker has in a queue."""
         found = self.broker.queue(queue)
-        return [one.body.decode() for one in (*found.waiting, *found.in_flight)]
+        later = [
+            one for one in self.scheduled() if one.destination.name == queue.rpartition("/")[2]
+        ]
+        return [one.body.decode() for one in (*found.waiting, *found.in_flight, *later)]
+
+    def scheduled(self) -> list[StoredMessage]:
+        """What the broker keeps back, as long as it is a Classic."""
+        return getattr(self.broker.house, "scheduled", [])
 
     def free(self, which: int) -> bool:
         """Whether the session is up and its thread has nothing else to do."""

@@ -38,6 +38,7 @@ class ClassicHouse(House):
         self.durables: dict[tuple[str, str], DurableSubscription] = {}  #: by client id and name
         self._queues: dict[Destination, FakeQueue] = {}
         self._topics: dict[Destination, FakeTopic] = {}
+        self.scheduled: list[StoredMessage] = []  #: kept back for their delay
         self._dead_letters_seen: set[str] = set()
         self._ack_ids = itertools.count(1)
 
@@ -126,7 +127,12 @@ class ClassicHouse(House):
         message.properties["scheduledJobId"] = message.message_id
 
         def start() -> None:
-            self.broker.at(self.broker.now + delay, lambda: self._place(message, None))
+            self.scheduled.append(message)
+            self.broker.at(self.broker.now + delay, arrive)
+
+        def arrive() -> None:
+            self.scheduled.remove(message)
+            self._place(message, None)
 
         if transaction is None:
             start()

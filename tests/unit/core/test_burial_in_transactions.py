@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from jmsx.core.frames import MessageFrame
 from jmsx.core.values import NO_FAILURE
+from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
     DISCARDED,
     FAILED_ONCE,
     TRANSACTED,
+    WALL,
     Talk,
     at_most,
     buried,
@@ -162,3 +165,50 @@ def test_lost_link_gives_the_older_one_back() -> None:
     talk.cut()
     assert talk.wrote() == []
     assert talk.ended() == ["poison#2 dead_lettered", "old#1 abandoned"]
+
+
+def test_what_is_sent_back_does_not_free_a_consumer_that_a_copy_parks() -> None:
+    """An ACK of *d* would cover *b*, whose copy nobody has."""
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
+    talk.subscribe(
+        policy=at_most(1, redelivery_delay=5, initial_redelivery_delay=5), scheduled=True
+    )
+    talk.comes("a", "b", "c", "d")
+    first, second = talk.held(), talk.held()
+    assert first.message_id == "a"
+    talk.core.undecodable(second, ValueError("odd"), talk.now)
+    assert talk.wrote() == ["SEND queue:dead 'b' ?"]
+    talk.refuse()
+    talk.rollback()
+    talk.answer()
+    assert "ACK a in jmsx-postpone" in talk.wrote()
+    assert talk.take() is None
+    talk.wait_until(talk.now + 6)
+    assert "SEND queue:dead 'b' ?" in talk.wrote()
+    talk.answer()
+    assert talk.wrote() == ["ACK b"]
+    assert talk.receive() == "c#1"
+
+
+def test_what_is_sent_back_meanwhile_is_acknowledged_with_the_copy() -> None:
+    """A copy that is confirmed first waits for it: its ACK would cover the other, too."""
+    talk = Talk(TRANSACTED, dialect=ARTEMIS, dead_letter="queue://dead")
+    talk.subscribe(
+        policy=at_most(1, redelivery_delay=5, initial_redelivery_delay=5), scheduled=True
+    )
+    talk.core.receive(
+        [
+            MessageFrame.of({"subscription": "1", "message-id": one, "destination": "q"}, b"x")
+            for one in "ab"
+        ],
+        talk.now,
+        WALL,
+    )
+    talk.held()
+    talk.core.undecodable(talk.held(), ValueError("odd"), talk.now)
+    talk.rollback()
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == []
+    talk.answer()
+    assert talk.wrote() == ["ACK a", "ACK b"]
