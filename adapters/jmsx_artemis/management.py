@@ -19,7 +19,7 @@ from jmsx.core.management import Findings
 from jmsx.core.values import DestinationKind
 from jmsx.errors import BrokerError, InvalidDestinationError, InvalidSelectorError, JmsxError
 from jmsx_artemis.destinations import ANYCAST, MULTICAST, address_of, parted
-from jmsx_artemis.graves import choose_grave
+from jmsx_artemis.graves import OWN, choose_grave
 from jmsx_artemis.questions import (
     ADDRESS,
     address_settings,
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jmsx.core.frames import MessageFrame
-    from jmsx.core.management import Inquiry, Question
+    from jmsx.core.management import Grave, Inquiry, Question
     from jmsx.core.policy import Policy
     from jmsx_artemis.questions import Queue
+    from jmsx_artemis.settings import AddressSettings
 
 
 #: A topic that nobody sends to.
@@ -88,7 +89,8 @@ class ArtemisManagement:
             forgets(settings),
             hangs_up(settings),
         )
-        return Findings(grave, tuple(one for one in advice if one is not None))
+        told = tuple(one for one in advice if one is not None)
+        return Findings(grave, told, (yield from _of_expired(settings)))
 
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
         """A bad one costs the connection that it comes on, so it is tried here."""
@@ -161,6 +163,15 @@ def _subscription(name: str) -> Inquiry[Queue | None]:
     if queue is not None and queue["routingType"] != MULTICAST:
         raise InvalidDestinationError(f"{name!r} is a queue, and no subscription of a topic")
     return queue
+
+
+def _of_expired(settings: AddressSettings) -> Inquiry[Grave | None]:
+    """Where the broker's expired messages lie; None: nowhere, for it deletes them, or no copy would be safe there."""
+    if not settings.expiry_address:
+        return None
+    lying = yield from queues("ADDRESS", settings.expiry_address)
+    grave = yield from choose_grave(settings.of_expired, lying)
+    return None if grave == OWN else grave
 
 
 def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jmsx.core.management import Advice
@@ -23,6 +23,10 @@ class AddressSettings:
     auto_create_dead_letter_resources: bool = False
     dead_letter_queue_prefix: str = "DLQ."
     dead_letter_queue_suffix: str = ""
+    expiry_address: str | None = None
+    auto_create_expiry_resources: bool = False
+    expiry_queue_prefix: str = "EXP."
+    expiry_queue_suffix: str = ""
     max_delivery_attempts: int = 10  #: deliveries; 0 or less: for ever
     redelivery_delay: int = 0  #: milliseconds
     default_queue_routing_type: str = MULTICAST
@@ -40,6 +44,10 @@ class AddressSettings:
             "auto_create_dead_letter_resources": "autoCreateDeadLetterResources",
             "dead_letter_queue_prefix": "deadLetterQueuePrefix",
             "dead_letter_queue_suffix": "deadLetterQueueSuffix",
+            "expiry_address": "expiryAddress",
+            "auto_create_expiry_resources": "autoCreateExpiryResources",
+            "expiry_queue_prefix": "expiryQueuePrefix",
+            "expiry_queue_suffix": "expiryQueueSuffix",
             "max_delivery_attempts": "maxDeliveryAttempts",
             "redelivery_delay": "redeliveryDelay",
             "default_queue_routing_type": "defaultQueueRoutingType",
@@ -50,6 +58,17 @@ class AddressSettings:
         }
         set_ = {field: given[name] for field, name in names.items() if name in given}
         return cls(address=address, **set_)
+
+    @property
+    def of_expired(self) -> AddressSettings:
+        """The same, as if expired messages were its dead letters: the broker puts both away by the same rules."""
+        return replace(
+            self,
+            dead_letter_address=self.expiry_address,
+            auto_create_dead_letter_resources=self.auto_create_expiry_resources,
+            dead_letter_queue_prefix=self.expiry_queue_prefix,
+            dead_letter_queue_suffix=self.expiry_queue_suffix,
+        )
 
     @property
     def dead_letter_queue(self) -> str:

@@ -72,10 +72,12 @@ class DeadLetters:
         failure: Failure,
         *,
         alone: bool = False,
+        destination: str = "",
     ) -> None:
         """
         Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`.
 
+        Copies go to the URI `destination`, if one is given, and else where dead letters go.
         `alone`: nothing else is handed out until copies are confirmed, as it is anyway where ACKs are cumulative.
         """
         alive = [one for one in batch if not (one.buried or one.acknowledged)]
@@ -92,7 +94,8 @@ class DeadLetters:
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
         for delivery in by_copy:
-            burial = _Burial(consumer, delivery, self._grave(consumer), reason, failure)
+            grave = destination or self._grave(consumer)
+            burial = _Burial(consumer, delivery, grave, reason, failure)
             self._add(burial, parks=parks)
             self._send_copy(burial)
         if by_copy and not consumer.settings.individual:
@@ -102,6 +105,8 @@ class DeadLetters:
         """
         Give an expired message to the broker's strategy for expired messages; where it has none, to ours.
 
+        Where nothing but a copy does that, it goes where the broker puts what expires in its own hands.
+
         If the sender may have written its expiry, the broker may know of none, and would delete it; then it is copied.
         Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
         """
@@ -109,6 +114,9 @@ class DeadLetters:
         if self._dialect.nack_buries and (genuine or self._strategy == DeadLetterStrategy.BROKER):
             self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
             consumer.end([delivery], Outcome.EXPIRED, now)
+        elif consumer.settings.expired:
+            where = consumer.settings.expired
+            self.bury(consumer, [delivery], "expired", NO_FAILURE, destination=where)
         elif not genuine or delivery.headers.get("persistent") == "true":
             self.bury(consumer, [delivery], "expired", NO_FAILURE)
         else:
@@ -190,8 +198,12 @@ class DeadLetters:
         )
         copy = self._copy(burial.delivery, burial.destination, certificate)
         request = self._ask(burial)
+        before = {
+            settings.expired: settings.expired_frames,
+            settings.grave: settings.grave_frames,
+        }
         self._outbox.transmit(
-            *(settings.grave_frames if burial.destination == settings.grave else ()),
+            *before.get(burial.destination, ()),
             Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body),
         )
 

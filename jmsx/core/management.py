@@ -60,6 +60,7 @@ class Findings:
 
     grave: Grave
     advice: tuple[Advice, ...] = ()
+    expired: Grave | None = None  #: where the broker puts what has expired, if a copy is safe there
 
 
 class Management(Protocol):

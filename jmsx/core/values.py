@@ -107,6 +107,8 @@ class ConsumerSettings:
     grave_frames: tuple[
         Frame, ...
     ] = ()  #: before each copy to `grave`: they make sure of its queue
+    expired: str = ""  #: URI of the queue for copies of what expired here, where there is one
+    expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
 
     @property
     def individual(self) -> bool:

@@ -67,7 +67,8 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
     non_blocking = session.options.non_blocking_redelivery or policy.non_blocking
     ack = _stomp_ack(session, non_blocking=non_blocking)
     auto = session.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
-    grave = session.examine(destination, kind).grave
+    findings = session.examine(destination, kind)
+    grave, expired = findings.grave, findings.expired
     return ConsumerSettings(
         subscription_id=session.next_subscription_id(),
         name=wanted.name or destination.uri,
@@ -86,6 +87,8 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
         origin=_origin(session, wanted),
         grave=grave.destination,
         grave_frames=grave.before,
+        expired="" if expired is None else expired.destination,
+        expired_frames=() if expired is None else expired.before,
         prefetch=max(messages, 1),
         policy=policy,
         optimize=session.options.optimize() if auto and messages > 0 else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +15,14 @@ from jmsx.jms.destination import Queue
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
+from tests.integration.broker_support import eventually
 from tests.integration.support import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jmsx import Destination, MessageConsumer, Session
+    from jmsx_broker import Broker
 
 pytestmark = pytest.mark.broker
 
@@ -211,3 +214,22 @@ def test_only_a_queue_that_keeps_copies_gets_them(
             console.ask("broker", "destroyQueue", "morgue")
         if not safe:
             assert console.ask("queue.jmsx.DLQ", "removeAllMessages") == len(SENT)
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_what_expires_in_the_prefetch_lies_with_the_others(
+    artemis_broker: Broker, queue: Queue, persistent: str
+) -> None:
+    """Where the broker puts what expires in its own hands; it does so with every message, so does jmsx."""
+    with Connection(artemis_broker.url) as connection, Console(artemis_broker) as console:
+        consumer = connection.create_session().create_consumer(queue)
+        head = {"destination": queue.name, "destination-type": "ANYCAST", "persistent": persistent}
+        with Wire(artemis_broker.url, timeout=10) as wire:
+            expires = str(int((time.time() + 2) * 1000))
+            wire.request(Frame("SEND", {**head, "expires": expires}, b"late"))
+        time.sleep(2.5)
+        connection.start()
+        assert consumer.receive(1) is None
+        mine = f"_AMQ_ORIG_ADDRESS = '{queue.name}'"
+        assert eventually(lambda: console.ask("queue.ExpiryQueue", "countMessages", mine) == 1)
+        assert eventually(lambda: queue.name not in console.sizes())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jmsx.core.frames import Frame
 from jmsx.core.values import DeadLetterStrategy
+from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from tests.unit.core.harness import AUTO, BROKEN, INDIVIDUAL, WALL, Talk, at_most, buried
 
 GRAVE = "queue:ActiveMQ.DLQ"
@@ -67,3 +69,30 @@ def test_the_strategy_broker_is_believed() -> None:
     talk.comes("java")
     talk.listen(BROKEN)
     assert talk.wrote() == ["NACK java"]
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_what_expires_on_artemis_lies_where_the_broker_puts_it(persistent: str) -> None:
+    """Each message, as the broker does it itself; first the queue is made sure of."""
+    talk = Talk(AUTO, dialect=ARTEMIS)
+    sure = Frame("SEND", {"destination": "activemq.management"}, b"make it")
+    talk.subscribe(expired="queue://Expired", expired_frames=(sure,))
+    talk.comes("a", "b", expires=SOON, persistent=persistent)
+    talk.now = 2.0
+    assert talk.receive() is None
+    assert talk.wrote() == ["SEND activemq.management 'make it'", "SEND Expired 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert buried(talk) == [("a", 1, "expired", "queue://Expired", True)]
+
+
+@pytest.mark.parametrize("persistent", ["true", "false"])
+def test_what_expires_where_artemis_has_no_place_for_it(persistent: str) -> None:
+    """The broker would delete it; a persistent one becomes a dead letter."""
+    talk = Talk(AUTO, dialect=ARTEMIS)
+    talk.subscribe()
+    talk.comes("a", expires=SOON, persistent=persistent)
+    talk.now = 2.0
+    assert talk.receive() is None
+    copied = persistent == "true"
+    assert talk.wrote() == (["SEND ActiveMQ.DLQ 'a' ?"] if copied else ["ACK a"])
