@@ -400,11 +400,18 @@ class SessionCore:
     # Inside ----------------------------------------------------------------------------------------------------------
 
     def _understand(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
-        """The delivery of `frame`, which becomes a dead letter if it cannot be understood."""
+        """
+        The delivery of `frame`, which becomes a dead letter if it cannot be understood.
+
+        Raises what is wrong if it does not even say whose it is, or by what it is settled: no broker sends that.
+        """
         try:
             return self._delivery(frame, now, wall)
-        except Exception as error:  # noqa: BLE001 - one message must not end the session
+        except Exception as error:
             delivery = self._delivery(frame.bare(), now, wall)
+            consumed = delivery.subscription_id in self._consumers
+            if not delivery.lane or (consumed and not delivery.ack_id):
+                raise
             delivery.frame = frame
             delivery.condemn(error)
             return delivery

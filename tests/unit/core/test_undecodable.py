@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.frames import UNDECODABLE_HEADER, MessageFrame
+from jmsx.errors import MessageFormatError
 from jmsx_artemis.dialect import ArtemisDialect
 from jmsx_classic.dialect import ClassicDialect
 from tests.unit.core.harness import AUTO, INDIVIDUAL, TRANSACTED, WALL, Talk, at_most, buried
@@ -150,3 +151,13 @@ def test_the_bare_frame(dialect: ClassicDialect | ArtemisDialect) -> None:
     assert bare.headers[rest].startswith(HEAD.decode())
     assert len(bare.headers[rest].encode()) < dialect.header_limit / 2
     assert bare.body == b"body"
+
+
+@pytest.mark.parametrize("missing", [b"subscription:1\n", b"ack:a\n"])
+def test_a_frame_that_nobody_can_settle_is_the_links_end(missing: bytes) -> None:
+    """To let it go would hide that the broker breaks the protocol."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    odd = MessageFrame(HEAD.replace(missing, b"") + b"\nx:\\t", b"body")
+    with pytest.raises(MessageFormatError, match="undefined escape"):
+        talk.core.receive([odd], talk.now, WALL)
