@@ -58,6 +58,7 @@ def sent_by_jmsx(broker: Broker, queue: Destination) -> dict[str, str]:
             Frame("SUBSCRIBE", {"id": "1", "destination": wire_name, "ack": "auto"} | ROUTED)
         )
         headers = dict(wire.receive("MESSAGE").headers)
+        assert eventually(lambda: broker.statistics(queue.name).size == 0, 10)
         wire.request(Frame("UNSUBSCRIBE", {"id": "1"}))  # else Artemis gives it more while it dies
         return headers
 
