@@ -66,7 +66,9 @@ class _Harmless(logging.Filter):
 
 
 #: Characters that a terminal would obey, save ends of lines and tabs, and surrogates, which no stream can write.
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 _HARMLESS: Final = _Harmless()
 

@@ -84,7 +84,8 @@ def running(kind: str) -> Iterator[Broker]:
             )
             yield Broker(url=classic.url, openwire=openwire, consumers=_consumers(classic))
     elif kind == "artemis":
-        with ArtemisBroker() as running_artemis:
+        # as on Classic, what expires lies with the dead letters
+        with ArtemisBroker(address_settings={"#": {"expiry-address": "DLQ"}}) as running_artemis:
             yield replace(
                 _ARTEMIS,
                 url=running_artemis.url,
