@@ -1,5 +1,5 @@
 """
-Run the tests, and what failed once more, alone: `python -m tests.again [arguments of pytest]`.
+What failed runs once more, alone: `pytest --again`.
 
 A test that passes the second time, with nothing beside it, is told by its name, as FLAKY. The exit code is 0 if every
 test passed in the end and no more than three were flaky; the last line is what holds then.
@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
 #: How many tests may fail the first time, and pass alone.
 MOST_FLAKY: Final = 3
 #: Seconds for all second runs together; what they do not suffice for counts as failed.
 _BUDGET: Final = 480.0
-_ALONE: Final = "--alone"
 
 
 class Tally:
@@ -52,32 +51,53 @@ class Tally:
         return [name for name, found in self._outcomes.items() if found == outcome]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the tests that `arguments` name, or all; the exit code."""
-    if arguments[:1] == [_ALONE]:
-        return _run_alone(arguments[1])
-    tally = Tally()
-    status = pytest.main([*arguments], plugins=[tally])
-    complete = status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    suspects = tally.having("failed")
-    flaky = _passing_alone(suspects) if complete else []
-    failed = [*(name for name in suspects if name not in flaky), *tally.uncollected]
+class SecondChance:
+    """A pytest plugin that runs again what a tally has as failed, and decides."""
 
-    print("\n== in the end")
-    for name in flaky:
-        print(f"FLAKY {name}")
-    for name in failed:
-        print(f"FAILED {name}")
-    if len(flaky) > MOST_FLAKY:
-        print(f"{len(flaky)} tests are flaky; more than {MOST_FLAKY} fail the run")
-    if not complete:
-        print(f"pytest ended early (exit code {int(status)}): not every test has run")
-    print(
-        f"{len(tally.having('passed')) + len(flaky)} passed, {len(failed)} failed,"
-        f" {len(tally.having('skipped'))} skipped",
-        flush=True,
-    )
-    return 0 if complete and not failed and len(flaky) <= MOST_FLAKY else int(status) or 1
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Behind pytest's own summary: try again, tell what holds in the end, and decide."""
+        result = yield
+        status = int(session.exitstatus)
+        complete = status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        suspects = self._tally.having("failed")
+        flaky = _passing_alone(suspects) if complete else []
+        failed = [*(name for name in suspects if name not in flaky), *self._tally.uncollected]
+
+        print("\n== in the end")
+        for name in flaky:
+            print(f"FLAKY {name}")
+        for name in failed:
+            print(f"FAILED {name}")
+        if len(flaky) > MOST_FLAKY:
+            print(f"{len(flaky)} tests are flaky; more than {MOST_FLAKY} fail the run")
+        if not complete:
+            print(f"pytest ended early (exit code {status}): not every test has run")
+        print(
+            f"{len(self._tally.having('passed')) + len(flaky)} passed, {len(failed)} failed,"
+            f" {len(self._tally.having('skipped'))} skipped",
+            flush=True,
+        )
+        good = complete and not failed and len(flaky) <= MOST_FLAKY
+        session.exitstatus = pytest.ExitCode.OK if good else status or pytest.ExitCode.TESTS_FAILED
+        return result
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer `--again`."""
+    parser.addoption("--again", action="store_true", help="run what failed once more, alone")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Count in the process that speaks, and not in its workers."""
+    if config.getoption("again") and not hasattr(config, "workerinput"):
+        tally = Tally()
+        config.pluginmanager.register(tally)
+        config.pluginmanager.register(SecondChance(tally))
 
 
 def _passing_alone(names: Sequence[str]) -> list[str]:
@@ -89,7 +109,7 @@ def _passing_alone(names: Sequence[str]) -> list[str]:
             print(f"no time is left to run {name} again", flush=True)
             continue
         print(f"\n== again, alone: {name}", flush=True)
-        command = [sys.executable, "-m", "tests.again", _ALONE, name]
+        command = [sys.executable, "-m", "tests.again", name]
         try:
             done = subprocess.run(command, check=False, timeout=left)
         except subprocess.TimeoutExpired:
@@ -107,4 +127,4 @@ def _run_alone(name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_run_alone(sys.argv[1]))

@@ -47,7 +47,7 @@ def run(folder: Path, *tests: str) -> tuple[int, list[str]]:
     )
     (folder / "test_it.py").write_text(_HEAD + "".join(tests), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.again"],
+        [sys.executable, "-m", "pytest", "-p", "tests.again", "--again"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
