@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 #: Bytes of a carried header's line: a header block of 100 KiB is refused (`StompConnection.java:434`).
 LINE_LIMIT: Final = 16_000
 
+#: The property that tells the connection of a JMS client's message.
+CLIENT: Final = "__AMQ_CID"
+
+#: How the properties begin that hold what OpenWire said of a message.
+OPENWIRE: Final = "__HDR_"
+
 #: Headers of MESSAGE that a copy does not carry on: what the broker makes itself, and what binds to a connection.
 _LEFT: Final = frozenset(
     {
@@ -27,7 +33,7 @@ _LEFT: Final = frozenset(
         "receipt", "receipt-id", "transaction", "content-length", "timestamp", "ingress-timestamp", "JMSXUserID",
         "JMSXDeliveryCount", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY", "_AMQ_DUPL_ID",
         "_AMQ_GROUP_ID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "_AMQ_ORIG_ROUTING_TYPE",
-        "_AMQ_ACTUAL_EXPIRY", "__AMQ_CID",
+        "_AMQ_ACTUAL_EXPIRY", "_AMQ_GROUP_SEQUENCE", CLIENT,
     }
 )  # fmt: skip
 
@@ -71,7 +77,7 @@ def _carried(delivery: Delivery) -> dict[str, str]:
     headers = {
         name: cut(value, LINE_LIMIT - len(name))
         for name, value in given.items()
-        if name not in _LEFT and name not in CERTIFIED
+        if name not in _LEFT and name not in CERTIFIED and not name.startswith(OPENWIRE)
     }
     if "_AMQ_GROUP_ID" in given:
         headers["JMSXGroupID"] = given["_AMQ_GROUP_ID"]

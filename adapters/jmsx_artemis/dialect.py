@@ -26,7 +26,7 @@ from jmsx.errors import (
     UnsupportedError,
 )
 from jmsx.map_xml import canonical_map, decode_map, encode_map
-from jmsx_artemis.copies import dead_letter_headers, postponed_headers
+from jmsx_artemis.copies import CLIENT, OPENWIRE, dead_letter_headers, postponed_headers
 from jmsx_artemis.destinations import MULTICAST, parted, single
 from jmsx_artemis.graves import OWN
 from jmsx_artemis.management import ArtemisManagement
@@ -66,6 +66,26 @@ _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
 )
 
 
+class _Reserved:
+    """
+    Names of what is the broker's or the dialect's: of a JMS client's message, what OpenWire said of it, too.
+
+    On another message the JMS client would take `__HDR_MESSAGE_ID` for its JMSMessageID.
+    Source: `OpenWireConstants.java:21-57`, `MessageUtil.getPropertyNames`; probed on 2.44.0.
+    """
+
+    _NAMES: Final = frozenset(
+        {
+            "destination-type", "ingress-timestamp", "receipt-id", TYPE_HEADER, CLIENT,
+            "_AMQ_GROUP_SEQUENCE", "_AMQ_ROUTING_TYPE",
+        }
+    )  # fmt: skip
+
+    def __contains__(self, name: object) -> bool:
+        """Whether no application may set or see this header as a property."""
+        return isinstance(name, str) and (name in self._NAMES or name.startswith(OPENWIRE))
+
+
 #: Properties that only Classic's scheduler obeys.
 _CLASSIC_SCHEDULES: Final = frozenset(
     {"AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON"}
@@ -94,9 +114,8 @@ class ArtemisDialect:
         " queue, and share that"
     )
     management: Final = ArtemisManagement()
-    reserved: Final = frozenset(
-        {"destination-type", "ingress-timestamp", "receipt-id", TYPE_HEADER, "__AMQ_CID"}
-    )
+    reserved: Final = _Reserved()
+    internal: Final = frozenset({"_AMQ_DUPL_ID"})  # a second message with it would be dropped
 
     def speaks(self, server: str) -> bool:
         """Whether CONNECTED's `server` header is Artemis', such as `ActiveMQ-Artemis/2.44.0 …`."""
@@ -236,8 +255,13 @@ class ArtemisDialect:
         return _NO_TEXT.match(body) is None
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
-        """A message from a JMS client carries its connection's id, or what OpenWire said of it (probed on 2.44.0)."""
-        if "__AMQ_CID" in headers or "__HDR_MESSAGE_ID" in headers:
+        """
+        A message from a JMS client carries its connection's id, or what OpenWire said of it (probed on 2.44.0).
+
+        It counts although there are marks of jmsx, too: these a JMS client may have copied, with all the properties of
+        a message. jmsx sends none of the former on.
+        """
+        if CLIENT in headers or f"{OPENWIRE}MESSAGE_ID" in headers:
             return Sender.JMS
         return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
 

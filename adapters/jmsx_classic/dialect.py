@@ -104,6 +104,7 @@ class ClassicDialect:
     reserved: Final = frozenset(
         {"amq-msg-type", "original-destination", "transformation", TEXT_HEADER}
     )
+    internal: Final = frozenset[str]()
 
     def speaks(self, server: str) -> bool:
         """Whether CONNECTED's `server` header is Classic's, such as `ActiveMQ/6.1.8`."""

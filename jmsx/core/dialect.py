@@ -6,7 +6,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from jmsx.core.certificate import DeathCertificate
     from jmsx.core.delivery import Delivery
@@ -88,8 +88,12 @@ class Dialect(Protocol):
         """What is asked of the broker that STOMP has no frame for; None: nothing."""
 
     @property
-    def reserved(self) -> frozenset[str]:
+    def reserved(self) -> Container[str]:
         """Headers that are no properties of the application, beyond STOMP's and JMS's."""
+
+    @property
+    def internal(self) -> Container[str]:
+        """Properties that an application may set, and that a message which came in does not show: they are its own."""
 
     def speaks(self, server: str) -> bool:
         """Whether CONNECTED's `server` header names this kind of broker."""

@@ -63,7 +63,7 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
     properties: dict[str, Property] = {
         name: text
         for name, text in headers.items()
-        if name not in RESERVED and name not in dialect.reserved
+        if not (name in RESERVED or name in dialect.reserved or name in dialect.internal)
     }
     if TYPES_HEADER in headers:
         properties = typed(properties, headers[TYPES_HEADER], dialect.reserved)

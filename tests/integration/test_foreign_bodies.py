@@ -13,7 +13,7 @@ import pytest
 import stomp
 import stompman
 
-from jmsx import Connection
+from jmsx import Connection, Message
 from jmsx.core.policy import RedeliveryMode
 from jmsx.errors import MessageNotReadableError
 from jmsx_broker import ClassicBroker
@@ -21,7 +21,7 @@ from tests.integration.support import NO_RETRY, QUICK, TRANSACTED, take
 from tests.jdk import NEEDS_JDK
 
 if TYPE_CHECKING:
-    from jmsx import Message, Queue
+    from jmsx import Queue
     from jmsx_broker import ArtemisBroker, Broker
 
 pytestmark = pytest.mark.broker
@@ -120,6 +120,39 @@ def test_a_copy_of_what_artemis_does_not_carry_says_so(
         (letter,) = take(session.create_consumer(session.create_queue(f"{queue.name}.dead")), 1)
         assert not letter.readable
         session.commit()
+
+
+@NEEDS_JDK
+@pytest.mark.parametrize("body", ["", None, "\x01x", "x", b"", {"a": 1}], ids=repr)
+def test_what_java_set_is_all_that_goes_on(
+    artemis_broker: ArtemisBroker, queue: Queue, body: str | bytes | dict[str, int] | None
+) -> None:
+    """A message under the properties of a Java program's is a jmsx message, and can be read."""
+    java(artemis_broker, queue, "text")
+    with Connection(artemis_broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_consumer(queue)
+        (message,) = take(consumer, 1)
+        assert dict(message.properties) == {"kind": "text"}
+        session.create_producer(queue).send(Message(body, properties=message.properties))
+        (forwarded,) = take(consumer, 1)
+        assert forwarded.body == body
+        assert dict(forwarded.properties) == {"kind": "text"}
+
+
+def test_a_duplicate_id_is_the_message_s_own(artemis_broker: ArtemisBroker, queue: Queue) -> None:
+    """It can be set; what is made from the message that came, and goes back, is no duplicate to be dropped."""
+    with Connection(artemis_broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+        for _ in range(2):
+            producer.send(Message("a", properties={"_AMQ_DUPL_ID": "1", "n": "2"}))
+        (message,) = take(consumer, 1)
+        assert dict(message.properties) == {"n": "2"}
+        producer.send(Message("b", properties=message.properties))
+        assert [one.text for one in take(consumer, 1)] == ["b"]
 
 
 def address(broker: Broker) -> tuple[str, int]:
