@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
 
-from jmsx.core.spelling import is_composite, parts, spelt
+from jmsx.core.spelling import check_name, is_composite, parts, spelt
 from jmsx.core.values import DeadLetterStrategy
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
@@ -152,8 +152,7 @@ def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
     """
     kind, bare = spelt(text, default_kind) if not _lists(text) else _listed(text, default_kind)
     name, _, query = bare.partition("?")
-    if not name or any(character in name for character in "\r\n\0"):
-        raise InvalidDestinationError(f"{text!r} is not a destination: its name is empty or unfit")
+    check_name(name, text)
     known = [f"consumer.{option}" for option in _CONSUMER_OPTIONS]
     options = {}
     for option, value in parse_qsl(query, keep_blank_values=True):

@@ -9,6 +9,7 @@ way to name a queue whose name begins with a slash, as clients of Artemis withou
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 from jmsx.errors import InvalidDestinationError
@@ -86,11 +87,29 @@ def parts(destination: str) -> list[tuple[str, str]]:
     """
     Kind and name of each destination that a URI lists; those without a kind have the first one's.
 
-    Raises InvalidDestinationError for an empty part or one that makes no sense.
+    Raises InvalidDestinationError for a part that makes no sense, or whose name is none.
     """
     first, *others = destination.split(",")
     kind, name = spelt(first)
     found = [(kind, name), *(spelt(other, kind) for other in others)]
-    if not all(name for _, name in found):
-        raise InvalidDestinationError(f"{destination!r} lists a destination without a name")
+    for _, name in found:
+        check_name(name, destination)
     return found
+
+
+def check_name(name: str, destination: str) -> None:
+    """
+    Raise InvalidDestinationError, telling the whole `destination`, if `name` cannot be that of one.
+
+    Blanks alone are none: of `/queue/ ` the broker keeps no name at all. Control characters and lone surrogates would
+    break the frame, or what a console shows.
+    """
+    if not name.strip():
+        raise InvalidDestinationError(
+            f"{destination!r} is not a destination: a name in it is empty"
+        )
+    odd = next((one for one in name if unicodedata.category(one) in ("Cc", "Cs")), None)
+    if odd is not None:
+        raise InvalidDestinationError(
+            f"{destination!r} is not a destination: {odd!r} cannot stand in a name"
+        )

@@ -48,6 +48,11 @@ class Destination:
         """Whether every subscriber gets each message."""
         return self.address.kind.endswith("topic")
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it lives no longer than the session that made it, whoever names it."""
+        return "temp-" in self.address.kind
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Destination) and self.uri == other.uri
 

@@ -81,7 +81,7 @@ class MessageProducer:
         if self._session.signature is not None:
             headers[SENDER_HEADER] = self._session.signature
         headers["priority"] = str(priority)
-        sent_at = round(time.time() * 1000)
+        sent_at = int(time.time() * 1000)
         headers.update(self._session.dialect.sent_at(sent_at))
         expires = sent_at + round(time_to_live * 1000) if time_to_live > 0 else 0
         if time_to_live > 0:

@@ -209,11 +209,15 @@ def _value(letter: str, text: str) -> Property:
 
 
 def property_text(name: str, value: object) -> str:
-    """A property's value as text; raises MessageFormatError for a type that JMS does not know."""
+    """A property's value as text; raises MessageFormatError for what JMS does not know."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
         return _float_text(value)
+    if isinstance(value, int) and not ~LONG <= value <= LONG:
+        raise MessageFormatError(
+            f"property {name} must be a whole number of at most 64 bits, as Java's long; or send it as str"
+        )
     if isinstance(value, str | int):
         return str(value)
     raise MessageFormatError(

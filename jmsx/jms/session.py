@@ -128,6 +128,10 @@ class Session(Served):
             raise InvalidDestinationError(
                 f"{topic} is no topic, so it has no durable subscription; write topic://{topic.name}"
             )
+        if topic.is_temporary:  # Source: `ActiveMQSession.createDurableSubscriber`
+            raise InvalidDestinationError(
+                f"{topic} is temporary, and a durable subscription outlives it; take a topic with a name"
+            )
         if self.options.client_id is None:
             raise JmsxError(  # and no InvalidClientIdError, as in Java
                 "a durable subscription needs a connection with a client id, the same each time:"

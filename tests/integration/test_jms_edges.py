@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, Message, RedeliveryPolicy, Topic
+from jmsx import AcknowledgeMode, Connection, Destination, Message, RedeliveryPolicy, Topic
 from jmsx.errors import IllegalStateError, InvalidDestinationError
 from jmsx_broker import ClassicBroker
 from tests.integration.support import eventually, take
@@ -98,6 +98,15 @@ def test_temporary_topics(connection: Connection) -> None:
     assert [[one.text for one in take(reader, 2)] for reader in readers] == [["own", "other"]] * 2
     with pytest.raises(InvalidDestinationError, match="belongs to another session"):
         other.create_consumer(topic)
+
+
+def test_no_durable_subscription_of_a_temporary_topic(broker: Broker) -> None:
+    """TemporaryDestinationTest.testDurableSubscriptionOnTemporaryTopic, and of one that came as a reply-to."""
+    with Connection(broker.url, client_id=uuid.uuid4().hex) as connection:
+        session = connection.create_session()
+        for topic in (session.create_temporary_topic(), Destination("remote-temp-topic://x")):
+            with pytest.raises(InvalidDestinationError, match="is temporary"):
+                session.create_durable_consumer(topic, "s")
 
 
 @pytest.mark.parametrize("kind", ["queue", "topic"])

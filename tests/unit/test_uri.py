@@ -376,7 +376,26 @@ def test_bare_name_is_of_the_default_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "queue://", "http://a", "queue://a\nb", "a\0", "a\r", "?consumer.exclusive=true"]
+    "text",
+    [
+        "",
+        " ",
+        "queue:// ",
+        "\t",
+        "\u3000",
+        "queue://",
+        "http://a",
+        "queue://a\nb",
+        "a\0",
+        "a\r",
+        "a\x1b[2J",
+        "a\x7f",
+        "a\ud800",
+        "a, ,b",
+        "a,b\0",
+        "?consumer.exclusive=true",
+        " ?consumer.exclusive=true",
+    ],
 )
 def test_unfit_destination_is_refused(text: str) -> None:
     """Before it could break a frame."""

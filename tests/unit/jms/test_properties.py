@@ -89,6 +89,16 @@ def test_other_property_types_are_refused(value: Any) -> None:
         headers(properties={"p": value})
 
 
+@pytest.mark.parametrize(
+    "value", [2**63, -(2**63) - 1, 2**64, 10**5000], ids=["long", "below", "64 bits", "5000 digits"]
+)
+def test_whole_numbers_are_those_of_java(value: int) -> None:
+    """A longer one could be read by no Java program."""
+    with pytest.raises(MessageFormatError, match="p must be a whole number of at most 64 bits"):
+        headers(properties={"p": value})
+    assert headers(properties={"p": -(2**63)})["p"] == str(-(2**63))
+
+
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
