@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote
 
 from jmsx.core.spelling import check_name, is_composite, parts, spelt
 from jmsx.core.values import DeadLetterStrategy
-from jmsx.errors import ConfigurationError, InvalidDestinationError
+from jmsx.errors import ConfigurationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
 from jmsx.query import PERCENT, apply_query, unknown_option
 

@@ -9,7 +9,6 @@ way to name a queue whose name begins with a slash, as clients of Artemis withou
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import Final
 
 from jmsx.errors import InvalidDestinationError
@@ -25,6 +24,9 @@ KINDS: Final = (
 
 #: Something that looks like a kind, before what may be meant to divide it from the name.
 _DIVIDED: Final = re.compile(r"(/?)([A-Za-z-]+)(://|:/|:|//|/|\Z)(.*)", re.DOTALL)
+
+#: Control characters and lone surrogates.
+_ODD: Final = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 
 #: How each spelling divides kind and name: whether a slash is in front, and what is between.
 _SPELLINGS: Final = (("", "://"), ("", ":"), ("/", "/"))
@@ -108,8 +110,8 @@ def check_name(name: str, destination: str) -> None:
         raise InvalidDestinationError(
             f"{destination!r} is not a destination: a name in it is empty"
         )
-    odd = next((one for one in name if unicodedata.category(one) in ("Cc", "Cs")), None)
+    odd = _ODD.search(name)
     if odd is not None:
         raise InvalidDestinationError(
-            f"{destination!r} is not a destination: {odd!r} cannot stand in a name"
+            f"{destination!r} is not a destination: {odd[0]!r} cannot stand in a name"
         )
