@@ -3,17 +3,22 @@ The log lines a person reads: structlog's, written through the standard library'
 
 A library must not choose where its users' logs go: whoever configures `logging` has them, as `event key=value`. The
 record has the error itself as `exc_info`, for Sentry and the like, and the fields as `jmsx`, for formatters of JSON.
+
+A handler, filter or formatter that raises costs its line, and nothing else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
-import traceback
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
+
+from jmsx.foreign import exc_info_of, from_a_signal, traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -27,8 +32,30 @@ def logger(name: str) -> Any:
     return structlog.wrap_logger(
         standard,
         processors=[structlog.stdlib.filter_by_level, _as_record],
-        wrapper_class=structlog.stdlib.BoundLogger,
+        wrapper_class=_Guarded,
     )
+
+
+class _Guarded(structlog.stdlib.BoundLogger):
+    """Never raises: whoever logs has something else to do that must be done."""
+
+    def _proxy_to_logger(
+        self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any
+    ) -> Any:
+        try:
+            return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
+        except BaseException as error:
+            if from_a_signal(error):
+                raise
+            _tell_on_stderr(event, error)
+
+
+def _tell_on_stderr(event: str | None, error: BaseException) -> None:
+    """As the standard library's handlers do with what fails in them."""
+    if not logging.raiseExceptions:
+        return
+    with contextlib.suppress(Exception):  # then nobody is told
+        sys.stderr.write(f"a log handler failed at {event!r}: {traceback_of(error)}")
 
 
 def shortened(text: str, most: int = 1000) -> str:
@@ -47,6 +74,8 @@ def _as_record(
 ) -> tuple[tuple[str], dict[str, Any]]:
     """What `logging` is told: the line, the error as such, and the fields."""
     exc_info = event.pop("exc_info", None)
+    if isinstance(exc_info, BaseException):
+        exc_info = exc_info_of(exc_info)
     fields = {name: value for name, value in event.items() if value is not None}
     more = {"exc_info": exc_info} if exc_info else {}
     return (str(_render(logger, method, dict(fields))),), {**more, "extra": {"jmsx": fields}}
@@ -57,8 +86,8 @@ class _Harmless(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass."""
-        if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
-            text = "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+            text = traceback_of(record.exc_info[1]).rstrip()
             record.exc_text = _CONTROL.sub(
                 lambda found: repr(found[0])[1:-1], shortened(text, 16_000)
             )

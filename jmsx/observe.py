@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class Observers:
         self._failures: set[tuple[int, type[BaseException]]] = set()
 
     def observe(self, event: Event, source: Source) -> None:
-        """Tell every observer; an exception of one is logged and goes no further."""
+        """Tell every observer; whatever one raises, SystemExit too, is logged and goes no further."""
         for observer in self._observers:
             try:
                 observer.observe(event, source)
-            except Exception as error:  # noqa: BLE001 - an observer of any quality must not stop delivery
+            except BaseException as error:
+                if from_a_signal(error):  # the application's own, in the middle of an observer
+                    raise
                 self._note_failure(observer, error)
 
     def close(self) -> None:
@@ -45,11 +48,18 @@ class Observers:
         for observer in self._observers:
             try:
                 observer.close()
-            except Exception as error:  # noqa: BLE001 - the others still have to be closed
+            except BaseException as error:
+                if from_a_signal(error):
+                    raise
                 self._note_failure(observer, error)
 
-    def _note_failure(self, observer: Observer, error: Exception) -> None:
+    def _note_failure(self, observer: Observer, error: BaseException) -> None:
         key = (id(observer), type(error))
         if key not in self._failures:
             self._failures.add(key)
-            _log.exception("observer failed", observer=type(observer).__name__, error=str(error))
+            _log.error(
+                "observer failed",
+                observer=type(observer).__name__,
+                error=text_of(error),
+                exc_info=error,
+            )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jmsx.core.values import Failure, Verdict
+from jmsx.foreign import cause_of, exc_info_of, from_a_signal, text_of, traceback_of
 
 #: Frames of a traceback that are looked at: a recursion has thousands.
 _FRAMES: Final = 100
@@ -61,7 +62,20 @@ class Unhandled(Steering):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The failure that `error` stands for; the cause of a steering exception is told in its place."""
+    """
+    The failure that `error` stands for; the cause of a steering exception is told in its place.
+
+    Never raises, whatever an exception of the application's makes of its attributes: a failure it is all the same.
+    """
+    try:
+        return _failure(error)
+    except BaseException as another:
+        if from_a_signal(another):
+            raise
+        return Failure(error_type=type(error).__name__, error_message=text_of(error))
+
+
+def _failure(error: BaseException) -> Failure:
     if isinstance(error, Duplicate):
         return Failure(verdict=Verdict.DUPLICATE)
     if isinstance(error, Unhandled):
@@ -71,15 +85,21 @@ def failure_of(error: BaseException) -> Failure:
         verdict = Verdict.DISCARD
     elif isinstance(error, Reject):
         verdict = Verdict.REJECT
-    told = error.__cause__ if isinstance(error, Steering) and error.__cause__ else error
+    told = told_by(error)
     return Failure(
         error_type=type(told).__name__,
-        error_message=_text(told),
-        stack="".join(traceback.format_exception(told)),
+        error_message=text_of(told),
+        stack=traceback_of(told),
         verdict=verdict,
         delay=error.delay if isinstance(error, Retry) else None,
         place=place_of(told),
     )
+
+
+def told_by(error: BaseException) -> BaseException:
+    """What is told of it: the cause of a steering exception, if it has one."""
+    cause = cause_of(error) if isinstance(error, Steering) else None
+    return error if cause is None else cause
 
 
 def place_of(error: BaseException) -> str | None:
@@ -89,7 +109,7 @@ def place_of(error: BaseException) -> str | None:
     In the innermost frame of all where none is; None: it was never raised.
     """
     try:
-        frames = traceback.extract_tb(error.__traceback__, limit=-_FRAMES)
+        frames = traceback.extract_tb(exc_info_of(error)[2], limit=-_FRAMES)
         own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
         frame = (own or frames)[-1]
         return f"{_short(frame.filename)}:{frame.lineno}"
@@ -102,10 +122,3 @@ def _short(file: str) -> str:
     folders = [f"{folder.rstrip(os.sep)}{os.sep}" for folder in sys.path if folder]
     fitting = [folder for folder in (*folders, f"{Path.cwd()}{os.sep}") if file.startswith(folder)]
     return file.removeprefix(max(fitting, key=len)) if fitting else file
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:  # noqa: BLE001 - an exception that cannot speak is still a failure
-        return f"<{type(error).__name__} that cannot be printed>"

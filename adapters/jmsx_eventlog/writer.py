@@ -14,8 +14,7 @@ from time import monotonic as real_monotonic
 from time import sleep
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
+from jmsx.log import logger
 from jmsx_eventlog.encode import Encoder, kind_of
 from jmsx_eventlog.segment import Segment, recover
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from jmsx.core.events import Event, Source
     from jmsx_eventlog.intake import Intake
 
-_log = structlog.get_logger("jmsx.eventlog")
+_log = logger("jmsx.eventlog")
 
 _BATCH: Final = 1000  #: events; about 0.4 MB in one write()
 _LINGER: Final = (

@@ -27,6 +27,7 @@ from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, MessageFormatError
+from jmsx.foreign import text_of
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -198,11 +199,16 @@ class Engine:
         with self.lock:
             self.changed.notify_all()
 
-    def fault(self, error: Exception) -> None:
+    def fault(self, error: BaseException) -> None:
         """End the link for good, because of a fault of ours or a frame that makes no sense: never go on as if idle."""
-        _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
         with self.lock:
-            self._lose("protocol", f"{type(error).__name__}: {error}", for_good=True)
+            cause = f"{type(error).__name__}: {text_of(error)}"
+            self._lose("protocol", cause, for_good=True)
+            if self.error is None:  # there was no link to lose
+                self._connector.cancel()
+                self._give_up(self._gone(cause))
+                self._inbox.put(None)
+        _log.error("link ended by a fault", broker=self.source.broker, exc_info=error)
 
     def renew(self, reason: str) -> None:
         """Drop a link that is of no more use; it is restored, with or without a reconnect policy."""
@@ -229,20 +235,23 @@ class Engine:
     def _run(self) -> None:
         try:
             self._serve()
-        except BaseException as error:  # noqa: BLE001 - of a log handler, say: the session must not look idle
-            with self.lock:
-                self._lose("protocol", f"{type(error).__name__}: {error}", for_good=True)
-                self._give_up(self.error or self._gone(f"{type(error).__name__}: {error}"))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the session must not look idle
+            self.fault(error)
+            self._tell()
 
     def _serve(self) -> None:
         while not self._ended:
             self._listen()
             if self.outage is not None and not self._ended:
                 self._restore()
-            if self.error is not None and not self._told:
-                self._told = True
-                if not self.farewell:
-                    self.on_lost(self.error)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell, once, that there will be no link any more."""
+        if self.error is not None and not self._told:
+            self._told = True
+            if not self.farewell:
+                self.on_lost(self.error)
 
     def _listen(self, deadline: float | None = None) -> None:
         """Wait for what comes, for a timer, or for `deadline` (seconds, monotonic); then do what is to be done."""

@@ -298,5 +298,5 @@ class Connection:
         if listener is not None:
             try:
                 listener(error)
-            except Exception:  # noqa: BLE001 - an application's listener may raise anything
-                _log.exception("exception listener failed")
+            except BaseException as raised:  # noqa: BLE001 - an application's listener may raise anything
+                _log.error("exception listener failed", exc_info=raised)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from jmsx.errors import JmsxError
 from jmsx.handlers import check_ran
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.translation import received
-from jmsx.log import logger
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
     Listener = Callable[[Message], object]
 
-_log = logger("jmsx.session")
-
 
 class Dispatcher:
     """Runs the listeners of one session, by subscription id."""
@@ -38,12 +34,12 @@ class Dispatcher:
         self._bind = bind  #: gives a message its acknowledge()
         self._listeners: dict[str, Listener] = {}
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
-        self._listener: Listener = _no_listener  #: of the message that is being handled
         self._handling: HandlerCall | None = None  #: the call that runs
         self._busy = False
         self._serving = ""  #: the subscription whose listener runs, or ran last
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
+        self._failed = False  #: its thread has ended by a fault: what that had is not done
 
     @property
     def active(self) -> bool:
@@ -78,58 +74,58 @@ class Dispatcher:
         with self._pump.lock:
             self._awaited = True
             patience = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-            return self.inside or self._pump.changed.wait_for(lambda: not self._busy, patience)
+            return self.inside or self._pump.changed.wait_for(
+                lambda: not self._busy or self._failed, patience
+            )
 
     def leave(self, subscription_id: str) -> bool:
-        """Take a subscription's listener away, and wait for it as `stop` does; False if it still runs."""
+        """Take a subscription's listener away, and wait for it as `stop` does; False if it has not finished."""
         with self._pump.lock:
             self._listeners.pop(subscription_id, None)
             self._awaited = True
-            return self.inside or self._pump.changed.wait_for(
-                lambda: not self._busy or self._serving != subscription_id,
+            if self.inside:
+                return True
+            waited = self._pump.changed.wait_for(
+                lambda: not self._busy or self._failed or self._serving != subscription_id,
                 self._pump.request_timeout,
             )
+            return waited and not self._failed
 
     def stop(self) -> bool:
-        """Call no listener any more, and wait for the one that runs, unless that calls; False if it runs on."""
+        """Call no listener any more, and wait for one that runs, unless that calls; False if it has not finished."""
         with self._pump.lock:
             self._stopped = True
             self._pump.wake()
         if self._thread is not None and not self.inside:
             self._thread.join(self._pump.request_timeout)  # two listeners may wait for each other
-        return self.inside or not self._busy
+        return self.inside or not (self._busy or self._failed)
 
     def _run(self) -> None:
-        while True:
-            try:
+        try:
+            while True:
                 taken = self._pump.take(
                     self._names, None, lambda: self._stopped, self._read, begin=self._begin
                 )
                 if taken is None:
                     return
                 self._call(*taken)
-            except JmsxError as error:
-                if self._pump.error is None:
-                    _log.error("listener thread ended", error=str(error))
-                return
-            except Exception as error:  # noqa: BLE001 - a fault of ours must not look like an idle consumer
+        except BaseException as error:  # noqa: BLE001 - a fault of ours must not look like an idle consumer
+            self._failed = True
+            if self._pump.error is None:
                 self._pump.fault(error)
-                return
-            finally:
-                if self._busy:
-                    self._end()
+            self._pump.wake()
 
     def _names(self) -> tuple[str, ...]:
         return tuple(name for name in self._listeners if self._pump.core.is_open(name))
 
-    def _read(self, delivery: Delivery) -> tuple[Message, Delivery]:
-        return self._bind(received(delivery, self._dialect), delivery), delivery
+    def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:
+        """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
+        listener = self._listeners[delivery.subscription_id]
+        return listener, self._bind(received(delivery, self._dialect), delivery), delivery
 
     def _begin(self, delivery: Delivery) -> None:
-        """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
         self._busy = True
         self._serving = delivery.subscription_id
-        self._listener = self._listeners[delivery.subscription_id]
 
     def _end(self) -> None:
         with self._pump.lock:
@@ -137,13 +133,17 @@ class Dispatcher:
             if self._awaited:
                 self._pump.changed.notify_all()
 
-    def _call(self, message: Message, delivery: Delivery) -> None:
-        """Call the listener, then tell the core how that went, in one go with being idle again."""
+    def _call(self, listener: Listener, message: Message, delivery: Delivery) -> None:
+        """
+        Call the listener, then tell the core how that went, in one go with being idle again.
+
+        If that cannot be told, it is never idle again: its message is not acknowledged when the session closes.
+        """
         raised: BaseException | None = None
         failure = None
         call = self._handling = HandlerCall(message, delivery)
         try:
-            check_ran(self._listener, self._listener(message))
+            check_ran(listener, listener(message))
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             raised, failure = error, failure_of(error)
         self._handling = None
@@ -165,7 +165,3 @@ class Dispatcher:
         else:
             core.failed(delivery, failure, now)
         self._end()
-
-
-def _no_listener(message: Message) -> None:
-    raise AssertionError(message)

@@ -12,7 +12,7 @@ from jmsx.core.delivery import COUNT_HEADER, DEAD
 from jmsx.core.policy import UNLIMITED
 from jmsx.core.values import Verdict
 from jmsx.log import logger, shortened
-from jmsx.steering import Steering
+from jmsx.steering import Steering, told_by
 
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
@@ -42,7 +42,7 @@ class HandlerCall:
             return
         settings = core.consumer_settings(self._delivery.subscription_id)
         most = settings.policy.maximum_redeliveries if settings is not None else UNLIMITED
-        cause = error.__cause__ if isinstance(error, Steering) and error.__cause__ else error
+        cause = told_by(error)
         said = isinstance(cause, Steering)  # on purpose: it needs no traceback
         dead = self._delivery.prospect == DEAD
         level = _log.info if failure.verdict is Verdict.DISCARD else _log.warning

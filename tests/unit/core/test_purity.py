@@ -22,7 +22,9 @@ PURE: Final = {
 #: What each layer may import of jmsx, and nothing else of it.
 LAYERS: Final = {
     "core": {"core", "errors"},
-    "drivers": {"core", "drivers", "errors", "clock", "log", "observe", "options", "plugins", "uri"},
+    "drivers": {
+        "core", "drivers", "errors", "clock", "foreign", "log", "observe", "options", "plugins", "uri",
+    },
     "jms": {
         "core", "drivers", "jms", "errors", "clock", "ledger", "memory", "log", "observe", "options", "plugins", "uri",
         "steering", "handlers",
