@@ -6,12 +6,13 @@ process of this host it comes next. What is done is written along with the next 
 message, and none for those that are merely prefetched. WAL with `synchronous=NORMAL` survives the death of a process
 without a sync to disk; after a power cut the last counts may be missing, never the messages.
 
-What cannot be written goes uncounted, and the log says so: a full disk must stop no message.
+While it cannot be written, nothing that it counts is handed out: an uncounted hand-out could be the one that kills its
+process. What is done meanwhile is kept in memory and written afterwards.
 """
 
 from __future__ import annotations
 
-import math
+import contextlib
 import os
 import sqlite3
 import threading
@@ -23,7 +24,7 @@ from jmsx.clock import SystemClock
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
-from jmsx.sqlite import file_id, open_file
+from jmsx.sqlite import file_id, open_file, unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from jmsx.clock import Clock
     from jmsx.core.ledger import Ledger
 
-#: Seconds without counting after the file could not be written, so that waiting for it does not stop the messages.
-PAUSE: Final = 10.0
+#: Seconds before a file that could not be written is tried again: at first, and at most; doubled from one to the next.
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
 
 #: Seconds between two looks whether the file is still there.
 LOOK_EVERY: Final = 1.0
@@ -100,11 +102,15 @@ class DeliveryLedger:
         self._lock = threading.Lock()
         self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
         self._begun = 0
+        self._closed = False
+        self._away: StoreError | None = None  #: why it could not be written the last time
+        self._away_since = 0.0  #: seconds, monotonic
+        self._pause = FIRST_PAUSE
         self._resume_at = 0.0
         self._open()
 
     def begin(self, identity: Identity) -> Entry | None:
-        """Write down one more hand-out, and what `finish` and `settle` told; None if that failed, which is logged."""
+        """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
         with self._lock:
             return self._try(identity)
 
@@ -117,16 +123,21 @@ class DeliveryLedger:
         self._note(entries, settled=True)
 
     def flush(self) -> None:
-        """Write what `finish` and `settle` told."""
-        if self._done:
+        """Write what `finish` and `settle` told; raises StoreError if that cannot be."""
+        if self._done or self._away is not None:
             with self._lock:
                 self._try(None)
 
     def close(self) -> None:
-        """Write what is left, and close the file; idempotent."""
-        self.flush()
+        """Write what is left if that can be, and close the file; idempotent."""
         with self._lock:
-            self._resume_at = math.inf
+            if self._closed:
+                return
+            if self._done:
+                self._resume_at = 0.0  # it is the last chance
+                with contextlib.suppress(StoreError):
+                    self._try(None)
+            self._closed = True
             self._connection.close()
 
     def _open(self) -> None:
@@ -145,25 +156,41 @@ class DeliveryLedger:
             self._open()
 
     def _try(self, identity: Identity | None) -> Entry | None:
-        """Write, unless that failed a moment ago; under the lock."""
-        if self._clock.monotonic() < self._resume_at:
-            return None
+        """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
+        if self._closed:
+            raise StoreError(f"{self.path}: the delivery ledger is closed")
+        if self._away is not None and self._clock.monotonic() < self._resume_at:
+            raise self._away
         try:
+            if self._away is not None:
+                self._connection.close()
+                self._open()  # whatever was wrong with the old one
             self._look()
             entry = self._write(identity)
         except (sqlite3.Error, StoreError) as error:
-            self._resume_at = self._clock.monotonic() + PAUSE
-            _log.error(
-                "delivery ledger cannot be written: deliveries go on uncounted",
-                path=str(self.path),
-                error=str(error),
-                retry_in=PAUSE,
+            raise self._gone(error) from error
+        if self._away is not None:
+            seconds = round(self._clock.monotonic() - self._away_since, 3)
+            self._away, self._pause = None, FIRST_PAUSE
+            _log.warning(
+                "delivery ledger back: messages go on", path=str(self.path), seconds=seconds
             )
-            return None
-        if self._resume_at:
-            self._resume_at = 0.0
-            _log.warning("delivery ledger counts again", path=str(self.path))
         return entry
+
+    def _gone(self, error: sqlite3.Error | StoreError) -> StoreError:
+        """It cannot be written; it is tried again after a pause."""
+        now = self._clock.monotonic()
+        why = error if isinstance(error, StoreError) else unusable(self.path, str(error))
+        if self._away is None:
+            self._away_since = now
+            _log.error(
+                "delivery ledger away: its consumers hand nothing out until it can be written",
+                path=str(self.path),
+                error=str(why),
+            )
+        self._away, self._resume_at = why, now + self._pause
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        return why
 
     def _write(self, identity: Identity | None) -> Entry | None:
         """What is done, and the hand-out of `identity`, in one transaction."""

@@ -22,6 +22,7 @@ _ADVICE: Final = (
     ("readonly", "name a file that may be written"),
     ("log does not work", "name a file on a local disk"),
     ("locked", "another program holds it: end that, or name another file"),
+    ("full", "make room"),
     ("malformed", "remove it, and begin anew"),
     ("no such column", "another version of jmsx made it: remove it, or name another file"),
 )
@@ -60,7 +61,7 @@ def open_file(
             path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
         )
     except sqlite3.Error as error:
-        raise _unusable(path, str(error)) from error
+        raise unusable(path, str(error)) from error
     try:
         connection.execute("PRAGMA page_size=1024")  # each commit writes the pages it touched
         (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -70,10 +71,10 @@ def open_file(
         prepare(connection)
     except sqlite3.Error as error:
         connection.close()
-        raise _unusable(path, str(error)) from error
+        raise unusable(path, str(error)) from error
     if mode != "wal":
         connection.close()
-        raise _unusable(path, "write-ahead log does not work there")
+        raise unusable(path, "write-ahead log does not work there")
     return connection
 
 
@@ -93,6 +94,7 @@ def _remove_companions(path: Path) -> None:
                 each.unlink()
 
 
-def _unusable(path: Path, cause: str) -> StoreError:
+def unusable(path: Path, cause: str) -> StoreError:
+    """What to raise because of what SQLite says, with advice."""
     advice = next((advice for words, advice in _ADVICE if words in cause), "name another file")
     return StoreError(f"{path}: {cause}; {advice}")

@@ -3,7 +3,7 @@ Health: whether messages move, and not whether a socket is open.
 
 Live: nothing is stuck here that a restart would mend. A broker that is away is no reason, since a new process would not
 reach it either; nor is an empty queue, or a message that waits for its redelivery. Ready: connected, subscribed, not
-draining, with a store that can be used and a place for dead letters. Both say why not, worker by worker.
+draining, with a store and a ledger that can be used, and a place for dead letters. Both say why not, worker by worker.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WorkerState:
     running_since: float | None = None  #: of the handler call that runs
     message_id: str | None = None  #: what that call is about
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody
-    away: str | None = None  #: why its idempotency store cannot be used; it waits for that
+    away: str | None = None  #: its store or ledger that it waits for, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _missing(state: WorkerState) -> str:
     if not state.movement.subscribed:
         return "not subscribed"
     if state.away is not None:
-        return f"waits for its store, which is away: {state.away}"
+        return f"waits for its {state.away}"
     for place, why in state.movement.refused.values():
         return f"a dead letter cannot be put into {place}: {why}"
     return _FINE

@@ -166,8 +166,15 @@ class Worker:
             running_since=call.since if call else None,
             message_id=call.message_id if call else None,
             stranded=stranded,
-            away=self.away,
+            away=self._awaited(),
         )
+
+    def _awaited(self) -> str | None:
+        """What it waits for because that is away, and why."""
+        if self.away is not None:
+            return f"store, which is away: {self.away}"
+        ledger = self._session.ledger_away
+        return None if ledger is None else f"delivery ledger, which is away: {ledger}"
 
     def _listen(self, message: Message) -> None:
         """Handle and settle one message, and let others see that it is being done."""

@@ -144,6 +144,12 @@ class ConsumerCore:
             return delivery
         return None
 
+    def decline(self, delivery: Delivery) -> None:
+        """What `hand_out` gave is not to be seen by the application yet: it waits again, in front."""
+        self.delivered.remove(delivery)
+        self.waiting.appendleft(delivery)
+        self._dry_since = None
+
     def put_back(self, delivery: Delivery) -> bool:
         """
         A message that was handed out last was not returned: it waits again, in front.

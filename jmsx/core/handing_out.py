@@ -111,6 +111,12 @@ class HandingOut:
             self._verdicts.bury_undecodable(consumer, delivery, error, now)
             return False
 
+    def decline(self, held: Held) -> None:
+        """What `offer` gave is not handed out now: it is the next message again, as if it had not been offered."""
+        delivery, held.delivery = held.delivery, None
+        if delivery is not None:
+            self._consumers.find(delivery.subscription_id).decline(delivery)
+
     def _admit(
         self, consumer: ConsumerCore, delivery: Delivery, now: float, entry: Entry | None
     ) -> bool:

@@ -43,10 +43,19 @@ class Entry(NamedTuple):
 
 
 class Ledger(Protocol):
-    """Counts hand-outs; used by many threads. It never raises: what it cannot write goes uncounted, and it says so."""
+    """
+    Counts hand-outs; used by many threads.
+
+    One that is away says so, and raises StoreError, without waiting again each time it is asked; it is asked once a
+    second then. Until it is back, the messages wait.
+    """
 
     def begin(self, identity: Identity) -> Entry | None:
-        """Write down one more hand-out of a message, before the application sees it; None: it cannot be told."""
+        """
+        Write down one more hand-out of a message, before the application sees it; None: this one is not counted.
+
+        Raises StoreError if it is away: then the message is not handed out.
+        """
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """The application has done these without failing; they are not acknowledged yet."""
@@ -55,7 +64,11 @@ class Ledger(Protocol):
         """These are settled on the broker; they may be forgotten."""
 
     def flush(self) -> None:
-        """Write what `finish` and `settle` have put off; called when there is nothing to hand out."""
+        """
+        Write what `finish` and `settle` have put off; called when there is nothing to hand out.
+
+        Raises StoreError if it is away; what was not written is kept for another time.
+        """
 
 
 def identity(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> Identity | None:

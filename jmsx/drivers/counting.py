@@ -1,17 +1,37 @@
-"""Where a ledger comes in: asked before each hand-out, told afterwards; under the pump's lock."""
+"""
+Where a ledger comes in: asked before each hand-out, told afterwards; under the pump's lock.
+
+A ledger that is away pauses its session: what it would count waits in front, as if it had never been offered.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import sqlite3
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from jmsx.core.handing_out import Held
+from jmsx.errors import StoreError
+from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jmsx.core.actions import Record
     from jmsx.core.delivery import Delivery
-    from jmsx.core.handing_out import Held
     from jmsx.core.ledger import Ledger
     from jmsx.core.session import SessionCore
+
+T = TypeVar("T")
+
+#: Seconds before a ledger that was away is asked again; it knows itself how often its file may be tried.
+AGAIN: Final = 1.0
+
+#: How a ledger says that it is away; anything else that it raises is a fault, or came from outside.
+_AWAY: Final = (StoreError, sqlite3.Error)
+
+_log = logger("jmsx.session")
 
 
 class Counting:
@@ -19,6 +39,9 @@ class Counting:
 
     def __init__(self, ledger: Ledger | None) -> None:
         self._ledger = ledger
+        self.away: str | None = None  #: why the ledger cannot be used
+        self.withheld = False  #: the next message waits for it
+        self._ask_at = -math.inf  #: when it is asked again (seconds, monotonic)
 
     def deliver(
         self,
@@ -27,19 +50,51 @@ class Counting:
         now: float,
         held: Held | None = None,
     ) -> Delivery | None:
-        """As `core.handing_out.deliver`; what the ledger says is over its limit is buried on the way."""
+        """
+        As `core.handing_out.deliver`; what the ledger says is over its limit is buried on the way.
+
+        None also while the next message is `withheld`. What is not counted is handed out all the same.
+        """
         ledger = self._ledger
         if ledger is None:
             return core.handing_out.deliver(subscription_ids, now, held)
+        held = Held() if held is None else held
+        self.withheld = False
         while (delivery := core.handing_out.offer(subscription_ids, now, held)) is not None:
             identity = core.handing_out.identity(delivery)
-            entry = None if identity is None else ledger.begin(identity)
+            entry = None
+            if identity is not None:
+                entry = self._ask(partial(ledger.begin, identity), now)
+                if self.away is not None:
+                    self.withheld = True
+                    core.handing_out.decline(held)
+                    return None
             if core.handing_out.admit(delivery, now, entry):
                 return delivery
-        ledger.flush()
+        self._ask(ledger.flush, now)
         return None
+
+    def patience(self, now: float) -> float:
+        """Seconds until the ledger is asked again, if it is away."""
+        return math.inf if self.away is None else max(self._ask_at - now, 0.0)
 
     def record(self, told: Record) -> None:
         """Tell the ledger what became of hand-outs that it has."""
         if self._ledger is not None:
             (self._ledger.settle if told.settled else self._ledger.finish)(told.entries)
+
+    def _ask(self, question: Callable[[], T], now: float) -> T | None:
+        """What the ledger says; None if it is `away`, or was a moment ago."""
+        if now < self._ask_at:
+            return None
+        try:
+            answer = question()
+        except _AWAY as error:
+            if self.away is None:
+                _log.info("session waits for its delivery ledger", error=str(error))
+            self.away, self._ask_at = str(error), now + AGAIN
+            return None
+        if self.away is not None:
+            _log.info("session goes on with its delivery ledger")
+            self.away, self._ask_at = None, -math.inf
+        return answer

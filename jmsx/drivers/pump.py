@@ -121,15 +121,16 @@ class Pump(Engine):
         """
         What `read` makes of the next message of the subscriptions, in the order of arrival.
 
-        An outage is waited through. None at the deadline (seconds, monotonic; None: never) or as soon as `given_up()`;
-        raises if the link is gone for good. `read` is run under the lock, and then `begin(delivery)`; a message that
-        cannot be read becomes a dead letter, and the next one is taken. `held` has the message from the moment on in
-        which it is handed out, for `give_back`.
+        An outage is waited through, and so is a ledger that is away. None at the deadline (seconds, monotonic; None:
+        never) or as soon as `given_up()`; raises if the link is gone for good. `read` is run under the lock, and then
+        `begin(delivery)`; a message that cannot be read becomes a dead letter, and the next one is taken. `held` has
+        the message from the moment on in which it is handed out, for `give_back`.
         """
         with self.lock:
             while not given_up():
                 self.check()
-                if self.outage is None and self.running and not self.core.committing:
+                flows = self.outage is None and self.running and not self.core.committing
+                if flows:
                     delivery = self._work(
                         lambda core, now: self._next(core, subscription_ids(), now, held)
                     )
@@ -146,14 +147,20 @@ class Pump(Engine):
                 now = self.now()
                 if deadline is not None and now >= deadline:
                     return None
-                self.changed.wait(LONGEST if deadline is None else min(deadline - now, LONGEST))
+                self.changed.wait(
+                    min(
+                        LONGEST,
+                        math.inf if deadline is None else deadline - now,
+                        self.counting.patience(now) if flows else math.inf,
+                    )
+                )
             return None
 
     def _next(
         self, core: SessionCore, names: Sequence[str], now: float, held: Held | None
     ) -> Delivery | None:
         delivery = self.counting.deliver(core, names, now, held)
-        if delivery is None:
+        if delivery is None and not self.counting.withheld:
             core.want(names, now)
         return delivery
 

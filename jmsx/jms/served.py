@@ -61,6 +61,11 @@ class Served:
         return self.pump.reachable
 
     @property
+    def ledger_away(self) -> str | None:
+        """Why its delivery ledger cannot be used, for which it waits."""
+        return self.pump.counting.away
+
+    @property
     def address(self) -> BrokerAddress:
         """Of the broker that it is connected to, or was last."""
         return self.pump.address

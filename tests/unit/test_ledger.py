@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ import pytest
 
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
-from jmsx.ledger import LOOK_EVERY, PAUSE, DeliveryLedger, release, share
+from jmsx.ledger import FIRST_PAUSE, LONGEST_PAUSE, LOOK_EVERY, DeliveryLedger, release, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,28 +165,48 @@ def test_too_many_rows_are_deleted(path: Path, clock: Clock) -> None:
 # -- trouble ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_locked_file_stops_nothing(
+def test_a_locked_file_is_away(
     ledger: DeliveryLedger, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One short wait, then deliveries go on uncounted for a while, and the log says so; then it counts again."""
+    """One short wait, then every hand-out is refused at once for a while; the log tells when it went and came back."""
     ledger.begin(A)
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
     with caplog.at_level(logging.WARNING, "jmsx.ledger"):
-        assert [ledger.begin(A), ledger.begin(B)] == [None, None]
-        ledger.flush()
+        for identity in (A, B):
+            with pytest.raises(StoreError, match="locked"):
+                ledger.begin(identity)
+        with pytest.raises(StoreError, match="locked"):
+            ledger.flush()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert "locked" in caplog.text
     blocker.close()
-    clock.now += PAUSE
+    with pytest.raises(StoreError, match="locked"):
+        ledger.begin(A)
+    clock.now += FIRST_PAUSE
     with caplog.at_level(logging.WARNING, "jmsx.ledger"):
         assert ledger.begin(A) == Entry(A, 2)
-    assert "counts again" in caplog.text
+    assert "delivery ledger back" in caplog.text
 
 
-def test_a_full_disk_stops_nothing(
-    ledger: DeliveryLedger, path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_is_tried_less_and_less(ledger: DeliveryLedger, path: Path, clock: Clock) -> None:
+    """After 1, 2, 4 … seconds, and 30 at the most; said once."""
+    path.unlink()
+    for suffix in ("-wal", "-shm"):
+        path.with_name(f"{path.name}{suffix}").unlink()
+    path.mkdir()
+    clock.now += LOOK_EVERY
+    tried = []
+    opened = ledger._open
+    ledger._open = lambda: (tried.append(clock.now), opened())  # type: ignore[method-assign, assignment, func-returns-value]
+    for _ in range(100):
+        with pytest.raises(StoreError, match="unable to open"):
+            ledger.begin(A)
+        clock.now += 1.0
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert gaps == [FIRST_PAUSE, 2.0, 4.0, 8.0, 16.0, LONGEST_PAUSE, LONGEST_PAUSE]
+
+
+def test_a_full_disk_is_away(ledger: DeliveryLedger, path: Path, clock: Clock) -> None:
     """What was done meanwhile is written when there is room again."""
     entry = ledger.begin(A)
     assert entry is not None
@@ -193,19 +214,15 @@ def test_a_full_disk_stops_nothing(
     (pages,) = ledger._connection.execute("PRAGMA page_count").fetchone()
     ledger._connection.execute(f"PRAGMA max_page_count={pages}")
     big = Identity("queue://q", "k" * 100_000)
-    with caplog.at_level(logging.ERROR, "jmsx.ledger"):
-        assert ledger.begin(big) is None
-    assert "full" in caplog.text
-    ledger._connection.execute("PRAGMA max_page_count=1000000")
-    clock.now += PAUSE
+    with pytest.raises(StoreError, match="full; make room"):
+        ledger.begin(big)
+    clock.now += FIRST_PAUSE  # it is opened anew, without that limit
     assert ledger.begin(big) == Entry(big, 1)
     assert "a" not in rows(path)
 
 
-def test_a_broken_file_stops_nothing(
-    path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Somebody wrote over it while it was in use."""
+def test_a_broken_file_is_away_until_it_is_removed(path: Path, clock: Clock) -> None:
+    """Somebody wrote over it while it was in use; nobody knows what it had counted."""
     ledger = DeliveryLedger(path, clock=clock)
     for number in range(100):
         ledger.begin(Identity("queue://q", str(number)))
@@ -214,10 +231,29 @@ def test_a_broken_file_stops_nothing(
         file.seek(1024)
         file.write(b"x" * 50_000)
     ledger._connection.execute("PRAGMA shrink_memory")
-    with caplog.at_level(logging.ERROR, "jmsx.ledger"):
-        assert ledger.begin(A) is None
-    assert "uncounted" in caplog.text
+    for _ in range(2):
+        with pytest.raises(StoreError, match="remove it, and begin anew"):
+            ledger.begin(A)
+        clock.now += LONGEST_PAUSE
+    path.unlink()
+    assert ledger.begin(A) == Entry(A, 1)
     ledger.close()
+
+
+def test_what_is_done_while_it_is_away_is_written_at_the_end(
+    ledger: DeliveryLedger, path: Path
+) -> None:
+    """Closing tries it once more, whatever the pause."""
+    entry = ledger.begin(A)
+    assert entry is not None
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    ledger.settle([entry])
+    with pytest.raises(StoreError, match="locked"):
+        ledger.flush()
+    blocker.close()
+    ledger.close()
+    assert rows(path) == {}
 
 
 @pytest.mark.parametrize("left", [("-wal", "-shm"), ("-shm",), ()])
@@ -248,17 +284,17 @@ def test_a_file_that_was_removed(
 def test_a_folder_that_was_removed(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is counted until it is there again."""
+    """It is away until that is there again."""
     path = tmp_path / "folder" / "ledger.db"
     path.parent.mkdir()
     ledger = DeliveryLedger(path, clock=clock)
     shutil.rmtree(path.parent)
     clock.now += LOOK_EVERY
     for _ in range(2):
-        with caplog.at_level(logging.WARNING, "jmsx.ledger"):
-            assert ledger.begin(A) is None
-        assert "unable to open" in caplog.text
-        clock.now += PAUSE
+        with pytest.raises(StoreError, match="unable to open"):
+            ledger.begin(A)
+        clock.now += LONGEST_PAUSE
+    assert caplog.text.count("delivery ledger away") == 1
     path.parent.mkdir()
     assert ledger.begin(A) == Entry(A, 1)
     ledger.close()
@@ -304,11 +340,12 @@ def test_memory_is_no_place_for_it() -> None:
         DeliveryLedger(":memory:")
 
 
-def test_after_close_nothing_is_counted(ledger: DeliveryLedger) -> None:
-    """And nothing raises."""
+def test_after_close_nothing_is_handed_out(ledger: DeliveryLedger) -> None:
+    """Nobody would count it."""
     ledger.close()
     ledger.close()
-    assert ledger.begin(A) is None
+    with pytest.raises(StoreError, match="the delivery ledger is closed"):
+        ledger.begin(A)
 
 
 # -- sharing ----------------------------------------------------------------------------------------------------------
@@ -321,7 +358,8 @@ def test_one_file_one_ledger(path: Path) -> None:
     release(first)
     assert second.begin(A) == Entry(A, 1)
     release(second)
-    assert second.begin(A) is None
+    with pytest.raises(StoreError, match="closed"):
+        second.begin(A)
     third = share(path)
     assert third.begin(A) == Entry(A, 2)
     release(third)

@@ -12,7 +12,8 @@ from jmsx.core.identity import identify
 from jmsx.core.ledger import Entry, Identity
 from jmsx.core.policy import ArtemisRedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode, DestinationKind
-from jmsx.drivers.counting import Counting
+from jmsx.drivers.counting import AGAIN, Counting
+from jmsx.errors import StoreError
 from jmsx_classic import DIALECT
 from tests.unit.core.harness import (
     AT_ONCE,
@@ -50,10 +51,12 @@ class Book:
             Identity("queue://q", known_as(key)): (number, 0) for key, number in deliveries.items()
         }
         self.broken = False
+        self.away = False
         self.flushed = 0
 
     def begin(self, identity: Identity) -> Entry | None:
-        """Count, unless it is broken."""
+        """Count, unless it is broken, or away."""
+        self._check()
         if self.broken:
             return None
         deliveries, finished = self.rows.get(identity, (0, 0))
@@ -74,7 +77,12 @@ class Book:
 
     def flush(self) -> None:
         """Count."""
+        self._check()
         self.flushed += 1
+
+    def _check(self) -> None:
+        if self.away:
+            raise StoreError("disk is full")
 
     def told(self) -> dict[str, tuple[int, int]]:
         """Key -> hand-outs, and how many of them did not fail."""
@@ -355,3 +363,47 @@ def test_the_brokers_id_is_no_identity_alone() -> None:
         talk.comes("ID:1", body=body)
         assert called(talk.held()) == "ID:1#1"
     assert list(book.rows.values()) == [(1, 0), (1, 0)]
+
+
+# -- away -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_away_nothing_is_handed_out(mode: AcknowledgeMode) -> None:
+    """All waits in its order, uncounted, and comes as it would have come; it is asked once in a while."""
+    book = Book()
+    talk = start(mode, book)
+    talk.comes("a", "b")
+    book.away = True
+    assert [talk.take(), talk.take()] == [None, None]
+    book.away = False
+    assert talk.take() is None  # not asked again yet
+    talk.now += AGAIN
+    assert [called(talk.held()), called(talk.held())] == ["a#1", "b#1"]
+    assert sorted(book.rows.values()) == [(1, 0), (1, 0)]
+
+
+def test_away_before_a_redelivery() -> None:
+    """What has failed stays failed: a hand-out that did not come about takes nothing back."""
+    book = Book()
+    talk = start(AUTO, book)
+    talk.comes("a")
+    assert talk.listen(BROKEN) == "a#1"
+    talk.wait_until(10.0)
+    book.away = True
+    for _ in range(3):
+        assert talk.take() is None
+        talk.now += AGAIN
+    talk.wrote()
+    assert list(book.rows.values()) == [(1, 0)]
+    book.away = False
+    assert talk.listen() == "a#2"
+
+
+def test_away_what_it_does_not_count_goes_on() -> None:
+    """A topic without durable subscription has no message that could come again."""
+    book = Book()
+    talk = start(AUTO, book, kind=DestinationKind.TOPIC, origin="topic://t:7")
+    talk.comes("a")
+    book.away = True
+    assert called(talk.held()) == "a#1"
