@@ -48,12 +48,15 @@ class Outbox:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
-        self.sends = 0  #: SENDs since the link is up
+        self.sends: int | None = (
+            0  #: SENDs since the link is up, while the broker must count the same
+        )
 
     def transmit(self, *frames: Frame) -> None:
         """Ask for `frames` to be written as one burst."""
         self._actions.append(Transmit(frames))
-        self.sends += sum(frame.command == "SEND" for frame in frames)
+        if self.sends is not None:
+            self.sends += sum(frame.command == "SEND" for frame in frames)
 
     def report(self, event: Event) -> None:
         """Ask for `event` to be reported."""

@@ -152,6 +152,7 @@ class SessionCore:
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
             elif frame.command == "ERROR":
+                self._outbox.sends = None
                 complaint = self.conversation.refused(
                     frame, self.settings.broker, now, condemned=self._work.condemned
                 )
@@ -287,8 +288,12 @@ class SessionCore:
         return None
 
     @property
-    def sends(self) -> int:
-        """How many SENDs were written, or are about to be, on this link."""
+    def sends(self) -> int | None:
+        """
+        How many SENDs were written, or are about to be, on this link; None behind an ERROR.
+
+        The broker may not have counted what it refused: then it gives another number to what comes behind.
+        """
         return self._outbox.sends
 
     def consumes(self, destination: str) -> bool:

@@ -128,14 +128,15 @@ class MessageProducer:
             sent.append((self._session.greeting.get("session", ""), core.sends))
             return request
 
-        sent: list[tuple[str, int]] = []  #: on which link, and as which of its SENDs
+        sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
         if self._session.options.use_async_send:
             pump.submit(what, send)
         else:
             pump.ask(what, send, repeat=repeat)
         if self._session.transacted:
             return None
-        return self._session.dialect.sent_id(*sent[-1])
+        session, number = sent[-1]
+        return None if number is None else self._session.dialect.sent_id(session, number)
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:

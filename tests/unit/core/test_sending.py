@@ -84,3 +84,21 @@ def test_own_messages_of_jmsx_are_not_told() -> None:
     talk.answer()
     assert request.done
     assert talk.reported(MessageSent) == []
+
+
+def test_a_refusal_ends_the_counting_of_sends() -> None:
+    """The broker does not number what it could not read, so what comes behind has a number that nobody here knows."""
+    talk = Talk(AUTO)
+    talk.send()
+    talk.answer()
+    assert talk.core.sends == 1
+
+    talk.send()
+    talk.refuse()
+    talk.send()
+    assert talk.core.sends is None
+
+    talk.cut()
+    talk.reopen()
+    talk.send()
+    assert talk.core.sends == 1
