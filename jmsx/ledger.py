@@ -48,7 +48,7 @@ BACKLOG: Final = 10_000
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS jmsx_deliveries (
     place TEXT NOT NULL,         -- the queue, or the durable subscription
-    message_key TEXT NOT NULL,   -- the message's stable identity
+    message_key TEXT NOT NULL,   -- what the broker knows it by, and a digest of its body
     deliveries INTEGER NOT NULL, -- how often it was handed out
     finished INTEGER NOT NULL,   -- how many of those did not fail, although they are not acknowledged
     last_ms INTEGER NOT NULL,    -- the last hand-out, epoch milliseconds

@@ -443,9 +443,7 @@ class ConsumerCore:
         """Report how these deliveries ended, and have the ledger forget those that are settled."""
         batch = list(batch)
         if outcome in events.SETTLED:
-            entries = [one.entry for one in batch if one.entry is not None]
-            if entries:
-                self._outbox.record(*entries, settled=True)
+            self.forget_counts(batch)
         alive = [one for one in batch if not (one.buried or one.acknowledged)]  # or ended already
         if outcome in events.DONE:
             self.recollection.acknowledged(alive)
@@ -455,6 +453,12 @@ class ConsumerCore:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now
             self.evidence.ended(delivery, outcome, now, transaction_id)
+
+    def forget_counts(self, batch: Iterable[Delivery]) -> None:
+        """The broker has these no more: nor need the ledger."""
+        entries = [one.entry for one in batch if one.entry is not None]
+        if entries:
+            self._outbox.record(*entries, settled=True)
 
     def key(self, delivery: Delivery) -> str:
         """The stable identity of a message."""

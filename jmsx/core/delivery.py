@@ -67,6 +67,7 @@ class Delivery:
         "acknowledged",
         "arrival",
         "base",
+        "before",
         "buried",
         "carried",
         "continued",
@@ -119,6 +120,7 @@ class Delivery:
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.subscribed = ""  #: URI of what its consumer reads, or nothing
         self.identity: Identity | None = None  #: what it is known by, once somebody asked
+        self.before = 0  #: redeliveries before it was sent back to the broker, which has it as a new message since
         self.known = 0  #: redeliveries that are no guess
         self.flagged = headers.get("redelivered") == "true"  #: the broker says so
         self.explained = False  #: it was on its way to this process, which knows what became of it
@@ -187,7 +189,7 @@ class Delivery:
 
     def begin(self, redeliveries: int) -> None:
         """It was sent back for later after so many redeliveries."""
-        self.known = redeliveries
+        self.before = self.known = redeliveries
         self.redelivery_count = self.base = max(self.redelivery_count, redeliveries)
         self.spared = self.redelivery_count - redeliveries
 
@@ -213,9 +215,10 @@ class Delivery:
     def count(self, entry: Entry) -> None:
         """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
         if self.entry is None:
-            if entry.number > self.known:
+            number = self.before + entry.number
+            if number > self.known:
                 self.spared = entry.finished
-            self.redelivery_count = self.base = max(self.known, entry.number - 1)
+            self.redelivery_count = self.base = max(self.known, number - 1)
         self.entry = entry
 
     def note_failure(self, failure: Failure, now: float) -> None:

@@ -4,9 +4,13 @@ Which message this is: for the application, and for whatever decides over its se
 jmsx gives each message that it sends a key, which goes wherever the message goes: also onto the parts that a splitter
 makes of it, and onto whatever a forwarder sends with the headers of another message. So a key counts only beside a
 digest of key, destination and body that fits the message which carries it; else the broker's own identity counts. That
-is a header, too, where an application property overwrites headers (Classic). So whoever decides (the ledger, an
-idempotency store, the identity of outputs) goes by the key together with a digest of the body, and two messages with
-different bodies are never taken for one.
+is a header, too, where an application property overwrites headers (Classic). So whoever decides goes by a digest of the
+body, too, and two messages with different bodies are never taken for one.
+
+There are two questions. Whether a sender has sent the same once more is an idempotency store's: it goes by key and
+body. Whether it is the same message that comes again is the ledger's, and that of the outputs' identity: they go by
+what the broker tells of it, its id and its time, which stay the same over redelivery, links and restarts. A message
+that was sent back to the broker, or moved back by hand, is another one there.
 
 A digest is no signature: whoever may write to a queue may send the same message twice, and nothing else.
 """
@@ -43,7 +47,8 @@ class Identity(NamedTuple):
     """What one message is known by."""
 
     key: str  #: its sender's, if that was made for it, else the broker's; what the application sees
-    name: str  #: what decides: the key and a digest of the body; empty if there is no key
+    name: str  #: whether its sender sent it before: the key and a digest of the body; empty if there is no key
+    copy: str  #: whether it came before: the broker's id and time, and a digest of the body; empty if there is no id
     vouched: bool  #: the key was made for this message, and so was its count
 
 
@@ -71,7 +76,7 @@ def identify(delivery: Delivery, dialect: Dialect) -> Identity:
             delivery.identity = _identify(delivery, dialect)
         except Exception:  # noqa: BLE001 - a message that nothing names must not end its session
             name = _short(delivery.message_id)
-            delivery.identity = Identity(name, name, vouched=False)
+            delivery.identity = Identity(name, name, name, vouched=False)
     return delivery.identity
 
 
@@ -99,7 +104,10 @@ def _identify(delivery: Delivery, dialect: Dialect) -> Identity:
                 vouched = True
                 break
     key = given if vouched else _short(dialect.message_key(headers))
-    return Identity(key, f"{key}:{body}" if key else "", vouched)
+    name = f"{key}:{body}" if key else ""
+    own = _short(f"{delivery.message_id}@{headers.get('timestamp', '')}")
+    copy = f"{own}:{body}" if delivery.message_id else ""
+    return Identity(key, name, copy, vouched)
 
 
 def _claim(key: str, repeated: str, destination: str) -> bytes:

@@ -25,7 +25,7 @@ class Identity(NamedTuple):
     """What a ledger knows a message by, over links, processes and restarts."""
 
     place: str  #: the queue, or the durable subscription
-    key: str
+    key: str  #: what the broker knows it by, and a digest of its body
 
 
 class Entry(NamedTuple):
@@ -76,12 +76,12 @@ def identity(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -
     What to count `delivery` as; None: it is not counted.
 
     Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
-    there is nothing to count.
+    there is nothing to count. What a sender sends twice is two messages, which fail each by itself.
     """
     if settings.kind is DestinationKind.TOPIC or delivery.acknowledged:
         return None
-    name = identify(delivery, dialect).name
-    return Identity(place(delivery, settings, dialect), name) if name else None
+    copy = identify(delivery, dialect).copy
+    return Identity(place(delivery, settings, dialect), copy) if copy else None
 
 
 def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:

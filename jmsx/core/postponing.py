@@ -2,8 +2,9 @@
 Redelivery by the broker's scheduler: the message is sent back with a delay, and the original acknowledged.
 
 So nothing waits in our hands: the window is free, order is given up, and a crash of ours does not bring the message
-back early. It gets a new message id and keeps its key; its count travels in a header. Where ACKs take part in
-transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is confirmed.
+back early. It gets a new message id and keeps its key; its count travels in a header, and a ledger goes on from there.
+Where ACKs take part in transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is
+confirmed.
 
 Source: DESIGN.md section 6; classic.md 2.4 and artemis.md 1.3 on `AMQ_SCHEDULED_DELAY`.
 """
@@ -85,6 +86,7 @@ class Postponements:
                     consumer.write_acks(batch)
                 consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
                 consumer.recollection.given_back(batch)  # a broker that crashes may have both
+                consumer.forget_counts(batch)
             else:
                 consumer.take_back(batch)
                 self._outbox.disconnect(f"a message could not be sent back: {error}")

@@ -125,13 +125,14 @@ class Transaction:
         """
         An identity for the next send, the same when its input is delivered again.
 
-        It is made of the message that was handed out last and a count, because an application that gets that message
-        again, in whatever company, will send the same again. What comes of no input gets one, `of_none`, by which only
-        this transaction can repeat it, or else None.
+        It is made of the message that was handed out last, as the broker knows it, and a count, because an application
+        that gets that message again, in whatever company, will send the same again. What comes of no input gets one,
+        `of_none`, by which only this transaction can repeat it, or else None.
         """
         if self._input is not None:
             source, delivery = self._input
-            origin = f"{source}:{identify(delivery, dialect).name}"
+            known = identify(delivery, dialect)
+            origin = f"{source}:{known.copy}:{known.key}"
         elif of_none:
             origin = self.transaction_id
         else:

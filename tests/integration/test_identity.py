@@ -13,6 +13,7 @@ from jmsx import Connection, Destination, Message, Queue, RedeliveryPolicy, Topi
 from jmsx.app import App
 from jmsx.core.frames import Frame
 from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
+from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.values import AcknowledgeMode
     from jmsx_broker import Broker
+    from jmsx_broker.local import LocalBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
 
@@ -151,6 +153,79 @@ def test_a_sender_that_repeats_itself_is_recognised(broker: Broker) -> None:
     with app:
         assert eventually(lambda: broker.statistics(queue.name).size == 0, 10)
     assert seen == [("the first", headers["jmsx_key"])]
+
+
+def repeat(broker: Broker, queue: Destination, count: int) -> None:
+    """Send one message, with its genuine key and digest, so many times, each with properties of its own."""
+    headers = sent_by_jmsx(broker, queue)
+    for number in range(count):
+        forward(broker, {**headers, "number": str(number)}, "the first")
+
+
+def test_outputs_of_a_sender_that_repeats_itself(broker: Broker) -> None:
+    """Properties differ, or nothing: each message that the broker has brings forth its own."""
+    source, target = fresh_queue(), fresh_queue()
+    repeat(broker, source, 3)
+    with Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer, producer = session.create_consumer(source), session.create_producer(target)
+        for message in iter(lambda: consumer.receive(1), None):
+            producer.send(Message(f"of {message.properties['number']}"))
+            session.commit()
+    assert bodies(broker, target) == ["of 0", "of 1", "of 2"]
+
+
+def test_what_is_repeated_is_counted_by_itself(broker: Broker, tmp_path: Path) -> None:
+    """Four at a time, with a ledger and no redelivery allowed: none is buried because of another one."""
+    queue, seen = fresh_queue(), []
+    repeat(broker, queue, 4)
+    app = App(broker.url, ledger=tmp_path / "ledger.db", redelivery_policy=NO_RETRY)
+    together = threading.Barrier(4)
+
+    @app.consumer(queue, concurrency=4, prefetch=1)
+    def desk(message: Message) -> None:
+        together.wait(20)
+        seen.append((message.properties["number"], message.delivery_count))
+
+    with app:
+        assert eventually(lambda: len(seen) == 4, 20)
+        assert eventually(lambda: broker.statistics(queue.name).size == 0, 10)
+    assert sorted(seen) == [(str(number), 1) for number in range(4)]
+
+
+@pytest.mark.parametrize("kind", [ClassicBroker, ArtemisBroker], ids=["classic", "artemis"])
+def test_a_broker_names_its_messages_for_ever(kind: type[LocalBroker]) -> None:
+    """Over links, a kill and a restart; that is what outputs and a ledger's counts go by."""
+    source, target = fresh_queue(), fresh_queue()
+    with kind() as broker:
+        with Connection(broker.url) as connection:
+            connection.create_session().create_producer(source).send(Message("x"))
+        names = set()
+        for turn in range(4):
+            with Connection(broker.url) as connection:
+                connection.start()
+                session = connection.create_session(TRANSACTED)
+                consumer, producer = (
+                    session.create_consumer(source),
+                    session.create_producer(target),
+                )
+                (message,) = take(consumer, 1)
+                assert message._identify is not None
+                names.add(message._identify().copy)
+                producer.send(Message(f"{turn}"))
+                if turn == 3:
+                    session.commit()
+                else:
+                    session.rollback()
+            if turn == 1:
+                broker.kill()
+                broker.start()
+            elif turn == 2:
+                broker.stop()
+                broker.start()
+        assert len(names) == 1
+        assert bodies(broker, target) == ["3"]
 
 
 def vouched(connection: Connection, to: Destination, source: Destination, body: Any) -> bool:

@@ -90,9 +90,23 @@ def test_equal_keys_with_other_bodies_are_other_messages() -> None:
     assert one.name != two.name
 
 
+@both
+def test_what_a_sender_sends_twice_is_two_copies(dialect: Dialect) -> None:
+    """A store knows that it has it already; who counts, or names outputs, goes by what the broker says of each."""
+    sent = made(dialect=dialect)
+    one, two, three = (
+        known({**sent, **told}, dialect=dialect)
+        for told in ({}, {"message-id": "3,8"}, {"timestamp": "10"})
+    )
+    assert one.name == two.name == three.name
+    assert len({one.copy, two.copy, three.copy}) == 3
+    assert known(sent, dialect=dialect) == one
+
+
 def test_equal_ids_with_other_bodies_are_other_messages() -> None:
     """On Classic an application property may have overwritten the broker's id."""
     assert known({}, b"x").name != known({}, b"y").name
+    assert known({}, b"x").copy != known({}, b"y").copy
 
 
 @pytest.mark.parametrize(
@@ -117,12 +131,13 @@ def test_a_huge_key_is_kept_short() -> None:
     """It is written into a ledger, a database and headers of other messages."""
     headers = stamp({}, b"x", "k" * 5000, "queue://q", CLASSIC)
     assert known(headers).key == "ID:7"
-    assert len(known({"message-id": "m" * 5000}).key) == 32
+    huge = known({"message-id": "m" * 5000})
+    assert (len(huge.key), len(huge.copy)) == (32, 65)
 
 
 def test_without_any_id_nothing_names_it() -> None:
     """A frame that no broker made."""
-    assert known({"message-id": ""}).name == ""
+    assert (known({"message-id": ""}).name, known({"message-id": ""}).copy) == ("", "")
 
 
 @both
@@ -180,15 +195,19 @@ def test_a_process_knows_bodies_apart() -> None:
     assert talk.receive() == "a#1"
 
 
-def test_outputs_of_inputs_with_one_copied_key_are_three() -> None:
-    """On Artemis the broker drops an output whose identity it knows."""
+@pytest.mark.parametrize("body", [None, "the same"])
+def test_outputs_of_inputs_with_one_key_are_three(body: str | None) -> None:
+    """On Artemis the broker drops an output whose identity it knows: with a copied key, and with a genuine one."""
     talk = Talk(TRANSACTED, dialect=ARTEMIS)
     talk.subscribe()
     copied = {
         name: talk.message("0", key="k").headers[name] for name in (KEY_HEADER, DIGEST_HEADER)
     }
     for number in "123":
-        talk.comes(f"9,{number}", **copied)
+        if body is None:
+            talk.comes(f"9,{number}", **copied)
+        else:
+            talk.comes(f"9,{number}", body=body, key="k", number=number)
         talk.held()
         talk.send()
         talk.commit()

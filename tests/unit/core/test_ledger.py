@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import COUNT_HEADER, Delivery
 from jmsx.core.events import MessageDeadLettered
-from jmsx.core.identity import identify
+from jmsx.core.identity import identify, stamp
 from jmsx.core.ledger import Entry, Identity
 from jmsx.core.policy import ArtemisRedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode, DestinationKind
@@ -40,7 +40,7 @@ MODES = list(AcknowledgeMode)
 
 def known_as(name: str) -> str:
     """What a ledger knows the message `name` of `Talk.message` by."""
-    return identify(Delivery.of(Talk.message(name), 1, name, epoch=1, now=0, wall=0), DIALECT).name
+    return identify(Delivery.of(Talk.message(name), 1, name, epoch=1, now=0, wall=0), DIALECT).copy
 
 
 class Book:
@@ -85,8 +85,8 @@ class Book:
             raise StoreError("disk is full")
 
     def told(self) -> dict[str, tuple[int, int]]:
-        """Key -> hand-outs, and how many of them did not fail."""
-        return {identity.key.rpartition(":")[0]: row for identity, row in self.rows.items()}
+        """Message id -> hand-outs, and how many of them did not fail."""
+        return {identity.key.partition("@")[0]: row for identity, row in self.rows.items()}
 
 
 class Counted(Talk):
@@ -334,13 +334,42 @@ def test_places() -> None:
     assert places(kind=DestinationKind.TOPIC, origin="topic://t:7") == []
 
 
-def test_the_senders_key_is_the_identity() -> None:
-    """It is the same on whatever broker and link."""
+def test_what_a_sender_sends_twice_is_counted_twice() -> None:
+    """The same key and body: two messages, of which none is buried while the other one is being handled."""
     book = Book()
-    talk = start(AUTO, book)
-    talk.comes("ID:1", key="k")
-    talk.held()
-    assert list(book.told()) == ["k"]
+    one, other = (start(AUTO, book, policy=at_most(0)) for _ in range(2))
+    one.comes("ID:1", key="k")
+    other.comes("ID:2", key="k")
+    assert called(one.held()) == "ID:1#1"
+    assert called(other.held()) == "ID:2#1"
+    assert sorted(book.told()) == ["ID:1", "ID:2"]
+
+
+def test_what_was_sent_back_goes_on_counting() -> None:
+    """The broker has it as a new message since then; its count came with it, and each further death adds one."""
+    book = Book()
+    for death in range(2):
+        talk = start(AUTO, book, policy=at_most(2))
+        sent = stamp({COUNT_HEADER: "1"}, b"ID:9", "k", "queue://q", DIALECT)
+        talk.comes("ID:9", **sent)
+        assert called(talk.held()) == f"ID:9#{death + 2}"
+    talk = start(AUTO, book, policy=at_most(2))
+    talk.comes("ID:9", "b", **sent)
+    assert called(talk.held()) == "b#1"
+    (dead,) = talk.reported(MessageDeadLettered)
+    assert (dead.message_id, dead.attempts) == ("ID:9", 3)
+
+
+def test_what_is_sent_back_is_forgotten() -> None:
+    """Its row would never be asked for again."""
+    book = Book()
+    talk = start(AUTO, book, scheduled=True, policy=at_most(2, initial_redelivery_delay=1.0))
+    talk.comes("a")
+    talk.listen(BROKEN)
+    assert book.told() == {"a": (1, 0)}
+    talk.answer()
+    talk.wrote()
+    assert book.told() == {}
 
 
 def test_a_key_that_was_copied_is_no_identity() -> None:
