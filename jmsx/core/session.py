@@ -278,14 +278,14 @@ class SessionCore:
         """
         Send the message `key` to the URI `destination`.
 
-        The request is answered when the broker has it; None: nothing to wait for, in a transaction or when the message
-        is not persistent. Raises IllegalStateError if the transaction can only be rolled back.
+        The request is answered when the broker has it; None: nothing to wait for, when the message is not persistent,
+        or in a transaction, save for another's temporary destination. Raises IllegalStateError if the transaction can
+        only be rolled back.
         """
         sent = TxSend(destination, key, frame, now)
         if not self.transacted:
             return self.sending.send(sent)
-        self._work.send(sent)
-        return None
+        return self._work.send(sent)
 
     @property
     def sends(self) -> int | None:

@@ -85,6 +85,11 @@ def is_pattern(destination: str) -> bool:
     return is_wildcard(destination) or is_composite(destination)
 
 
+def is_foreign_temporary(uri: str) -> bool:
+    """Whether it is another connection's temporary destination, as Classic names it."""
+    return uri.startswith("remote-temp-")
+
+
 def parts(destination: str) -> list[tuple[str, str]]:
     """
     Kind and name of each destination that a URI lists; those without a kind have the first one's.

@@ -6,10 +6,10 @@ was received is acknowledged. A crash between them delivers again what was recei
 same identity, by which the broker knows it.
 
 The rules that keep messages from being lost on Classic (probes-classic.md part 2, classic.md rules 6-8): one
-transaction at a time on a link; no receipt on a frame inside it, save COMMIT, because a failing frame with a receipt
-does not spoil the transaction; any ERROR while it is open condemns it; no NACK and no UNSUBSCRIBE inside
-it; after a refused COMMIT the link is dropped, because the broker can neither abort that transaction nor give its
-messages back.
+transaction at a time on a link; no receipt on a frame inside it, save COMMIT and what is awaited, because a failing
+frame with a receipt does not spoil the transaction; any other ERROR while it is open condemns it; no NACK and no
+UNSUBSCRIBE inside it; after a refused COMMIT the link is dropped, because the broker can neither abort that transaction
+nor give its messages back.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from jmsx.core.frames import Frame
 from jmsx.core.markers import CommitMarkers
 from jmsx.core.requests import Request, answered, unanswered
 from jmsx.core.salvage import Salvage, repeatable
+from jmsx.core.spelling import is_foreign_temporary
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
 from jmsx.errors import (
     ConnectionFailedError,
     IllegalStateError,
+    InvalidDestinationError,
     JmsxError,
     TransactionInDoubtError,
     TransactionRolledBackError,
@@ -109,9 +111,13 @@ class UnitOfWork:
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
-    def send(self, sent: TxSend) -> None:
+    def send(self, sent: TxSend) -> Request | None:
         """
-        Send in the transaction. Nothing is awaited: a failure shows at commit.
+        Send in the transaction. Nothing is awaited, and a failure shows at commit.
+
+        Only what goes to another session's temporary destination is: who asked may be gone, and a commit that is
+        refused for that costs the link each time. A SEND that fails with a receipt leaves the transaction as it was
+        (measured on Classic 6.1.8), so the sender hears of it and decides.
 
         Raises IllegalStateError if the transaction can only be rolled back.
         """
@@ -130,8 +136,23 @@ class UnitOfWork:
             headers = {**self._dialect.output_headers(output), **sent.frame.headers}
             sent = replace(sent, frame=replace(sent.frame, headers=headers))
         headers = {**sent.frame.headers, "transaction": transaction.WIRE_NAME}
-        self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
         transaction.sends.append(sent)
+        if not is_foreign_temporary(sent.destination):
+            self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
+            return None
+
+        def then(now: float, error: JmsxError | None) -> JmsxError | None:
+            if isinstance(error, InvalidDestinationError) and transaction.sends[-1:] == [sent]:
+                transaction.sends.pop()
+                self._sending.report(sent, now, "error")
+            elif error is not None:
+                self.condemn(str(error))
+            return error
+
+        request = self._requests.open("SEND", sent.destination, then)
+        headers["receipt"] = request.receipt_id
+        self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
+        return request
 
     # The end of a transaction ----------------------------------------------------------------------------------------
 
@@ -154,7 +175,7 @@ class UnitOfWork:
         batches = [(each, each.delivered) for each in consumers if each.delivered]
         transaction, broker = self._transaction, self.settings.broker
         if not batches and not transaction.sends:
-            transaction.step(TxInput.ABORT)
+            self._abort()
             then(now)
             return answered("COMMIT", transaction.transaction_id)
 
@@ -187,6 +208,10 @@ class UnitOfWork:
         self._sending.report_all(transaction, "rolled_back", now)
         if transaction.started_at is not None:
             self._sending.report_end(transaction, TransactionOutcome.ROLLED_BACK, 0, now)
+        self._abort()
+
+    def _abort(self) -> None:
+        transaction = self._transaction
         if transaction.begun:
             self._outbox.transmit(Frame("ABORT", {"transaction": transaction.WIRE_NAME}))
         transaction.step(TxInput.ABORT)
@@ -252,7 +277,7 @@ class UnitOfWork:
             return [Frame("COMMIT", {**wire, **receipt})]
         if not self._dialect.transactional_ack:
             return _acks(batches, receipt)
-        if not self._transaction.sends and sum(len(batch) for _, batch in batches) == 1:
+        if not self._transaction.begun and sum(len(batch) for _, batch in batches) == 1:
             return _acks(batches, receipt)
         frames = self._in_a_transaction(consumers, batches)
         return [*frames, Frame("COMMIT", {**wire, **receipt})]

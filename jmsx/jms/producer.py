@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame
+from jmsx.core.spelling import is_foreign_temporary
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -54,10 +55,12 @@ class MessageProducer:
         by an answer, set a `correlation_id` or property of your own.
 
         Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
-        its way. In a transaction it is sent with the commit. `time_to_live` in seconds, 0: for ever. Raises
-        UnsupportedError (no destination, or two), ConfigurationError (priority, time_to_live), MessageFormatError,
-        BrokerTimeoutError, IllegalStateError, or what the broker says; ConnectionFailedError when there was no
-        connection for too long and nothing was sent, and SendUnconfirmedError when it was lost before the receipt came.
+        its way. In a transaction it is sent with the commit, and one to a temporary destination that is gone is refused
+        here: InvalidDestinationError, after which the transaction goes on without it. `time_to_live` in seconds, 0: for
+        ever. Raises UnsupportedError (no destination, or two), ConfigurationError (priority, time_to_live),
+        MessageFormatError, BrokerTimeoutError, IllegalStateError, or what the broker says; ConnectionFailedError when
+        there was no connection for too long and nothing was sent, and SendUnconfirmedError when it was lost before the
+        receipt came.
         """
         self._session.check_open()
         if self._closed:
@@ -129,7 +132,8 @@ class MessageProducer:
             return request
 
         sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
-        if self._session.options.use_async_send:
+        awaited = self._session.transacted and is_foreign_temporary(to.uri)
+        if self._session.options.use_async_send and not awaited:
             pump.submit(what, send)
         else:
             pump.ask(what, send, repeat=repeat)

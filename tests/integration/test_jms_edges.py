@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import AcknowledgeMode, Connection, Destination, Message, RedeliveryPolicy, Topic
+from jmsx import AcknowledgeMode, Connection, Destination, Message, RedeliveryPolicy, Session, Topic
+from jmsx.app import App
 from jmsx.errors import IllegalStateError, InvalidDestinationError
 from jmsx_broker import ClassicBroker
 from tests.integration.support import eventually, take
@@ -162,6 +163,38 @@ def test_an_answer_to_who_is_gone(broker: Broker, connection: Connection, queue:
     if not isinstance(broker, ClassicBroker):
         with pytest.raises(InvalidDestinationError):  # and there still is none
             server.create_producer().send(Message("!"), destination=second.reply_to)
+
+
+def test_a_transacted_server_whose_clients_are_gone(broker: Broker, queue: Queue) -> None:
+    """send() tells it at once, the link stays, and who waits behind them is served within seconds."""
+    gone: list[str | None] = []
+    app = App(broker.url)
+
+    @app.consumer(queue.uri, mode=AcknowledgeMode.SESSION_TRANSACTED)
+    def serve(request: Message, session: Session) -> None:
+        assert request.reply_to is not None
+        try:
+            session.create_producer().send(request.text.upper(), destination=request.reply_to)
+        except InvalidDestinationError:
+            gone.append(request.text)
+
+    with Connection(broker.url) as waiting:
+        waiting.start()
+        session = waiting.create_session()
+        answers = session.create_temporary_queue()
+        consumer = session.create_consumer(answers)
+        with Connection(broker.url) as impatient:
+            other = impatient.create_session()
+            theirs = other.create_temporary_queue()
+            other.create_consumer(theirs)
+            for number in range(8):
+                other.create_producer(queue).send(Message(str(number), reply_to=theirs))
+        session.create_producer(queue).send(Message("waits", reply_to=answers))
+        with app:
+            answer = consumer.receive(10.0)
+    assert answer is not None
+    assert answer.text == "WAITS"
+    assert gone == [str(number) for number in range(8)]
 
 
 @pytest.mark.parametrize("selector", [None, "color = 'red'"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jmsx.core.events import (
@@ -10,8 +12,11 @@ from jmsx.core.events import (
     MessageSent,
     TransactionEnded,
 )
+from jmsx.core.frames import Frame
 from jmsx.errors import (
+    ConnectionFailedError,
     IllegalStateError,
+    InvalidDestinationError,
 )
 from tests.unit.core.harness import (
     AUTO,
@@ -24,6 +29,9 @@ from tests.unit.core.harness import (
     sent,
     transactions,
 )
+
+if TYPE_CHECKING:
+    from jmsx.core.requests import Request
 
 BEGIN, COMMIT, ABORT = "BEGIN in jmsx", "COMMIT in jmsx ?", "ABORT in jmsx"
 
@@ -334,3 +342,77 @@ def test_close_of_the_session_buries_at_the_limit() -> None:
     talk.core.close(talk.now)
     assert talk.wrote() == ["NACK a", "UNSUBSCRIBE 1 ?"]
     assert talk.ended() == ["a#2 dead_lettered"]
+
+
+# -- sends to who may be gone -----------------------------------------------------------------------------------------
+
+ANSWER = "SEND remote-temp-queue:x 'out' in jmsx ?"
+GONE = "temp-queue://x\n\norg.apache.activemq.DestinationDoesNotExistException: it does not exist."
+
+
+def answering(talk: Talk) -> Request:
+    """Send to the temporary queue of another connection."""
+    frame = Frame("SEND", {"destination": "/remote-temp-queue/x"}, b"out")
+    request = talk.core.send(frame, "key", "remote-temp-queue://x", talk.now)
+    assert request is not None
+    return request
+
+
+def test_an_answer_to_who_is_gone_is_refused_at_once() -> None:
+    """Its sender hears of it, and the transaction goes on: the commit is not refused, and the link stays."""
+    talk = Talk(TRANSACTED)
+    talk.send("kept")
+    request = answering(talk)
+    talk.refuse(GONE)
+    assert isinstance(request.error, InvalidDestinationError)
+    commit = talk.commit()
+    talk.answer()
+    assert outcome(commit) == "done"
+    assert talk.wrote()[-1] == COMMIT
+    assert sent(talk) == ["error", "confirmed"]
+
+
+def test_a_transaction_whose_only_send_was_refused() -> None:
+    """It was begun, so it has to be ended: with what was received in it, or with nothing."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    for wrote in (["ACK a in jmsx", COMMIT], [ABORT]):
+        answering(talk)
+        talk.refuse(GONE)
+        talk.wrote()
+        commit = talk.commit()
+        assert talk.wrote() == wrote
+        if wrote[-1] == COMMIT:
+            talk.answer()
+        assert outcome(commit) == "done"
+
+
+def test_an_answer_that_is_taken_is_part_of_the_transaction() -> None:
+    """The receipt says only that the queue is there."""
+    talk = Talk(TRANSACTED)
+    request = answering(talk)
+    talk.answer()
+    assert outcome(request) == "done"
+    assert sent(talk) == []
+    talk.rollback()
+    assert sent(talk) == ["rolled_back"]
+
+
+def test_an_answer_that_fails_otherwise_can_only_be_rolled_back() -> None:
+    """Whether the broker has it in the transaction is not known."""
+    talk = Talk(TRANSACTED)
+    answering(talk)
+    talk.refuse("java.util.ConcurrentModificationException")
+    with pytest.raises(IllegalStateError, match="ConcurrentModification"):
+        talk.send()
+
+
+def test_a_link_that_is_lost_before_the_answer_is_taken() -> None:
+    """All of it is rolled back, and told once."""
+    talk = Talk(TRANSACTED)
+    request = answering(talk)
+    talk.cut()
+    assert isinstance(request.error, ConnectionFailedError)
+    assert sent(talk) == ["rolled_back"]
