@@ -24,6 +24,7 @@ from jmsx.clock import SystemClock
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
+from jmsx.process import keep_for_ever, tell_of_forks
 from jmsx.sqlite import file_id, open_file, unusable
 
 if TYPE_CHECKING:
@@ -107,7 +108,16 @@ class DeliveryLedger:
         self._away_since = 0.0  #: seconds, monotonic
         self._pause = FIRST_PAUSE
         self._resume_at = 0.0
+        self._connection: sqlite3.Connection | None = None
         self._open()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: what is not written is the parent's, and so is the connection; it opens its own."""
+        keep_for_ever(self._connection)
+        self._connection, self._away, self._pause = None, None, FIRST_PAUSE
+        self._done.clear()
+        self._lock = threading.Lock()
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
@@ -138,22 +148,29 @@ class DeliveryLedger:
                 with contextlib.suppress(StoreError):
                     self._try(None)
             self._closed = True
-            self._connection.close()
+            if self._connection is not None:
+                self._connection.close()
 
-    def _open(self) -> None:
-        self._connection = open_file(self.path, _TABLE, self._prepare)
+    def _open(self) -> sqlite3.Connection:
+        self._connection = connection = open_file(self.path, _TABLE, self._prepare)
         self._file = file_id(self.path)
         self._look_at = self._clock.monotonic() + LOOK_EVERY
+        return connection
 
-    def _look(self) -> None:
+    def _opened(self) -> sqlite3.Connection:
         """Another process would count in another file: go on in the one that has the name. Raises StoreError."""
-        if self._clock.monotonic() < self._look_at:
-            return
-        self._look_at = self._clock.monotonic() + LOOK_EVERY
-        if file_id(self.path) != self._file:
-            _log.warning("delivery ledger was removed: counting begins anew", path=str(self.path))
-            self._connection.close()
-            self._open()
+        connection, now = self._connection, self._clock.monotonic()
+        if connection is None:
+            return self._open()
+        if now < self._look_at:
+            return connection
+        self._look_at = now + LOOK_EVERY
+        if file_id(self.path) == self._file:
+            return connection
+        _log.warning("delivery ledger was removed: counting begins anew", path=str(self.path))
+        self._connection = None
+        connection.close()
+        return self._open()
 
     def _try(self, identity: Identity | None) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
@@ -162,11 +179,10 @@ class DeliveryLedger:
         if self._away is not None and self._clock.monotonic() < self._resume_at:
             raise self._away
         try:
-            if self._away is not None:
+            if self._away is not None and self._connection is not None:
                 self._connection.close()
-                self._open()  # whatever was wrong with the old one
-            self._look()
-            entry = self._write(identity)
+                self._connection = None  # whatever was wrong with it
+            entry = self._write(self._opened(), identity)
         except (sqlite3.Error, StoreError) as error:
             raise self._gone(error) from error
         if self._away is not None:
@@ -192,27 +208,27 @@ class DeliveryLedger:
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         return why
 
-    def _write(self, identity: Identity | None) -> Entry | None:
+    def _write(self, connection: sqlite3.Connection, identity: Identity | None) -> Entry | None:
         """What is done, and the hand-out of `identity`, in one transaction."""
-        execute = self._connection.execute
+        execute = connection.execute
         execute("BEGIN IMMEDIATE")
         try:
             for (place, key), (number, settled) in self._done.items():
                 execute(_SETTLE if settled else _FINISH, (place, key, number))
-            entry = None if identity is None else self._count(identity)
+            entry = None if identity is None else self._count(connection, identity)
             execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:
+            if connection.in_transaction:
                 execute("ROLLBACK")
             raise
         self._done.clear()
         return entry
 
-    def _count(self, identity: Identity) -> Entry:
+    def _count(self, connection: sqlite3.Connection, identity: Identity) -> Entry:
         self._begun += 1
         if self._begun % PRUNE_EVERY == 0:
-            self._prune(self._connection)
-        execute, now_ms = self._connection.execute, self._now_ms()
+            self._prune(connection)
+        execute, now_ms = connection.execute, self._now_ms()
         if execute(_FIRST, (*identity, now_ms)).rowcount:
             return Entry(identity, 1)
         execute(_AGAIN, (now_ms, *identity))
@@ -243,9 +259,21 @@ class DeliveryLedger:
         return round(self._clock.wall() * 1000)
 
 
-#: Ledgers of this process by file, and how many connections use each. After a fork the child opens its own.
-_shared: dict[tuple[int, Path], tuple[DeliveryLedger, int]] = {}
-_sharing = threading.Lock()
+class _Shared:
+    """Ledgers of this process by file, and how many connections use each."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ledgers: dict[Path, tuple[DeliveryLedger, int]] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: the connections that use them are the parent's."""
+        self.lock = threading.Lock()
+        self.ledgers.clear()
+
+
+_SHARED: Final = _Shared()
 
 
 def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
@@ -258,19 +286,19 @@ def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
         if not hasattr(given, "begin"):
             raise ConfigurationError(f"ledger: a path or a DeliveryLedger, not {given!r}")
         return given
-    key = (os.getpid(), Path(given).resolve())
-    with _sharing:
-        ledger, users = _shared.get(key) or (DeliveryLedger(given), 0)
-        _shared[key] = (ledger, users + 1)
+    key = Path(given).resolve()
+    with _SHARED.lock:
+        ledger, users = _SHARED.ledgers.get(key) or (DeliveryLedger(given), 0)
+        _SHARED.ledgers[key] = (ledger, users + 1)
         return ledger
 
 
 def release(ledger: Ledger) -> None:
     """Close a ledger that `share` opened, if nobody else uses it."""
-    with _sharing:
-        for key, (shared, users) in list(_shared.items()):
+    with _SHARED.lock:
+        for key, (shared, users) in list(_SHARED.ledgers.items()):
             if shared is ledger:
-                _shared[key] = (shared, users - 1)
+                _SHARED.ledgers[key] = (shared, users - 1)
                 if users == 1:
-                    del _shared[key]
+                    del _SHARED.ledgers[key]
                     shared.close()

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.memory import LIMIT, Memory, Name, Past
+from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +17,11 @@ class SharedMemory(Memory):
 
     def __init__(self, limit: int = LIMIT) -> None:
         super().__init__(limit)
+        self._lock = threading.Lock()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it knows what the parent knew."""
         self._lock = threading.Lock()
 
     def note(self, pasts: Iterable[tuple[Name, Past]]) -> None:

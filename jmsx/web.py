@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from jmsx.log import logger
+from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,11 @@ class WebServer:
             target=self._server.serve_forever, args=(0.1,), name=name, daemon=True
         )
         self._thread.start()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: the port is the parent's, and free when that has ended."""
+        self._server.let_go()
 
     def close(self) -> None:
         """Stop serving, and give the port back; idempotent."""
@@ -110,6 +116,13 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         with self._lock:
             for request in [r for r, begun in self._begun.items() if now - begun >= age]:
                 self._cut(request)
+
+    def let_go(self) -> None:
+        """In the child of a fork: close the parent's descriptors, which says nothing to the peers."""
+        self._lock = threading.Lock()
+        for each in (self.socket, *self._begun):
+            each.close()
+        self._begun.clear()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: it was the peer's doing."""

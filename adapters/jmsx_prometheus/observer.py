@@ -30,6 +30,7 @@ from jmsx.core.events import (
     TransactionEnded,
     TransactionOutcome,
 )
+from jmsx.process import tell_of_forks
 from jmsx_prometheus.catalogue import find
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS, ConsumerSeries, OpenValues
 from jmsx_prometheus.labels import DestinationGuard, LabelGuard, WordGuard
@@ -91,7 +92,12 @@ class PrometheusObserver:
         self._make_process_series()
         self.registry = CollectorRegistry() if registry is None else registry
         self.registry.register(self)
+        tell_of_forks(self)
         self.wsgi = make_wsgi_app(self.registry)  #: shows the metrics; `App(health=…)` serves it
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it goes on with what the parent has counted."""
+        self._lock = Lock()
 
     def observe(self, event: Event, source: Source) -> None:
         """Count `event`."""

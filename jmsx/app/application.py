@@ -24,6 +24,7 @@ from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names, unknown
+from jmsx.process import left_behind, tell_of_forks
 from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
 
 if TYPE_CHECKING:
@@ -114,6 +115,19 @@ class App(Registry):
         self._watch: Watch | None = None
         self._failure: JmsxError | None = None
         self._flowing = False  #: all consumers are open and messages may come
+        self._left: IllegalStateError | None = None  #: why it neither starts nor stops here
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
+        if self._running:
+            self._left = left_behind("the app was started", "make and start another one here")
+        self._starting, self._ending = threading.Lock(), threading.Lock()
+        self._stopping = threading.Event()
+        self._wake = lambda: None
+        self._workers, self._stores, self._availability = [], [], {}
+        self._opening = self._watch = self.endpoint = None
+        self._running = self._flowing = False
 
     def observe(self, *observers: Observer) -> None:
         """Add observers; before `start()`."""
@@ -193,6 +207,8 @@ class App(Registry):
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the app is told to stop; raises the error that ended a consumer."""
+        if self._left is not None:
+            raise self._left
         self._stopping.wait(timeout)
         if self._failure is not None:
             raise self._failure
@@ -213,6 +229,9 @@ class App(Registry):
         """
         if self._working() is not None:
             raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
+        if self._left is not None:
+            self._sender.close()
+            return
         self._stopping.set()
         self._leave_opening()
         timeout = drain_timeout if self._started(drain_timeout) else 0.0
@@ -230,6 +249,9 @@ class App(Registry):
 
     def abort(self) -> None:
         """Drop everything at once; unfinished messages come again."""
+        if self._left is not None:
+            self._sender.abort()
+            return
         self._stopping.set()
         self._drop()
         self._end()
@@ -300,6 +322,11 @@ class App(Registry):
             self.stop()
         else:
             self.abort()
+
+    def _check_not_running(self) -> None:
+        if self._left is not None:
+            raise self._left
+        super()._check_not_running()
 
     def _open(self) -> None:
         """Open all consumers; nothing flows yet."""

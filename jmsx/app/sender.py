@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from jmsx.errors import ConnectionFailedError
+from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,12 @@ class Sender:
         self._connect = connect
         self._lock = threading.Lock()
         self._line: _Line | None = None
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: the next send opens a connection of its own."""
+        self._lock = threading.Lock()
+        self._line = None
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
         """Send one message and wait for the broker's receipt; returns its key."""

@@ -12,6 +12,8 @@ import queue
 import signal
 from typing import TYPE_CHECKING, Final, Self
 
+from jmsx.process import tell_of_forks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, TracebackType
@@ -33,6 +35,13 @@ class Signals:
         self._notices: queue.SimpleQueue[signal.Signals | None] = queue.SimpleQueue()
         self._interrupting = False
         self._previous = {}  # type: ignore[var-annotated]  # what signal.signal() returns has no name
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: nobody waits here, and a child that takes no notice of SIGTERM is a nuisance."""
+        for number, handler in self._previous.items():
+            if signal.getsignal(number) == self._note:
+                signal.signal(number, handler)
 
     def wait(self) -> signal.Signals | None:
         """

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jmsx.clock import SystemClock
 from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreError
 from jmsx.log import logger
+from jmsx.process import Origin, keep_for_ever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -146,14 +147,17 @@ class DatabaseStore:
         the database is away: before `work`, after it, or so that nobody knows whether the commit was made.
         """
         place, key, now = _fit(identity.place), _fit(identity.key), self._now_ms()
+        origin = Origin()
         with self._transaction() as connection:
             if not self._insert_row(connection, place, key, now):
                 return False
             try:
                 work(connection)
+                origin.check("the transaction was begun")
                 self._check_row(connection, place, key)
             except BaseException:
-                self._undo(connection, place, key, now)
+                if origin.here:
+                    self._undo(connection, place, key, now)
                 raise
         return True
 
@@ -185,6 +189,7 @@ class DatabaseStore:
             raise
         except Exception as error:
             raise StoreError(f"no connection to the database: {_told(error)}") from error
+        origin = Origin()
         try:
             _check_transactional(connection)
             try:
@@ -192,11 +197,15 @@ class DatabaseStore:
                 with self._present("was perhaps not committed; the message is looked for again"):
                     connection.commit()
             except BaseException:
-                with contextlib.suppress(Exception):  # of a connection that is gone
-                    connection.rollback()
+                if origin.here:
+                    with contextlib.suppress(Exception):  # of a connection that is gone
+                        connection.rollback()
                 raise
         finally:
-            self._give_back(connection)
+            if origin.here:
+                self._give_back(connection)
+            else:  # a handler has forked, and come back in the child
+                keep_for_ever(connection)
 
     @contextlib.contextmanager
     def _present(self, what: str) -> Iterator[None]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jmsx.clock import SystemClock
 from jmsx.dedupe.store import Turns
 from jmsx.errors import ConfigurationError
+from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,11 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._turns = Turns()
         self._done: OrderedDict[Identity, float] = OrderedDict()  #: last seen, oldest first
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it knows what the parent knew."""
+        self._lock = threading.Lock()
 
     def open(self) -> None:
         """Nothing to open."""

@@ -11,6 +11,7 @@ from jmsx.clock import SystemClock
 from jmsx.dedupe.store import Turns
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
+from jmsx.process import Origin, keep_for_ever, tell_of_forks
 from jmsx.sqlite import open_file
 
 if TYPE_CHECKING:
@@ -65,6 +66,13 @@ class SqliteStore:
         self._connection: sqlite3.Connection | None = None
         self._users = 0
         self._written = 0
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it is closed, and whoever opens it gets a connection of its own."""
+        keep_for_ever(self._connection)
+        self._connection, self._users = None, 0
+        self._lock = threading.Lock()
 
     def open(self) -> None:
         """Open the file; raises StoreError."""
@@ -75,17 +83,19 @@ class SqliteStore:
 
     def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
         """Do `work(None)`, unless that was done for the message; raises StoreError if nobody can tell."""
+        origin = Origin()
         with self._turns.turn(identity):
             if self._known(identity):
                 return False
             work(None)
+            origin.check("the message was taken")
             self._remember(identity)
         return True
 
     def close(self) -> None:
         """Close the file, if nobody else has opened it."""
         with self._lock:
-            self._users -= 1
+            self._users = max(0, self._users - 1)
             if self._users == 0 and self._connection is not None:
                 self._connection.close()
                 self._connection = None

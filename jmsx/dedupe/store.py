@@ -6,6 +6,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jmsx.process import tell_of_forks
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -39,6 +41,12 @@ class Turns:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._busy: set[Identity] = set()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: nobody is at anything."""
+        self._changed = threading.Condition()
+        self._busy = set()
 
     @contextlib.contextmanager
     def turn(self, identity: Identity) -> Iterator[None]:

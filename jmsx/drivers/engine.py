@@ -29,6 +29,7 @@ from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, MessageFormatError
 from jmsx.foreign import text_of
 from jmsx.log import logger
+from jmsx.process import left_behind, tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,6 +111,19 @@ class Engine:
         self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
         self._thread = threading.Thread(
             target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
+        )
+        self.forked = False  #: this is the child of a fork, and all of it is the parent's
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it has ended, and nobody is told so."""
+        self.lock = threading.RLock()
+        self.changed = Changed(self.lock)
+        self.forked = self._ended = self._told = True
+        self._up = False
+        self.outage = None
+        self.error = left_behind(
+            f"the connection to {self.source.broker} was opened", "open one in the child"
         )
 
     def start(self) -> None:
@@ -217,6 +231,8 @@ class Engine:
 
     def end(self, reason: str) -> None:
         """Close the socket and stop the thread; idempotent."""
+        if self.forked:
+            return
         self._told = True
         self._connector.cancel()
         self._life.drop()  # first, and without the lock: it also ends a write that blocks under it

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import HELD_BACK
+from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,7 @@ class TcpStream:
         self._writing = threading.Lock()
         self._ending = threading.Lock()
         self._socket = socket.create_connection(address, timeout=connect_timeout)
+        tell_of_forks(self)
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -51,6 +53,15 @@ class TcpStream:
         glance = GLANCE if write_timeout is None else min(GLANCE, write_timeout)
         limit = struct.pack("ll", 0, int(glance * 1e6))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def after_fork(self) -> None:
+        """
+        In the child of a fork: nothing can be written on the parent's connection any more, and it goes on undisturbed.
+
+        Nor does it stay open when the parent dies, which the broker has to see.
+        """
+        self._writing, self._ending = threading.Lock(), threading.Lock()
+        self._socket.close()
 
     def read(self) -> bytes:
         """What has come, at least one byte; b"" at the end; raises OSError."""

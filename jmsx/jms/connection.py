@@ -22,6 +22,7 @@ from jmsx.ledger import release, share
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import ConnectionOptions
+from jmsx.process import left_behind, tell_of_forks
 from jmsx.uri import BrokerUri, parse_broker_uri
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ class Connection:
         self._closed = False
         self._aborted = False
         self._exception_listener: Callable[[JmsxError], object] | None = None
+        self._left: IllegalStateError | None = None  #: why it is of no use in this process
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it is the parent's, and neither closed nor used here."""
+        self._lock, self._opening = threading.RLock(), threading.RLock()
+        self._left = left_behind(
+            f"the Connection to {self._uri} was made", "make one of its own in the child"
+        )
 
     def set_exception_listener(self, listener: Callable[[JmsxError], object] | None) -> None:
         """Call `listener(error)` when a session's link is lost; on a thread of the driver."""
@@ -139,7 +149,9 @@ class Connection:
         return all(left)
 
     def close(self) -> None:
-        """Close all sessions, each of them also if another fails; idempotent."""
+        """Close all sessions, each of them also if another fails; idempotent, and nothing in the child of a fork."""
+        if self._left is not None:
+            return
         with self._lock:
             if self._closed:
                 return
@@ -159,6 +171,8 @@ class Connection:
 
     def abort(self) -> None:
         """Drop every socket at once, without farewell: the broker takes back all that is not settled."""
+        if self._left is not None:
+            return
         with self._lock:
             self._aborted = True
             sessions, spare = self._let_go()
@@ -197,6 +211,8 @@ class Connection:
     def _check(self) -> None:
         if self._closed:
             raise IllegalStateError("The Connection is closed")
+        if self._left is not None:
+            raise self._left
         if self._aborted:
             raise ConnectionFailedError(f"the connection to {self._uri} was aborted")
 

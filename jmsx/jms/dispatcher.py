@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jmsx.handlers import check_ran
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.translation import received
+from jmsx.log import logger
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from jmsx.jms.message import Message
 
     Listener = Callable[[Message], object]
+
+_log = logger("jmsx.session")
 
 
 class Dispatcher:
@@ -147,6 +150,14 @@ class Dispatcher:
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             raised, failure = error, failure_of(error)
         self._handling = None
+        if self._pump.forked:
+            _log.error(
+                "listener returned in a forked child: the message is the parent's, and the child ends here;"
+                " let it end in the listener, with os._exit()",
+                message_id=message.message_id,
+                exc_info=raised,
+            )
+            return
         if self._pump.error is None:
             self._pump.call(lambda core, now: self._settle(core, delivery, failure, now))
         if raised is not None and failure is not None:

@@ -23,11 +23,11 @@ PURE: Final = {
 LAYERS: Final = {
     "core": {"core", "errors"},
     "drivers": {
-        "core", "drivers", "errors", "clock", "foreign", "log", "observe", "options", "plugins", "uri",
+        "core", "drivers", "errors", "clock", "foreign", "log", "observe", "options", "plugins", "process", "uri",
     },
     "jms": {
         "core", "drivers", "jms", "errors", "clock", "ledger", "memory", "log", "observe", "options", "plugins", "uri",
-        "steering", "handlers",
+        "steering", "handlers", "process",
     },
     "testing": {"core", "testing", "errors"},
 }  # fmt: skip

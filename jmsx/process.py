@@ -1,0 +1,75 @@
+"""
+What a fork leaves in the child: objects whose socket, file and threads are the parent process's.
+
+Whoever has such things, or a lock, is told by `after_fork()` in the child, before anything else runs there. It lets go
+of the descriptors without a word to the other side, takes locks of its own, since those that it finds may be held for
+ever by threads that are not there, and refuses from then on what only the parent may do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import Final, Protocol
+
+from jmsx.errors import IllegalStateError
+
+
+class Forked(Protocol):
+    """What wants to know that it is in the child of a fork."""
+
+    def after_fork(self) -> None:
+        """Called in the child, where no other thread runs; it waits for nothing and takes no lock."""
+
+
+class Origin:
+    """The process in which something was begun."""
+
+    def __init__(self) -> None:
+        self._generation = _generation
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this process, and not one that it was forked from."""
+        return self._generation == _generation
+
+    def check(self, what: str) -> None:
+        """Raise IllegalStateError if `what` was begun before a fork."""
+        if not self.here:
+            raise left_behind(what, "do it in the parent, or begin anew in the child")
+
+
+def tell_of_forks(each: Forked) -> None:
+    """Let `each` know of forks as long as it lives."""
+    _told.add(each)
+
+
+def left_behind(what: str, advice: str) -> IllegalStateError:
+    """The error for a child that uses `what` of its parent."""
+    return IllegalStateError(
+        f"{what} before fork(), and in this child process it is the parent's: {advice}"
+    )
+
+
+def keep_for_ever(inherited: object) -> None:
+    """
+    Never let an object be freed in this process, not even at its end: that would speak to what the parent uses.
+
+    Source: sqlite.org, "How To Corrupt An SQLite Database File", 2.6: a connection of the parent is not even closed.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
+
+
+_told: Final[weakref.WeakSet[Forked]] = weakref.WeakSet()
+_generation = 0  #: how many forks lie between the first process and this one
+
+
+def _in_child() -> None:
+    global _generation  # noqa: PLW0603 - the process is what it belongs to
+    _generation += 1
+    for each in list(_told):
+        each.after_fork()
+
+
+os.register_at_fork(after_in_child=_in_child)
