@@ -6,12 +6,16 @@ has answered. Everywhere else a copy is sent first, and the original is acknowle
 copy; until then it stays unacknowledged, and a consumer with cumulative ACKs hands out nothing, because a later ACK
 would cover the original too.
 
-Source: DESIGN.md section 6, classic.md 3.3, `ActiveMQMessageConsumer.java:1281-1298`.
+Where ACKs take part in transactions, the two are one transaction of our own, so that a crash leaves one of them. Its
+ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a frame with a receipt, or that the
+converter raises, spoils no transaction, and a COMMIT behind it would settle an original without a copy.
+
+Source: DESIGN.md section 6, classic.md 3.3 and its rules 6-8, `ActiveMQMessageConsumer.java:1281-1298`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import DeathCertificate
@@ -20,6 +24,7 @@ from jmsx.core.delivery import UNDECODABLE, Doom
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp_again
+from jmsx.core.requests import unanswered
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy
 
 if TYPE_CHECKING:
@@ -37,22 +42,48 @@ if TYPE_CHECKING:
 RETRY: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Burial:
-    """One message on its way to a dead letter queue by copy."""
+    """One message on its way to a dead letter queue."""
 
     consumer: ConsumerCore
     delivery: Delivery
-    destination: str  #: URI; empty: the broker's own strategy
+    destination: str  #: URI of its copy; empty: the broker's own strategy
     reason: str
     failure: Failure
+    in_doubt: bool = field(
+        init=False
+    )  #: the broker may have settled the original, and nobody knows
+
+    def __post_init__(self) -> None:
+        self.in_doubt = not self.destination
+
+
+@dataclass(slots=True, eq=False)
+class _Exchange:
+    """Copies, and the ACKs of their originals, in one transaction of our own."""
+
+    consumer: ConsumerCore
+    batch: list[Delivery]  #: what is acknowledged, oldest first
+    burials: list[_Burial]
+    wire: dict[str, str]  #: the header that names the transaction
+    awaited: int  #: copies without an answer
+    refused: bool = False  #: one of them was
+    settles: bool = False  #: the ACKs are in it
 
 
 class DeadLetters:
     """Buries messages for one session."""
 
     def __init__(
-        self, settings: SessionSettings, dialect: Dialect, requests: Requests, outbox: Outbox
+        self,
+        settings: SessionSettings,
+        dialect: Dialect,
+        requests: Requests,
+        outbox: Outbox,
+        *,
+        releases: Callable[[], list[Frame]],
+        in_transaction: Callable[[], bool],
     ) -> None:
         self.wall_offset = 0.0  #: epoch seconds minus monotonic ones, for what people read
         self._host = settings.host
@@ -60,6 +91,10 @@ class DeadLetters:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
+        self._releases = releases  #: what ends every transaction that keeps a window open
+        self._in_transaction = in_transaction  #: whether one of the application is on the link
+        self._exchanges = 0
+        self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: list[_Burial] = []
         self._refused: list[tuple[float, _Burial]] = []
         self._kept: set[Delivery] = set()  #: no copy has them, so no ACK may cover them
@@ -93,13 +128,24 @@ class DeadLetters:
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
-        for delivery in by_copy:
-            grave = destination or self._grave(consumer)
-            burial = _Burial(consumer, delivery, grave, reason, failure)
+        grave = destination or self._grave(consumer)
+        copied = [_Burial(consumer, one, grave, reason, failure) for one in by_copy]
+        for burial in copied:
             self._add(burial, parks=parks)
-            self._send_copy(burial)
-        if by_copy and not consumer.settings.individual:
-            consumer.copies.when_clear(lambda: self._settle(consumer, left))
+        if copied:
+            self._bury_by_copy(consumer, left, copied)
+
+    def _bury_by_copy(
+        self, consumer: ConsumerCore, batch: list[Delivery], burials: list[_Burial]
+    ) -> None:
+        """Copy `burials`, and acknowledge `batch`, in which they are, with them or else behind them."""
+        one = self._dialect.transactional_ack and burials[0].destination not in self._plain
+        if one and self._may_settle(consumer, batch):
+            self._exchange(consumer, batch, burials)
+            return
+        for burial in burials:
+            self._outbox.transmit(*self._copy_frames(burial, receipt=self._ask(burial).receipt_id))
+        self._settle_later(consumer, batch)
 
     def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """
@@ -145,7 +191,8 @@ class DeadLetters:
         self._refused = [entry for entry in self._refused if entry[0] > now]
         for burial in due:
             if burial.destination:
-                self._send_copy(burial)
+                receipt = self._ask(burial).receipt_id
+                self._outbox.transmit(*self._copy_frames(burial, receipt=receipt))
             else:
                 self._outbox.transmit(nack(burial.delivery, self._ask(burial).receipt_id))
 
@@ -154,17 +201,15 @@ class DeadLetters:
         The link is gone: forget and return all that is not confirmed.
 
         The broker has the originals; each is told its doom, so that it is buried as soon as it comes again. But a NACK
-        may have been done, and somebody may move the message back: that it comes is no proof.
+        or a COMMIT may have been done, and somebody may move the message back: that it comes is no proof.
         """
         burials, self._open = self._open, []
         self._refused = []
         self._kept.clear()
         for burial in burials:
-            burial.delivery.doom = Doom(
-                burial.reason, burial.failure, sure=bool(burial.destination)
-            )
+            burial.delivery.doom = Doom(burial.reason, burial.failure, sure=not burial.in_doubt)
             burial.consumer.end([burial.delivery], Outcome.ABANDONED, now)
-            if not burial.destination:
+            if burial.in_doubt:
                 burial.consumer.recollection.doubted([burial.delivery])
         return [(burial.consumer, burial.delivery) for burial in burials]
 
@@ -180,7 +225,8 @@ class DeadLetters:
             return consumer.settings.grave
         return self._strategy
 
-    def _send_copy(self, burial: _Burial) -> None:
+    def _copy_frames(self, burial: _Burial, **headers: str) -> list[Frame]:
+        """The SEND of the copy, with `headers`, and what has to be before it."""
         settings, failure = burial.consumer.settings, burial.failure
         certificate = DeathCertificate(
             reason=burial.reason,
@@ -197,15 +243,12 @@ class DeadLetters:
             last_failure=self._epoch_ms(burial.delivery.last_failed_at),
         )
         copy = self._copy(burial.delivery, burial.destination, certificate)
-        request = self._ask(burial)
         before = {
             settings.expired: settings.expired_frames,
             settings.grave: settings.grave_frames,
         }
-        self._outbox.transmit(
-            *before.get(burial.destination, ()),
-            Frame("SEND", {**copy.headers, "receipt": request.receipt_id}, copy.body),
-        )
+        frames = before.get(burial.destination, ())
+        return [*frames, Frame("SEND", {**copy.headers, **headers}, copy.body)]
 
     def _copy(self, delivery: Delivery, destination: str, certificate: DeathCertificate) -> Frame:
         """The copy; of a message that bursts here, too, one of its bare frame."""
@@ -245,10 +288,17 @@ class DeadLetters:
         consumer.copies.finish()
 
     def _refuse(self, burial: _Burial, error: JmsxError, now: float) -> None:
-        if burial not in self._open:
-            return
-        self._refused.append((now + RETRY, burial))
+        if burial in self._open:
+            self._tell_refused(burial, error, now)
+            self._try_later(burial, now)
+
+    @staticmethod
+    def _tell_refused(burial: _Burial, error: JmsxError, now: float) -> None:
         burial.consumer.evidence.not_buried(burial.delivery, str(error), burial.destination, now)
+
+    def _try_later(self, burial: _Burial, now: float) -> None:
+        """A copy that is not made is tried again, unless its consumer closes."""
+        self._refused.append((now + RETRY, burial))
         if burial.consumer.copies.closing:
             self._give_up(burial, now)
             burial.consumer.copies.finish()
@@ -266,6 +316,108 @@ class DeadLetters:
         self._kept.add(burial.delivery)
         self._refused = [entry for entry in self._refused if entry[1] is not burial]
         burial.consumer.end([burial.delivery], Outcome.RELEASED, now)
+
+    # Copy and ACK in one transaction ---------------------------------------------------------------------------------
+
+    def _exchange(
+        self, consumer: ConsumerCore, batch: list[Delivery], burials: list[_Burial]
+    ) -> None:
+        """Begin it, and send the copies in it."""
+        self._exchanges += 1
+        wire = {"transaction": f"jmsx-dead-{self._exchanges}"}
+        exchange = _Exchange(consumer, batch, burials, wire, len(burials))
+        frames = [Frame("BEGIN", wire)]
+        for burial in burials:
+
+            def sent(
+                now: float, error: JmsxError | None, burial: _Burial = burial
+            ) -> JmsxError | None:
+                self._copied(exchange, burial, error, now)
+                return error
+
+            request = self._requests.open("SEND", burial.destination, sent)
+            frames += self._copy_frames(burial, **wire, receipt=request.receipt_id)
+        self._outbox.transmit(*frames)
+
+    def _copied(
+        self, exchange: _Exchange, burial: _Burial, error: JmsxError | None, now: float
+    ) -> None:
+        """One copy is in it, or was refused; after the last answer it ends."""
+        exchange.awaited -= 1
+        if error is not None:
+            exchange.refused = True
+            self._tell_refused(burial, error, now)
+        if exchange.awaited:
+            return
+        if not exchange.refused:
+            self._commit(exchange)
+            return
+        if error is None or not unanswered(error):
+            self._outbox.transmit(*self._releases(), Frame("ABORT", exchange.wire))
+        self._settle_later(exchange.consumer, exchange.batch)
+        for each in exchange.burials:  # one of them must not keep the others from being copied
+            self._try_later(each, now)
+
+    def _commit(self, exchange: _Exchange) -> None:
+        consumer = exchange.consumer
+
+        def answered(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                self._committed(exchange, now)
+            else:
+                self._not_committed(exchange, error, now)
+            return error
+
+        request = self._requests.open("COMMIT", exchange.burials[0].destination, answered)
+        alone = consumer.settings.individual or consumer.copies.no_others(exchange.burials)
+        exchange.settles = alone and self._may_settle(consumer, exchange.batch)
+        acks: list[Frame] = []
+        if exchange.settles:
+            acks = consumer.ack_frames(exchange.batch, **exchange.wire)
+            consumer.window.reset()
+            for burial in exchange.burials:
+                burial.in_doubt = True
+        commit = Frame("COMMIT", {**exchange.wire, "receipt": request.receipt_id})
+        self._outbox.transmit(*self._releases(), *acks, commit)
+
+    def _may_settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> bool:
+        """Whether ACKs of `batch` settle nothing else, and meet none of the application's transaction."""
+        if self._in_transaction():
+            return False
+        if consumer.settings.individual:
+            return True
+        older = any(one.arrival < batch[-1].arrival for one in consumer.waiting)
+        return not (older or consumer.delivered or self._kept)
+
+    def _committed(self, exchange: _Exchange, now: float) -> None:
+        if not exchange.settles:
+            self._settle_later(exchange.consumer, exchange.batch)
+            for burial in exchange.burials:
+                self._confirmed(burial, now)
+            return
+        for burial in exchange.burials:
+            self._remove(burial)
+            self._report(burial, now)
+            burial.delivery.buried = True
+        exchange.consumer.copies.finish()
+
+    def _not_committed(self, exchange: _Exchange, error: JmsxError, now: float) -> None:
+        """Refused: neither was done, and only another link can free the originals (classic.md rule 8)."""
+        if not unanswered(error):
+            self._plain.update(burial.destination for burial in exchange.burials)
+            for burial in exchange.burials:
+                burial.in_doubt = False
+            self._outbox.disconnect(f"dead letters could not be copied: {error}")
+        self._settle_later(exchange.consumer, exchange.batch)
+        for burial in exchange.burials:
+            self._refuse(burial, error, now)
+
+    # Behind the copies -----------------------------------------------------------------------------------------------
+
+    def _settle_later(self, consumer: ConsumerCore, batch: list[Delivery]) -> None:
+        """Acknowledge `batch` when there is a copy of each; where ACKs are single, each follows its own copy."""
+        if not consumer.settings.individual:
+            consumer.copies.when_clear(lambda: self._settle(consumer, batch))
 
     def _settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> None:
         """Acknowledge `batch` (oldest first), up to the first of which there is no copy."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class OpenCopies:
@@ -37,6 +37,10 @@ class OpenCopies:
         """`copy` is settled, or given up."""
         self._open.discard(copy)
         self._parking.discard(copy)
+
+    def no_others(self, copies: Iterable[object]) -> bool:
+        """Whether nothing but `copies` is on its way."""
+        return self._open <= set(copies)
 
     def when_clear(self, settle: Callable[[], None]) -> None:
         """Have `finish` run `settle` when nothing is awaited: a cumulative ACK would cover what is."""

@@ -35,10 +35,18 @@ _WIRE_NAME: Final = "jmsx-postpone"
 class Postponements:
     """Sends messages back to the broker for one session."""
 
-    def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        requests: Requests,
+        outbox: Outbox,
+        *,
+        releases: Callable[[], list[Frame]],
+    ) -> None:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
+        self._releases = releases  #: what ends every transaction that keeps a window open
 
     def postpone(
         self,
@@ -98,11 +106,12 @@ class Postponements:
         receipt = {"receipt": request.receipt_id}
         if self._dialect.transactional_ack:
             wire = {"transaction": _WIRE_NAME}
+            begin = [*self._releases(), Frame("BEGIN", wire)]
             acks = consumer.ack_frames(batch, **wire)
             consumer.window.reset()
             sends = [Frame("SEND", {**copy.headers, **wire}, copy.body) for copy in copies]
             end = Frame("COMMIT", {**wire, **receipt})
-            self._outbox.transmit(Frame("BEGIN", wire), *sends, *acks, end)
+            self._outbox.transmit(*begin, *sends, *acks, end)
         else:
             *others, last = copies
             self._outbox.transmit(*others, Frame("SEND", {**last.headers, **receipt}, last.body))

@@ -26,6 +26,7 @@ from jmsx.core.events import AckTrigger
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.handing_out import HandingOut
 from jmsx.core.markers import SUBSCRIPTION
+from jmsx.core.postponing import Postponements
 from jmsx.core.requests import Request, Requests, answered
 from jmsx.core.sending import Sending
 from jmsx.core.subscriptions import Subscriptions
@@ -62,7 +63,14 @@ class SessionCore:
         self._requests = Requests(settings.session_id)
         self.browsings = Browsings(dialect, self._requests, self._outbox)
         self._arrivals = 0
-        self._dead_letters = DeadLetters(settings, dialect, self._requests, self._outbox)
+        self._dead_letters = DeadLetters(
+            settings,
+            dialect,
+            self._requests,
+            self._outbox,
+            releases=self._releases,
+            in_transaction=lambda: self._work.open,
+        )
         carrying = Carrying()
         self._consumers = Subscriptions(
             dialect,
@@ -72,7 +80,10 @@ class SessionCore:
             carrying=carrying,
             memory=memory,
         )
-        self._verdicts = Verdicts(dialect, self._requests, self._outbox, self._dead_letters, draw)
+        postponements = Postponements(
+            dialect, self._requests, self._outbox, releases=self._releases
+        )
+        self._verdicts = Verdicts(postponements, self._dead_letters, draw)
         self.conversation = Conversation(dialect, self._requests, self._outbox)
         self.sending = Sending(self._requests, self._outbox)
         self._work = UnitOfWork(
@@ -403,6 +414,10 @@ class SessionCore:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _releases(self) -> list[Frame]:
+        """What ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""
+        return [frame for consumer in self._consumers for frame in consumer.window.release()]
 
     def _understand(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         """

@@ -100,6 +100,11 @@ class UnitOfWork:
         """Whether something of it is on the link: an open transaction, or commit markers."""
         return self._transaction.begun or (self.markers is not None and self.markers.opened)
 
+    @property
+    def open(self) -> bool:
+        """Whether the transaction is on the wire, begun or being committed."""
+        return self._transaction.state is not TxState.IDLE
+
     def touch(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """`delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
         self._transaction.touch(now)

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import DEAD, UNDECODABLE, Doom
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.postponing import Postponements
 from jmsx.core.values import NO_FAILURE, Failure, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.core.actions import Outbox
     from jmsx.core.burial import DeadLetters
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.requests import Requests
+    from jmsx.core.postponing import Postponements
 
 #: Verdicts that acknowledge a message, and how it then ends.
 _FORGET: Final = {Verdict.DISCARD: Outcome.DISCARDED, Verdict.DUPLICATE: Outcome.DUPLICATE}
@@ -33,14 +30,12 @@ class Verdicts:
 
     def __init__(
         self,
-        dialect: Dialect,
-        requests: Requests,
-        outbox: Outbox,
+        postponements: Postponements,
         dead_letters: DeadLetters,
         draw: Callable[[], float],
     ) -> None:
         self._dead_letters = dead_letters
-        self._postponements = Postponements(dialect, requests, outbox)
+        self._postponements = postponements
         self._turn = 0  #: of the last batch that was rolled back, before all that came later
         self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
 

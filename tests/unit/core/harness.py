@@ -375,3 +375,15 @@ def outcome(request: Request) -> str:
     if not request.done:
         return "open"
     return "done" if request.error is None else type(request.error).__name__
+
+
+def copies(*names: str, to: str = "queue:ActiveMQ.DLQ", number: int = 1) -> list[str]:
+    """The frames that copy dead letters, in the session's transaction of that number."""
+    wire = f"jmsx-dead-{number}"
+    return [f"BEGIN in {wire}", *(f"SEND {to} {name!r} in {wire} ?" for name in names)]
+
+
+def settled(*names: str, number: int = 1) -> list[str]:
+    """The frames that end it and acknowledge these."""
+    wire = f"jmsx-dead-{number}"
+    return [*(f"ACK {name} in {wire}" for name in names), f"COMMIT in {wire} ?"]

@@ -1,4 +1,4 @@
-"""Dead letters by copy: sent first, confirmed by the broker, and only then is the original acknowledged."""
+"""Dead letters by copy: on Classic the copy and the ACK of its original are one transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import pytest
 
 from jmsx.core.events import DeadLetterFailed, MessageDeadLettered, SubscriptionClosed
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
-from tests.unit.core.harness import AUTO, BROKEN, INDIVIDUAL, TRANSACTED, Talk, at_most, buried
+from tests.unit.core.harness import (
+    AUTO,
+    BROKEN,
+    FAILED_ONCE,
+    INDIVIDUAL,
+    REJECTED,
+    TRANSACTED,
+    Talk,
+    at_most,
+    buried,
+    copies,
+    settled,
+)
 
 ONCE = at_most(0)
 
@@ -23,15 +35,18 @@ GRAVE = "queue:ActiveMQ.DLQ"
     ],
 )
 def test_what_nack_would_delete_is_copied(headers: dict[str, str]) -> None:
-    """The ACK waits for the receipt of the copy (DESIGN.md section 6; classic.md 1.13)."""
+    """The ACK waits for the receipt of the copy, and both are final together (DESIGN.md section 6; classic.md 1.13)."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE)
     talk.comes("a", **headers)
     talk.listen(BROKEN)
-    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    assert talk.wrote() == copies("a")
     assert (buried(talk), talk.ended()) == ([], [])
     talk.answer()
-    assert talk.wrote() == ["ACK a"]
+    assert talk.wrote() == settled("a")
+    assert (buried(talk), talk.ended()) == ([], [])
+    talk.answer()
+    assert talk.wrote() == []
     assert buried(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
     assert talk.ended() == ["a#1 dead_lettered"]
 
@@ -42,7 +57,7 @@ def test_copy_of_a_topics_message() -> None:
     talk.subscribe(policy=ONCE, kind=DestinationKind.TOPIC)
     talk.comes("a")
     talk.listen(BROKEN)
-    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    assert talk.wrote() == copies("a")
 
 
 def test_durable_subscription_leaves_it_to_the_broker() -> None:
@@ -60,9 +75,10 @@ def test_named_destination_gets_copies_of_all() -> None:
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.listen(BROKEN)
-    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    assert talk.wrote() == copies("a", to="queue:grave")
     talk.answer()
-    assert talk.wrote() == ["ACK a"]
+    assert talk.wrote() == settled("a")
+    talk.answer()
     assert buried(talk) == [("a", 1, "max_redeliveries", "queue://grave", True)]
 
 
@@ -88,7 +104,9 @@ def test_parked_consumer_hands_out_nothing() -> None:
     assert talk.receive("1", "2") == "x#1"
     talk.wrote()
     talk.answer()
-    assert talk.wrote() == ["ACK a"]
+    assert talk.wrote() == settled("a")
+    assert talk.receive() is None
+    talk.answer()
     assert talk.receive() == "b#1"
 
 
@@ -99,27 +117,30 @@ def test_single_acks_need_no_parking() -> None:
     talk.comes("a", "b", persistent="")
     talk.listen(BROKEN)
     second = talk.held()
-    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    assert talk.wrote() == copies("a")
     talk.core.acknowledge(second, talk.now)
     assert talk.wrote() == ["ACK b"]
     talk.answer()
-    assert talk.wrote() == ["ACK a"]
+    assert talk.wrote() == settled("a")
+    talk.answer()
 
 
 def test_cumulative_ack_only_after_every_receipt() -> None:
-    """Three copies, three receipts, one ACK, of the newest."""
+    """Three copies, three receipts, one ACK, of the newest, in one transaction."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
     talk.comes("a", "b", "c", persistent="")
     talk.drain()
     talk.rollback()
-    assert talk.wrote() == [f"SEND {GRAVE} {name!r} ?" for name in "abc"]
+    assert talk.wrote() == copies("a", "b", "c")
     talk.answer()
     talk.answer()
     assert talk.wrote() == []
     assert talk.receive() is None
     talk.answer()
-    assert talk.wrote() == ["ACK c"]
+    assert talk.wrote() == settled("c")
+    assert talk.receive() is None
+    talk.answer()
     assert talk.ended() == [f"{name}#1 dead_lettered" for name in "abc"]
 
 
@@ -132,13 +153,37 @@ def test_batch_of_both_kinds() -> None:
     talk.comes("c")
     talk.drain()
     talk.rollback()
-    assert talk.wrote() == ["NACK a", "NACK c", f"SEND {GRAVE} 'b' ?"]
+    assert talk.wrote() == ["NACK a", "NACK c", *copies("b")]
     talk.answer()
-    assert talk.wrote() == ["ACK b"]
+    assert talk.wrote() == settled("b")
+
+
+def test_batch_of_both_kinds_with_a_nack_without_an_answer() -> None:
+    """An ACK behind it would cover what may not be buried: the copy is committed, and the ACK waits."""
+    talk = Talk(TRANSACTED)
+    talk.buries = False
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.comes("b", persistent="")
+    talk.drain()
+    talk.rollback()
+    assert talk.wrote() == ["NACK a", *copies("b")]
+    talk.answer()
+    assert talk.wrote() == settled()
+    talk.answer()
+    assert talk.wrote() == []
+    talk.refuse_nack()
+    talk.buries = True
+    talk.timer()
+    assert talk.wrote() == ["NACK a", "ACK b"]
 
 
 def test_refused_copy_is_sent_again() -> None:
-    """Five seconds later, as often as it takes; the original is never acknowledged and the alert is raised."""
+    """
+    Five seconds later, as often as it takes; the original is never acknowledged and the alert is raised.
+
+    The transaction is undone and the link kept: then it goes on without one.
+    """
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE)
     talk.comes("a", "b", persistent="")
@@ -147,7 +192,7 @@ def test_refused_copy_is_sent_again() -> None:
     for n in range(1, 4):
         talk.refuse("Usage Manager Memory Limit reached")
         assert talk.receive() is None
-        assert talk.wrote() == []
+        assert talk.wrote() == (["ABORT in jmsx-dead-1"] if n == 1 else [])
         failures = talk.reported(DeadLetterFailed)
         assert len(failures) == n
         assert "Usage Manager Memory Limit reached" in failures[-1].reason
@@ -159,7 +204,7 @@ def test_refused_copy_is_sent_again() -> None:
 
 
 def test_refused_copy_among_several() -> None:
-    """The confirmed ones are not sent again; the ACK waits for the last."""
+    """None of them is made; they are sent again singly, and the ACK waits for the last."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
     talk.comes("a", "b", persistent="")
@@ -168,9 +213,15 @@ def test_refused_copy_among_several() -> None:
     talk.wrote()
     talk.refuse()
     talk.answer()
-    assert talk.wrote() == []
+    assert talk.wrote() == ["ABORT in jmsx-dead-1"]
+    assert len(talk.reported(DeadLetterFailed)) == 1
     talk.now = 4.999
     talk.core.handle_timer(talk.now)
+    assert talk.wrote() == []
+    talk.timer()
+    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?", f"SEND {GRAVE} 'b' ?"]
+    talk.refuse()
+    talk.answer()
     assert talk.wrote() == []
     talk.timer()
     assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
@@ -191,9 +242,10 @@ def test_lost_link_begins_the_burial_anew() -> None:
     talk.wrote()
     talk.comes("a", persistent="", redelivered="true")
     assert talk.receive() is None
-    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    assert talk.wrote() == copies("a", number=2)
     talk.answer()
-    assert talk.wrote() == ["ACK a"]
+    assert talk.wrote() == settled("a", number=2)
+    talk.answer()
     assert talk.ended()[1:] == ["a#1 dead_lettered"]
     (dead,) = talk.reported(MessageDeadLettered)
     assert (dead.attempts, dead.error_type) == (1, BROKEN.error_type)
@@ -213,10 +265,12 @@ def test_unsubscribe_waits_for_the_copy(mode: AcknowledgeMode) -> None:
     else:
         talk.listen(BROKEN)
     (request,) = talk.core.close(talk.now)
-    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    assert talk.wrote() == copies("a", to="queue:grave")
     assert not request.done
     talk.answer()
-    assert talk.wrote() == ["ACK a", "UNSUBSCRIBE 1 ?"]
+    assert talk.wrote() == settled("a")
+    talk.answer()
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
     assert not request.done
     talk.answer()
     assert request.done
@@ -235,7 +289,9 @@ def test_unsubscribe_waits_for_every_copy() -> None:
     talk.answer()
     assert talk.wrote() == []
     talk.answer()
-    assert talk.wrote() == ["ACK b", "UNSUBSCRIBE 1 ?"]
+    assert talk.wrote() == settled("b")
+    talk.answer()
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
 
 
 def test_other_consumers_do_not_wait() -> None:
@@ -266,7 +322,7 @@ def test_copy_that_is_refused_while_closing(refused: str) -> None:
     if refused == "after":
         assert talk.wrote() == []
         talk.refuse()
-    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+    assert talk.wrote() == ["ABORT in jmsx-dead-1", "UNSUBSCRIBE 1 ?"]
     assert talk.ended() == ["a#1 released"]
     assert len(talk.reported(DeadLetterFailed)) == 1
     assert buried(talk) == []
@@ -291,3 +347,124 @@ def test_link_that_is_lost_while_a_closing_consumer_waits() -> None:
     talk.reopen()
     talk.wait_until(60.0)
     assert talk.wrote() == []
+
+
+# -- copy and ACK are one ---------------------------------------------------------------------------------------------
+
+
+def committing(mode: AcknowledgeMode = AUTO) -> Talk:
+    """The copy of `a` is there, and the COMMIT is written."""
+    talk = Talk(mode, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.listen(REJECTED)
+    assert talk.wrote() == copies("a", to="queue:grave")
+    talk.answer()
+    assert talk.wrote() == settled("a")
+    return talk
+
+
+def test_refused_commit_costs_one_link_and_no_more() -> None:
+    """Only another link frees the original; there the copy comes first and the ACK after it."""
+    talk = committing()
+    talk.refuse("COMMIT FAILED")
+    assert talk.wrote() == ["DROP"]
+    assert len(talk.reported(DeadLetterFailed)) == 1
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+    talk.comes("a")
+    assert talk.receive() is None
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    talk.refuse()
+    assert talk.wrote() == []
+    talk.timer()
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert [entry[0] for entry in buried(talk)] == ["a"]
+
+
+@pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL])
+def test_lost_commit_that_was_not_done(mode: AcknowledgeMode) -> None:
+    """The message comes again, flagged: it is buried unseen."""
+    talk = committing(mode)
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() is None
+    assert talk.wrote() == copies("a", to="queue:grave", number=2)
+
+
+def test_lost_commit_that_was_done() -> None:
+    """The message does not come, until somebody moves it back: then it is new."""
+    talk = committing()
+    talk.cut()
+    assert buried(talk) == []
+    talk.reopen()
+    talk.wrote()
+    talk.comes("a")
+    assert talk.receive() == "a#2"
+
+
+def test_copies_of_several_consumers_at_once() -> None:
+    """Each has a transaction of its own, and no ACK is in one before its COMMIT."""
+    talk = Talk(INDIVIDUAL, dead_letter="queue://grave")
+    talk.subscribe("1", policy=ONCE)
+    talk.subscribe("2", policy=ONCE)
+    talk.comes("a")
+    talk.comes("x", to="2")
+    talk.listen(BROKEN, "1")
+    talk.listen(BROKEN, "2")
+    assert talk.wrote() == [
+        *copies("a", to="queue:grave"),
+        *copies("x", to="queue:grave", number=2),
+    ]
+    talk.answer()
+    talk.answer()
+    assert talk.wrote() == [*settled("a"), *settled("x", number=2)]
+
+
+def test_a_transaction_of_the_application_meanwhile() -> None:
+    """Its sends may be open beside the copy; an ACK is in none but its own transaction."""
+    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.comes("a")
+    talk.receive()
+    talk.rollback()
+    assert talk.wrote() == copies("a", to="queue:grave")
+    talk.send()
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == settled()
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+
+
+def test_copy_while_the_application_has_sent_in_a_transaction() -> None:
+    """One transaction at a time: the copy first, and then the ACK."""
+    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    talk.send()
+    talk.comes("a", **FAILED_ONCE)
+    talk.wrote()
+    assert talk.receive() is None
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+
+
+def test_hold_of_another_consumer_ends_first() -> None:
+    """STOMP's bookkeeping does not tell one transaction's ACKs from another's (classic.md rule 6)."""
+    talk = Talk(INDIVIDUAL, dead_letter="queue://grave")
+    talk.subscribe("1", policy=ONCE)
+    talk.subscribe("2", prefetch=1)
+    talk.comes("x", to="2")
+    talk.held("2")
+    assert talk.receive("2") is None
+    talk.wait_until(1.0)
+    assert "BEGIN in hold-2" in talk.wrote()
+    talk.comes("a")
+    talk.listen(BROKEN)
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == ["ABORT in hold-2", *settled("a")]
