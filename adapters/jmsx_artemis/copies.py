@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.certificate import CERTIFIED, cut
+from jmsx.core.certificate import CERTIFIED, Room, fitting
 from jmsx.core.delivery import COUNT_HEADER, KEY_HEADER
 
 if TYPE_CHECKING:
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.values import ConsumerSettings
 
-#: Bytes of a carried header's line: a header block of 100 KiB is refused (`StompConnection.java:434`).
-LINE_LIMIT: Final = 16_000
+#: Rather a value that is cut than a copy that cannot be sent: a header block of 100 KiB is refused
+#: (`StompConnection.java:434`).
+ROOM: Final = Room(lines=10_000, line=16_000, total=64_000)
 
 #: The property that tells the connection of a JMS client's message.
 CLIENT: Final = "__AMQ_CID"
@@ -74,14 +75,15 @@ def postponed_headers(
 
 def _carried(delivery: Delivery) -> dict[str, str]:
     given = delivery.headers
+    names = sorted(given, key=lambda name: not name.startswith("jmsx_"))
     headers = {
-        name: cut(value, LINE_LIMIT - len(name))
-        for name, value in given.items()
+        name: given[name]
+        for name in names
         if name not in _LEFT and name not in CERTIFIED and not name.startswith(OPENWIRE)
     }
     if "_AMQ_GROUP_ID" in given:
         headers["JMSXGroupID"] = given["_AMQ_GROUP_ID"]
-    return headers
+    return fitting(headers, ROOM)
 
 
 def queue_name(certificate: DeathCertificate, address: str) -> str | None:

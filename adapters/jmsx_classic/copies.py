@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.certificate import CERTIFIED, MESSAGE_LIMIT, cut
+from jmsx.core.certificate import CERTIFIED, MESSAGE_LIMIT, Room, cut, fitting
 from jmsx.core.delivery import COUNT_HEADER, GROUP_HEADERS, KEY_HEADER
 from jmsx.core.headers import INT, LONG, time_ms, whole
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate
     from jmsx.core.delivery import Delivery
 
-#: Bytes of a carried header's line: rather a value that is cut than a copy that cannot be sent.
-LINE_LIMIT: Final = 10_000
+#: Rather a value that is cut than a copy that cannot be sent: the broker hangs up over more than 1,000 headers, or a
+#: line of more than 10,240 bytes (`StompWireFormat.java:46-48`).
+ROOM: Final = Room(lines=950, line=10_000, total=4_000_000)
 
 #: MESSAGE headers that a SEND may carry on; what the broker makes itself, and what binds to a connection, stays behind.
 _CARRIED: Final = frozenset({"correlation-id", "reply-to", "type", "priority", "timestamp"})
@@ -62,13 +63,12 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
 
 def _carried(delivery: Delivery) -> dict[str, str]:
     given = delivery.headers
-    headers = {
-        name: cut(value, LINE_LIMIT - len(name))
-        for name, value in given.items()
-        if name in _CARRIED or name not in _BROKER_OWN | CERTIFIED
-    }
+    left = _BROKER_OWN | CERTIFIED
+    names = sorted(given, key=lambda name: not (name in _CARRIED or name.startswith("jmsx_")))
+    headers = {name: given[name] for name in names if name in _CARRIED or name not in left}
     headers |= {name: given[told] for name, told in GROUP_HEADERS.items() if told in given}
     headers = {name: value for name, value in headers.items() if _is_taken(name, value)}
+    headers = fitting(headers, ROOM)
     if "content-length" in given:
         headers["content-length"] = str(len(delivery.frame.body))
     return headers

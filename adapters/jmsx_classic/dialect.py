@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
+from jmsx.core.identity import identify
 from jmsx.core.selectors import check_arithmetic, spelled_out
 from jmsx.core.spelling import is_composite, is_pattern, parts
 from jmsx.core.values import DestinationKind, StompAck
@@ -269,15 +270,17 @@ class ClassicDialect:
         """The header `ack`, which no property overwrites (seen live on 6.1.8)."""
         return headers.get("ack", "")
 
-    def genuine(self, headers: Mapping[str, str]) -> bool:
+    def genuine(self, delivery: Delivery) -> bool:
         """
-        Whether a STOMP client sent it: its `expires` and `persistent` are never properties.
+        Whether jmsx sent it: over STOMP `expires` and `persistent` are never properties.
 
         The broker copies properties of other protocols' messages over the headers of the MESSAGE, those of JMS too
-        (`FrameTranslator.java:70-159`; all that jmsx reads but `ack` and `subscription`, measured on 6.1.8). What it
-        names a STOMP client's messages by tells them from the others (`ProtocolConverter.java:99-107`).
+        (`FrameTranslator.java:70-159`; all that jmsx reads but `ack` and `subscription`, measured on 6.1.8), so a
+        Java program that sends a message under all the headers of another one gives it the message id of a STOMP
+        client. But the digest of that one's key then speaks of another body or queue.
         """
-        return _OF_STOMP.search(headers.get("message-id", "")) is not None
+        message_id = delivery.headers.get("message-id", "")
+        return _OF_STOMP.search(message_id) is not None and identify(delivery, self).vouched
 
     def message_id(self, headers: Mapping[str, str]) -> str:
         """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""
@@ -292,11 +295,13 @@ class ClassicDialect:
         Whether NACK moves this message to a dead letter queue; otherwise it deletes it.
 
         Deleted are non-persistent messages, those of a topic without durable subscription, and those that come from
-        a dead letter queue. Whether it is one of them cannot be told of a Java program's message, whose headers need
-        not be the broker's. Source: classic.md 1.13 "When nothing is sent to the DLQ".
+        a dead letter queue. Whether it is one of them cannot be told of a message that jmsx did not send, whose headers
+        need not be the broker's; but where no body came, the broker may have one that no copy has.
+        Source: `AbstractDeadLetterStrategy.java:44-60`, `RegionBroker.sendToDeadLetterQueue`.
         """
         headers = delivery.headers
-        if not self.genuine(headers):
+        whole = bool(delivery.frame.body) or "content-length" in headers
+        if whole and not self.genuine(delivery):
             return False
         if headers.get("persistent") != "true" or kind is DestinationKind.TOPIC:
             return False

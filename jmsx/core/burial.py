@@ -156,7 +156,7 @@ class DeadLetters:
         If the sender may have written its expiry, the broker may know of none, and would delete it; then it is copied.
         Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
         """
-        genuine = self._dialect.genuine(delivery.headers)
+        genuine = self._dialect.genuine(delivery)
         if self._dialect.nack_buries and (genuine or self._strategy == DeadLetterStrategy.BROKER):
             self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
             consumer.end([delivery], Outcome.EXPIRED, now)
@@ -216,6 +216,8 @@ class DeadLetters:
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
         if self._strategy == DeadLetterStrategy.BROKER:
             return self._dialect.nack_buries
+        if not self._dialect.carries(delivery.headers, delivery.frame.body):
+            return self._dialect.buried_by_broker(delivery, consumer.settings.kind)
         if self._strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
             return False  # whoever reads it again may not understand the original either
         return self._dialect.buried_by_broker(delivery, consumer.settings.kind)

@@ -8,13 +8,42 @@ than 10,240 bytes (`StompWireFormat.java:46-50`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx.core.delivery import COUNT_HEADER
 from jmsx.core.frames import escape
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 MESSAGE_LIMIT: Final = 1024  #: bytes of jmsx_exception_message
 STACK_LIMIT: Final = 8192  #: bytes of jmsx_stack, the end of it
+
+#: Header of a copy: how many headers of its original are cut or missing, because no SEND could carry them.
+CUT_HEADER: Final = "jmsx_headers_cut"
+
+
+class Room(NamedTuple):
+    """What a copy may carry on, with the headers that it gets besides still within what the broker takes."""
+
+    lines: int  #: headers
+    line: int  #: bytes of each
+    total: int  #: bytes of all
+
+
+def fitting(headers: Mapping[str, str], room: Room) -> dict[str, str]:
+    """`headers` as far as they fit, the first ones first; how many did not is told in `CUT_HEADER`."""
+    fit: dict[str, str] = {}
+    lacking, left = 0, room.total
+    for name, value in headers.items():
+        space = min(room.line, left) - len(escape(name).encode("utf-8", "replace"))
+        if len(fit) >= room.lines or space <= 0:
+            lacking += 1
+            continue
+        fit[name] = cut(value, space)
+        lacking += fit[name] != value
+        left -= len(escape(f"{name}{fit[name]}").encode("utf-8", "replace")) + 2
+    return {**fit, CUT_HEADER: str(lacking)} if lacking else fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +91,7 @@ CERTIFIED: Final = frozenset(
     {
         "jmsx_death_reason", "jmsx_original_destination", "jmsx_original_message_id", "jmsx_delivery_count",
         "jmsx_consumer", "jmsx_host", "jmsx_first_failure", "jmsx_last_failure", "jmsx_exception",
-        "jmsx_exception_message", "jmsx_stack", COUNT_HEADER,
+        "jmsx_exception_message", "jmsx_stack", COUNT_HEADER, CUT_HEADER,
     }
 )  # fmt: skip
 

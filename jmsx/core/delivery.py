@@ -160,17 +160,10 @@ class Delivery:
         now: float,
         wall: float,
         ack_id: str | None = None,
-        genuine: bool = True,
     ) -> Delivery:
-        """
-        The delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry.
-
-        No broker sends what has expired: without a `genuine` header a message that seems so lives on.
-        """
+        """The delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
         expires_ms = time_ms(frame.headers.get("expires"))
         expires_at = None if expires_ms is None else now + expires_ms / 1000 - wall
-        if not genuine and expires_at is not None and expires_at <= now:
-            expires_at = None
         return cls(
             frame,
             arrival=arrival,

@@ -167,7 +167,7 @@ class Dialect(Protocol):
     def ack_id(self, headers: Mapping[str, str]) -> str:
         """By which a MESSAGE is acknowledged."""
 
-    def genuine(self, headers: Mapping[str, str]) -> bool:
+    def genuine(self, delivery: Delivery) -> bool:
         """
         Whether expiry, delivery mode and destination of a MESSAGE are the broker's own words.
 
@@ -181,7 +181,11 @@ class Dialect(Protocol):
         """The stable identity of a message whose sender gave it none: no message of another broker has it."""
 
     def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
-        """Whether NACK puts this message into the broker's dead letter queue, rather than deleting it."""
+        """
+        Whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
+
+        Of one whose body may not have come, which a copy would lose, it is enough that it says so.
+        """
 
     def dead_letter_destination(self, kind: DestinationKind) -> str:
         """The URI of the queue for copies, where none is named."""

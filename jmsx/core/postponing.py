@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.certificate import CUT_HEADER
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
@@ -70,6 +71,8 @@ class Postponements:
             return False
         if not all(self._dialect.carries(one.headers, one.frame.body) for one in alive):
             return False  # a copy would have nothing in it
+        if not all(self._fits(one, consumer) for one in alive):
+            return False  # it would come again with less than its sender gave it
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
             delivery.redelivery_count += 1
@@ -77,6 +80,10 @@ class Postponements:
         copies = [self._copy(one, consumer, delay) for one in alive]
         self._send(consumer, batch, copies)
         return True
+
+    def _fits(self, delivery: Delivery, consumer: ConsumerCore) -> bool:
+        copy = self._dialect.postponed(delivery, consumer.settings, "", 0.0)
+        return CUT_HEADER not in copy.headers
 
     def _copy(self, delivery: Delivery, consumer: ConsumerCore, delay: float) -> Frame:
         key, settings = consumer.key(delivery), consumer.settings

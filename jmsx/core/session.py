@@ -447,7 +447,6 @@ class SessionCore:
             now=now,
             wall=wall,
             ack_id=ack_id,
-            genuine=self._dialect.genuine(frame.headers),
         )
 
     def _is_stale(self, delivery: Delivery) -> bool:

@@ -84,6 +84,9 @@ class Subscriptions:
             return False
         for delivery in deliveries:
             delivery.subscribed = consumer.settings.destination
+            past = delivery.expires_at is not None and delivery.expires_at <= now
+            if past and not self._dialect.genuine(delivery):
+                delivery.expires_at = None  # no broker sends what has expired
             if COUNT_HEADER in delivery.headers or len(self._carrying):
                 self._recall(consumer, delivery)
         consumer.accept(deliveries, now)

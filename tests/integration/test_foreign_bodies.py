@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +17,7 @@ from jmsx import Connection, Message
 from jmsx.core.policy import RedeliveryMode
 from jmsx.errors import MessageNotReadableError
 from jmsx_broker import ClassicBroker
-from tests.integration.support import NO_RETRY, QUICK, TRANSACTED, take
+from tests.integration.support import DEAD_LETTERS, NO_RETRY, QUICK, TRANSACTED, take
 from tests.jdk import NEEDS_JDK
 
 if TYPE_CHECKING:
@@ -94,6 +94,34 @@ def test_a_listener_that_cannot_read_makes_a_dead_letter(
         (message,) = take(consumer, 1)
         assert message.text == "Zürich 😀"
         session.commit()
+
+
+@NEEDS_JDK
+@pytest.mark.parametrize("mode", [RedeliveryMode.LOCAL, RedeliveryMode.SCHEDULED])
+@pytest.mark.parametrize("grave", ["", "queue://graves"])
+def test_classic_buries_whole_what_it_does_not_carry(
+    classic_broker: ClassicBroker, queue: Queue, mode: RedeliveryMode, grave: str
+) -> None:
+    """Also where copies are wanted, or a later redelivery: a copy would have no body, and be all that is left."""
+    java(classic_broker, queue, "stream", "text")
+    options: dict[str, Any] = {"dead_letter": grave} if grave else {}
+    policy = replace(QUICK, mode=mode)
+    with Connection(classic_broker.url, redelivery_policy=policy, **options) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        ids = set()
+        for _ in range(3):
+            (message,) = take(consumer, 1)
+            ids.add(message.message_id)
+            session.rollback()
+        (message,) = take(consumer, 1)
+        assert message.text == "Zürich 😀"
+        session.commit()
+    dead = [one.headers for one in classic_broker.browse(DEAD_LETTERS)]
+    (letter,) = [one for one in dead if one["message-id"] in ids]
+    assert (letter["kind"], "jmsx_death_reason" in letter) == ("stream", False)  # the original
+    assert len(ids) == 1
 
 
 @NEEDS_JDK

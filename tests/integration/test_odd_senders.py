@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,20 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message, Queue, Reject
 from jmsx.core.frames import Frame
+from jmsx.core.policy import RedeliveryMode
 from jmsx.errors import JmsxError
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
-from tests.integration.support import DEAD_LETTERS, bodies, fresh_queue
+from tests.integration.support import (
+    DEAD_LETTERS,
+    NO_RETRY,
+    QUICK,
+    TRANSACTED,
+    bodies,
+    fresh_queue,
+    take,
+)
 from tests.jdk import NEEDS_JDK
 
 if TYPE_CHECKING:
@@ -194,3 +204,78 @@ def test_what_expires_in_the_prefetch_is_kept(
         assert consumer.receive(1) is None
     assert dead(classic_broker, queue) == ["late"]
     assert bodies(classic_broker, queue) == []
+
+
+#: What a Java program may call properties, though no STOMP client would.
+ODD_NAMES = ("a b", "ü", "x.y", "a:b", "\\q", "-", "'", "x" * 5_000, "y" * 20_000)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({f"p{n}": str(n) for n in range(2_000)}, id="many"),
+        pytest.param({f"p{n}": "x" * 200 for n in range(900)}, id="much"),
+        pytest.param({"p": "x" * 200_000}, id="long"),
+        pytest.param(dict.fromkeys(ODD_NAMES, "x"), id="names"),
+        pytest.param({f"p{n}": ":" * 9_000 for n in range(20)}, id="escapes"),
+    ],
+)
+@pytest.mark.parametrize("mode", [RedeliveryMode.LOCAL, RedeliveryMode.SCHEDULED])
+@NEEDS_JDK
+def test_more_properties_than_a_copy_can_have(
+    broker: Broker, given: dict[str, str], mode: RedeliveryMode
+) -> None:
+    """The copy has what fits, the body, and why the message died; what comes behind it flows."""
+    queue, grave, seen = fresh_queue(), fresh_queue(), []
+    java(broker, (queue, "persistent", 0, "odd", given), (queue, "persistent", 0, "next", {}))
+
+    def refuse(message: Message) -> None:
+        seen.append(message.text)
+        if message.text == "odd":
+            raise ValueError("odd")
+
+    policy = replace(QUICK, mode=mode, maximum_redeliveries=1)
+    options: dict[str, Any] = {"dead_letter": grave.uri, "redelivery_policy": policy}
+    with Connection(broker.url, **options) as connection:
+        connection.start()
+        connection.create_session().create_consumer(queue).set_listener(refuse)
+        assert eventually(lambda: "next" in seen, 20)
+        (letter,) = take(connection.create_session().create_consumer(grave), 1)
+    assert letter.text == "odd"
+    assert letter.properties["jmsx_death_reason"] in ("max_redeliveries", "undecodable")
+    assert eventually(lambda: broker.statistics(queue.name).size == 0)
+
+
+@pytest.mark.parametrize("when", [-1_000, 10])
+@pytest.mark.parametrize("fails", [True, False])
+@NEEDS_JDK
+def test_all_headers_of_a_message_on_another(
+    classic_broker: ClassicBroker, when: float, *, fails: bool
+) -> None:
+    """As Java programs forward that copy what they find: no NACK deletes it, and no expiry that is not its own."""
+    first, queue = fresh_queue(), fresh_queue()
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(first).send(Message("first", properties={"case": queue.name}))
+        (found,) = classic_broker.browse(first.name)
+        copied = {**found.headers, "expires": str(int((time.time() + when) * 1000))}
+        for name in ("ack", "subscription", "destination", "browser"):
+            copied.pop(name, None)
+        policy = replace(NO_RETRY, maximum_redeliveries=0 if fails else 1)
+        with Connection(classic_broker.url, redelivery_policy=policy) as other:
+            consumer = other.create_session(TRANSACTED)
+            reader = consumer.create_consumer(queue)
+            java(classic_broker, (queue, "volatile", 0, "second", copied))
+            if when > 0 and not fails:
+                time.sleep(when + 0.5)
+            other.start()
+            if fails or when < 0:
+                (message,) = take(reader, 1)
+                assert message.text == "second"
+                consumer.rollback() if fails else consumer.commit()
+            else:
+                assert reader.receive(1) is None
+            handled_well = when < 0 and not fails
+            letters = [] if handled_well else ["second"]
+            assert eventually(lambda: dead(classic_broker, queue) == letters)

@@ -37,7 +37,7 @@ from jmsx.core.values import (
 from jmsx_classic.dialect import ClassicDialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -74,11 +74,11 @@ def at_most(redeliveries: int, **fields: Any) -> RedeliveryPolicy:
 
 
 class OfStomp(ClassicDialect):
-    """Classic whose messages come from STOMP clients, whatever they are called; those called `java` do not."""
+    """Classic whose messages come from jmsx, whatever they are called; those called `java` do not."""
 
-    def genuine(self, headers: Mapping[str, str]) -> bool:
+    def genuine(self, delivery: Delivery) -> bool:
         """By its name."""
-        return not headers.get("message-id", "").startswith("java")
+        return not delivery.headers.get("message-id", "").startswith("java")
 
 
 DIALECT = OfStomp()

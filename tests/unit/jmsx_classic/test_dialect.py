@@ -6,6 +6,7 @@ import pytest
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.identity import stamp
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
@@ -22,10 +23,15 @@ from jmsx_classic.dialect import destination_uri, wire_destination
 QUEUE, TOPIC, DURABLE = DestinationKind.QUEUE, DestinationKind.TOPIC, DestinationKind.DURABLE
 
 
-def delivery(**headers: str) -> Delivery:
+def delivery(body: bytes = b"", /, **headers: str) -> Delivery:
     """A delivery with these headers, `_` for `-`."""
     given = {name.replace("_", "-"): text for name, text in headers.items()}
-    frame = MessageFrame.of(given)
+    return delivered(given, body)
+
+
+def delivered(headers: dict[str, str], body: bytes = b"") -> Delivery:
+    """A delivery with these headers."""
+    frame = MessageFrame.of(headers, body)
     return Delivery(
         frame,
         arrival=1,
@@ -169,16 +175,36 @@ def test_durable_subscription_is_removed_by_its_name() -> None:
 def test_who_is_buried_by_nack(
     headers: dict[str, str], kind: DestinationKind, *, expected: bool
 ) -> None:
-    """Everybody else would be deleted (classic.md 1.13; probes-classic.md part 2)."""
-    of_stomp = {"message_id": "ID:h-1-2-3:4:-1:1:5"}
-    assert DIALECT.buried_by_broker(delivery(**headers, **of_stomp), kind) is expected
+    """Everybody else would be deleted (`AbstractDeadLetterStrategy.java:44-60`)."""
+    where = headers["destination"].replace("/queue/", "queue://").replace("/topic/", "topic://")
+    sent = {**headers, "message-id": "ID:h-1-2-3:4:-1:1:5"}
+    one = delivered(stamp(sent, b"x", "k", where, DIALECT), b"x")
+    assert DIALECT.buried_by_broker(one, kind) is expected
 
 
-@pytest.mark.parametrize("message_id", ["ID:h-1-2-3:4:1:1:5", "77", "", "ID:h-1-2-3:4:-1:1:5x"])
-def test_a_java_programs_message_is_buried_by_copy(message_id: str) -> None:
-    """Its `persistent` may be a property."""
-    one = delivery(message_id=message_id, persistent="true", destination="/queue/a")
+@pytest.mark.parametrize(
+    "message_id", ["ID:h-1-2-3:4:1:1:5", "77", "", "ID:h-1-2-3:4:-1:1:5x", "ID:h-1-2-3:4:-1:1:5"]
+)
+def test_another_programs_message_is_buried_by_copy(message_id: str) -> None:
+    """Its `persistent` may be a property, and so may its message id."""
+    one = delivery(b"x", message_id=message_id, persistent="true", destination="/queue/a")
     assert not DIALECT.buried_by_broker(one, QUEUE)
+
+
+def test_headers_that_were_copied_are_not_believed() -> None:
+    """All those of a message of jmsx's, on another body or in another queue."""
+    made = {"persistent": "true", "destination": "/queue/a", "message-id": "ID:h:4:-1:1:5"}
+    given = stamp(made, b"x", "k", "queue://a", DIALECT)
+    assert DIALECT.genuine(delivered(given, b"x"))
+    assert not DIALECT.genuine(delivered(given, b"y"))
+    assert not DIALECT.genuine(delivered({**given, "destination": "/queue/b"}, b"x"))
+
+
+@pytest.mark.parametrize(("persistent", "expected"), [("true", True), ("false", False)])
+def test_what_came_without_a_body_is_left_to_the_broker(persistent: str, *, expected: bool) -> None:
+    """It may have one that STOMP does not carry, and a copy of it would have none."""
+    one = delivery(message_id="ID:h:4:1:1:5", persistent=persistent, destination="/queue/a")
+    assert DIALECT.buried_by_broker(one, QUEUE) is expected
 
 
 def test_copies_go_to_the_shared_dead_letter_queue() -> None:
