@@ -26,12 +26,14 @@ from jmsx_artemis.questions import (
     command,
     destroy,
     queues,
+    refilter,
     routing_types,
 )
+from jmsx_artemis.selectors import formerly
 from jmsx_artemis.settings import deletes, drops, forgets, hangs_up, redelivers_too
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jmsx.core.frames import MessageFrame
     from jmsx.core.management import Grave, Inquiry, Question
@@ -108,13 +110,21 @@ class ArtemisManagement:
         if not any(one["temporary"] == "true" or whole(one["consumerCount"]) for one in found):
             raise InvalidDestinationError(f"{destination} is gone: nobody reads it")
 
+    def remove_temporary(self, destinations: Iterable[str]) -> Inquiry[None]:
+        """An empty one goes when nobody reads it; one with a late answer in it the broker keeps (seen on 2.44.0)."""
+        for destination in destinations:
+            for one in (yield from queues("ADDRESS", address_of(destination))):
+                if whole(one["consumerCount"]) == 0 and one["routingType"] == ANYCAST:
+                    yield from destroy(one["name"])
+
     def claim_durable(
         self, client_id: str, subscription: str, headers: Mapping[str, str]
     ) -> Inquiry[None]:
         """
         The broker takes whatever queue has the name, with the topic and selector that it was made for.
 
-        Removing that fails, with JmsxError, if somebody else took it up meanwhile.
+        One that an older jmsx made for the same selector and no_local is kept, with what lies in it. Removing fails,
+        with JmsxError, if somebody else took it up meanwhile.
         """
         queue = yield from _subscription(f"{client_id}.{subscription}")
         if queue is None:
@@ -125,6 +135,9 @@ class ArtemisManagement:
             )
         meant = (headers["destination"], headers.get("selector", ""))
         if (queue["address"], queue["filter"]) == meant:
+            return
+        if queue["address"] == meant[0] and formerly(meant[1], queue["filter"]):
+            yield from refilter(queue["name"], meant[1])
             return
         try:
             yield from destroy(queue["name"])

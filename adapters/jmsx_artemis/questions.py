@@ -68,5 +68,12 @@ def destroy(queue: str) -> Inquiry[None]:
     yield Question("broker", "destroyQueue", (queue,))
 
 
+def refilter(queue: str, selector: str) -> Inquiry[None]:
+    """Give a queue another filter; what lies in it stays."""
+    yield Question(
+        "broker", "updateQueue", (json.dumps({"name": queue, "filter-string": selector}),)
+    )
+
+
 def _filter(field: str, value: str) -> str:
     return json.dumps({"field": field, "operation": "EQUALS", "value": value})

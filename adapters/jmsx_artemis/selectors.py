@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.selectors import spelled_out
 
 #: Compares texts with numbers too; every property is a text over STOMP.
@@ -26,6 +27,13 @@ _NAMES: Final = {
     "'PERSISTENT'": "'DURABLE'",
     "'NON_PERSISTENT'": "'NON_DURABLE'",
 }
+#: What `no_local` alone was for a durable subscription, until it meant the connection: a header that the broker made a
+#: filter of, which names a socket that is long gone. And what it is now.
+_FORMER_OTHERS: Final = re.compile(r"\(__AMQ_CID <> '[^']*' OR __AMQ_CID IS NULL\)")
+_OTHERS: Final = re.compile(
+    rf"{NUMBERS}\({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> '(?:[^']|'')*'\)"
+)
+
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|[A-Za-z_$][\w$]*")
 
 
@@ -39,3 +47,14 @@ def core_filter(selector: str) -> str:
         return text if text[0] == "'" and not modes else _NAMES.get(text, text)
 
     return NUMBERS + _TOKEN.sub(name, selector)
+
+
+def formerly(meant: str, found: str) -> bool:
+    """
+    Whether an older jmsx wrote the filter `found` for what is now `meant`: the application wants no other subscription.
+
+    It left a bare `flag` as it was, and `no_local` without a selector to the broker.
+    """
+    if _OTHERS.fullmatch(meant) and _FORMER_OTHERS.fullmatch(found):
+        return True
+    return found.startswith(NUMBERS) and NUMBERS + spelled_out(found.removeprefix(NUMBERS)) == meant

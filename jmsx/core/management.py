@@ -8,7 +8,7 @@ it is asked, and how long an answer is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -92,13 +92,16 @@ class Management(Protocol):
     def check_temporary(self, destination: str) -> Inquiry[None]:
         """Raise InvalidDestinationError if a temporary queue (URI) is gone, and the broker would not say so."""
 
+    def remove_temporary(self, destinations: Iterable[str]) -> Inquiry[None]:
+        """Remove the temporary queues (URIs) that nobody reads, with what lies in them."""
+
     def claim_durable(
         self, client_id: str, subscription: str, headers: Mapping[str, str]
     ) -> Inquiry[None]:
         """
         Remove the durable subscription if it is not the one that SUBSCRIBE with `headers` means: JMS makes it anew.
 
-        Raises JmsxError if it is in use.
+        What an older jmsx made for the same is changed in place, and keeps its messages. Raises JmsxError if in use.
         """
 
     def remove_durable(self, client_id: str, subscription: str) -> Inquiry[None]:

@@ -17,7 +17,7 @@ from jmsx.errors import InvalidClientIdError, UnsupportedError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from jmsx.clock import Clock
     from jmsx.core.dialect import Dialect
@@ -92,6 +92,16 @@ class Aside:
         with self._lock:
             if peer.address not in self._silent:
                 self._try(peer, management, management.check_temporary(destination))
+
+    def remove_temporary(self, peer: Peer, destinations: Iterable[str]) -> None:
+        """Have the broker forget temporary queues that nobody reads any more; where it cannot be asked, it does not."""
+        management = self._management(peer)
+        names = [uri for uri in destinations if uri.startswith("temp-queue://")]
+        if management is None or not names:
+            return
+        with self._lock:
+            if peer.address not in self._silent:
+                self._try(peer, management, management.remove_temporary(names))
 
     def claim_durable(
         self, peer: Peer, client_id: str | None, subscription: str, headers: Mapping[str, str]

@@ -92,14 +92,19 @@ class Temporary(Destination):
         """
         Let nobody send to it or read from it any more; idempotent.
 
-        Over STOMP the broker is not told: it keeps the name until the session is closed. Raises IllegalStateError while
-        a consumer reads from it.
+        Artemis removes it by its management. Classic cannot be told over STOMP, and keeps it until the session is
+        closed: who asks often takes one queue for all answers, and knows them by `correlation_id`. Raises
+        IllegalStateError while a consumer reads from it.
         """
+        if self.deleted:
+            return
         if self.owner is not None and not self.owner.closed and self.owner.consumes(self):
             raise IllegalStateError(
                 f"A consumer is consuming from the temporary destination {self}"
             )
         self.deleted = True
+        if self.owner is not None:
+            self.owner.forget_temporary(self)
 
     def check(self) -> None:
         """Raise InvalidDestinationError if it is gone."""

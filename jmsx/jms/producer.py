@@ -31,24 +31,33 @@ if TYPE_CHECKING:
 
 
 class MessageProducer:
-    """Made by `Session.create_producer`."""
+    """
+    Made by `Session.create_producer`.
+
+    `persistent`, `priority` and `time_to_live` (seconds, 0: for ever) hold for what is sent without saying otherwise.
+    """
 
     def __init__(self, session: Session, target: Destination | None) -> None:
         self._session = session
         self._target = target
         self._closed = False
+        self.persistent = True
+        self.priority = 4
+        self.time_to_live = 0.0
 
     def send(
         self,
         message: Message | Body,
         *,
         destination: Destination | str | None = None,
-        persistent: bool = True,
-        priority: int = 4,
-        time_to_live: float = 0.0,
+        persistent: bool | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
     ) -> str:
         """
         Send `message`, or a message with that body; returns its key, the identity that jmsx gives it.
+
+        What is None is taken from the producer's fields of that name.
 
         As in Java it sets destination, timestamp, expiration, priority and persistent of a message that did not come
         in, and `message_id` where that can be known: on Classic, outside a transaction; else that is None. To be found
@@ -65,6 +74,9 @@ class MessageProducer:
         self._session.check_open()
         if self._closed:
             raise IllegalStateError("The Producer is closed")
+        persistent = self.persistent if persistent is None else persistent
+        priority = self.priority if priority is None else priority
+        time_to_live = self.time_to_live if time_to_live is None else time_to_live
         _check_quality(priority, time_to_live)
         message = _message(message)
         to = reachable(self._destination(destination), self._session)

@@ -42,6 +42,7 @@ class Served:
         self.options = connection.options
         self._connection = connection
         self._ids = itertools.count(1)
+        self._temporary: set[str] = set()  #: URIs of the queues that end with it
         self._closed = False
         self._attach(link)
 

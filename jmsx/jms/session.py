@@ -11,7 +11,9 @@ from jmsx.errors import (
     JmsxError,
     UnsupportedError,
 )
+from jmsx.handlers import check_runs
 from jmsx.jms import subscribing
+from jmsx.jms.aside import Peer
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
 from jmsx.jms.destination import (
@@ -30,9 +32,11 @@ from jmsx.jms.subscribing import Wanted
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from jmsx.core.management import Findings
+    from jmsx.jms.message import Message
 
 
 class Session(Served):
@@ -53,7 +57,9 @@ class Session(Served):
     def create_temporary_queue(self) -> TemporaryQueue:
         """A new queue that only this session can read, until it is closed."""
         self.check_open()
-        return TemporaryQueue(f"{self.session_id}-{next(self._ids)}", owner=self)
+        made = TemporaryQueue(f"{self.session_id}-{next(self._ids)}", owner=self)
+        self._temporary.add(made.uri)
+        return made
 
     def create_temporary_topic(self) -> TemporaryTopic:
         """A new topic that only this session can read, until it is closed."""
@@ -67,6 +73,13 @@ class Session(Served):
         if self.dialect.management is not None:
             peer = self._peer(f"SEND {destination}")
             self._connection.aside.check_temporary(peer, destination.uri)
+
+    def forget_temporary(self, destination: Temporary) -> None:
+        """Have the broker remove a queue of this session that was deleted, where it can be told."""
+        self._temporary.discard(destination.uri)
+        if self.dialect.management is not None and not self._closed and self.pump.error is None:
+            peer = self._peer(f"DELETE {destination}")
+            self._connection.aside.remove_temporary(peer, [destination.uri])
 
     def consumes(self, destination: Destination) -> bool:
         """Whether a consumer of this session reads `destination`."""
@@ -86,13 +99,17 @@ class Session(Served):
         selector: str | None = None,
         no_local: bool = False,
         name: str | None = None,
+        listener: Callable[[Message], object] | None = None,
     ) -> MessageConsumer:
         """
         A consumer; `name` is what it is called in metrics and events (default: the destination).
 
-        Raises InvalidSelectorError, or what the broker says against it.
+        With a `listener` it is as if `set_listener` were called at once. Raises InvalidSelectorError, what the broker
+        says against it, and what `set_listener` does.
         """
         self.check_open()
+        if listener is not None:
+            check_runs(listener)
         destination = destination_of(destination)
         if isinstance(destination, Temporary):
             destination.check()
@@ -101,11 +118,18 @@ class Session(Served):
                 f"{destination} belongs to another session; over STOMP only that one can read it"
             )
         kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
-        return self._subscribe(
+        consumer = self._subscribe(
             Wanted(
                 destination=destination, kind=kind, selector=selector, no_local=no_local, name=name
             )
         )
+        if listener is not None:
+            try:
+                consumer.set_listener(listener)
+            except BaseException:
+                consumer.close()
+                raise
+        return consumer
 
     def create_durable_consumer(
         self,
@@ -266,6 +290,9 @@ class Session(Served):
             raise
         finally:
             self.pump.leave("session closed")
+            if reachable:
+                peer = Peer(self.broker, self.dialect)
+                self._connection.aside.remove_temporary(peer, self._temporary)
             self._connection.forget(self, reachable=reachable)
 
     def released(self, durable_name: str | None) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -65,6 +66,30 @@ def test_unchanged_subscription_keeps_its_backlog(session: Session, topic: Topic
         send(session, topic, *tints)
     consumer = session.create_durable_consumer(topic, topic.name, selector="tint = 'red'")
     assert bodies(consumer) == ["red", "red"]
+
+
+@pytest.mark.parametrize("what", ["no_local", "a bare flag"])
+def test_what_an_older_jmsx_made_keeps_its_backlog(
+    artemis_broker: Broker, session: Session, topic: Topic, what: str
+) -> None:
+    """The application's choice is the same; from now on the subscription means what it means now."""
+    if what == "no_local":
+        former, own = "(__AMQ_CID <> '00f5633b' OR __AMQ_CID IS NULL)", []
+        now: dict[str, Any] = {"no_local": True}
+    else:
+        former, own = "convert_string_expressions:red", ["own"]
+        now = {"selector": "red"}
+    session.create_durable_consumer(topic, topic.name, **now).close()
+    red = {"red": True}
+    with Connection(artemis_broker.url) as connection, Console(artemis_broker) as console:
+        other = connection.create_session().create_producer(topic)
+        other.send(Message("waited", properties=red))
+        changed = {"name": f"{CLIENT_ID}.{topic.name}", "filter-string": former}
+        console.ask("broker", "updateQueue", json.dumps(changed))
+        consumer = session.create_durable_consumer(topic, topic.name, **now)
+        session.create_producer(topic).send(Message("own", properties=red))
+        other.send(Message("new", properties=red))
+        assert bodies(consumer) == ["waited", *own, "new"]
 
 
 @pytest.mark.parametrize("changed", ["selector", "topic"])

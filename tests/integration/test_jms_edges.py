@@ -10,8 +10,9 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Destination, Message, RedeliveryPolicy, Session, Topic
 from jmsx.app import App
-from jmsx.errors import IllegalStateError, InvalidDestinationError
+from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
 from jmsx_broker import ClassicBroker
+from tests.integration.artemis_support import Console
 from tests.integration.support import eventually, take
 
 if TYPE_CHECKING:
@@ -195,6 +196,51 @@ def test_a_transacted_server_whose_clients_are_gone(broker: Broker, queue: Queue
     assert answer is not None
     assert answer.text == "WAITS"
     assert gone == [str(number) for number in range(8)]
+
+
+@pytest.mark.parametrize("end", ["delete", "close"])
+def test_late_answers_do_not_stay(artemis_broker: Broker, end: str) -> None:
+    """The broker would keep a queue with something in it, although nobody can ever read it."""
+    with Connection(artemis_broker.url) as connection, Console(artemis_broker) as console:
+        connection.start()
+        session = connection.create_session()
+        made = session.create_temporary_queue()
+        consumer = session.create_consumer(made)
+        session.create_producer(made).send(Message("late"))
+        consumer.close()
+        assert console.queues("ADDRESS", made.name) != []
+        if end == "delete":
+            made.delete()
+        else:
+            session.close()
+        assert console.queues("ADDRESS", made.name) == []
+
+
+def test_what_a_producer_sends_with(connection: Connection, queue: Queue) -> None:
+    """Its own fields, as Java's setPriority and others, unless send() says otherwise."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    producer.priority, producer.time_to_live, producer.persistent = 7, 60.0, False
+    consumer = session.create_consumer(queue)
+    producer.send(Message("1"))
+    producer.send(Message("2"), priority=3, time_to_live=0.0, persistent=True)
+    first, second = sorted(take(consumer, 2), key=lambda one: one.text)
+    assert (first.priority, first.expiration > 0, first.persistent) == (7, True, False)
+    assert (second.priority, second.expiration > 0, second.persistent) == (3, False, True)
+    producer.priority = 10
+    with pytest.raises(ConfigurationError, match="priority must be"):
+        producer.send(Message("3"))
+
+
+def test_a_consumer_with_a_listener(connection: Connection, queue: Queue) -> None:
+    """It begins with it; what cannot be one leaves no consumer behind."""
+    session = connection.create_session()
+    session.create_producer(queue).send(Message("x"))
+    with pytest.raises(JmsxError, match="prefetch size of zero"):
+        session.create_consumer(f"{queue.name}?consumer.prefetchSize=0", listener=print)
+    seen: list[str] = []
+    session.create_consumer(queue, listener=lambda message: seen.append(message.text))
+    assert eventually(lambda: seen == ["x"], 5)
 
 
 @pytest.mark.parametrize("selector", [None, "color = 'red'"])

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from jmsx import RedeliveryPolicy
+from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.management import Findings, Grave, Question
 from jmsx.core.values import DestinationKind
@@ -17,6 +18,7 @@ from jmsx.errors import (
     JmsxError,
 )
 from jmsx_artemis.management import ArtemisManagement
+from jmsx_artemis.selectors import NUMBERS
 from tests.unit.jmsx_artemis.inquiring import Broker, queue
 
 MANAGEMENT = ArtemisManagement()
@@ -179,6 +181,22 @@ def test_bad_selector() -> None:
     assert caught.value is not refusal
 
 
+# Temporary queues ----------------------------------------------------------------------------------------------------
+
+
+def test_temporary_queues_are_removed() -> None:
+    """Where nobody reads them: not one that is read, nor the subscription of a topic."""
+    broker = Broker(
+        [
+            queue("s-1", "s-1", routingType="ANYCAST", consumerCount="0"),
+            queue("s-2", "s-2", routingType="ANYCAST", consumerCount="1"),
+            queue("sub", "s-3", routingType="MULTICAST", consumerCount="0"),
+        ]
+    )
+    broker.conduct(MANAGEMENT.remove_temporary([f"temp-queue://s-{one}" for one in range(5)]))
+    assert broker.commands == [("destroyQueue", ("s-1",))]
+
+
 # Durable subscriptions -----------------------------------------------------------------------------------------------
 
 HEADERS = {"destination": "prices", "selector": "a = 'b'"}
@@ -204,6 +222,41 @@ def test_changed_durable_subscription_is_removed(told: dict[str, str]) -> None:
     """SUBSCRIBE then makes it anew (JMS 3.1 section 8.3.3); Artemis would go on with the old one (probes A11b)."""
     broker = durable(**told)
     broker.conduct(MANAGEMENT.claim_durable("shop", "sub", HEADERS))
+    assert broker.commands == [("destroyQueue", ("shop.sub",))]
+
+
+@pytest.mark.parametrize(
+    ("found", "selector"),
+    [
+        (
+            "(__AMQ_CID <> '00f5633b' OR __AMQ_CID IS NULL)",
+            f"{NUMBERS}({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> 'it''s')",
+        ),
+        (f"{NUMBERS}flag AND a = 'flag'", f"{NUMBERS}(flag = TRUE) AND a = 'flag'"),
+    ],
+)
+def test_durable_subscription_of_an_older_jmsx(found: str, selector: str) -> None:
+    """The application's choice is the same, so what waits in it is kept."""
+    broker = durable(filter=found)
+    broker.conduct(MANAGEMENT.claim_durable("shop", "sub", {**HEADERS, "selector": selector}))
+    ((operation, (changed,)),) = broker.commands
+    assert operation == "updateQueue"
+    assert json.loads(changed) == {"name": "shop.sub", "filter-string": selector}
+
+
+@pytest.mark.parametrize(
+    ("found", "selector"),
+    [
+        ("(__AMQ_CID <> '00f5633b' OR __AMQ_CID IS NULL)", f"{NUMBERS}a = 'b'"),
+        ("(__AMQ_CID <> '0' OR __AMQ_CID IS NULL)", ""),
+        (f"{NUMBERS}flag", f"{NUMBERS}NOT flag"),
+        ("", f"{NUMBERS}({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> 'x')"),
+    ],
+)
+def test_another_choice_of_the_application(found: str, selector: str) -> None:
+    """That makes it anew, as JMS says."""
+    broker = durable(filter=found)
+    broker.conduct(MANAGEMENT.claim_durable("shop", "sub", {**HEADERS, "selector": selector}))
     assert broker.commands == [("destroyQueue", ("shop.sub",))]
 
 
