@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.frames import Frame
+from jmsx.core.headers import whole
 from jmsx.core.management import Question
 from jmsx_artemis.settings import AddressSettings
 
@@ -51,9 +52,17 @@ def consumers(queue: str) -> Inquiry[int]:
     """How many messages the consumers of a queue have, unsettled or acknowledged in an open transaction."""
     told = yield Question("broker", "listConsumers", (_filter("QUEUE", queue), 1, _PAGE))
     return sum(
-        int(one["messagesInTransit"]) + int(one["messagesAcknowledgedAwaitingCommit"])
+        count(one, "messagesInTransit") + count(one, "messagesAcknowledgedAwaitingCommit")
         for one in json.loads(told)["data"]
     )
+
+
+def count(told: Mapping[str, Any], field: str) -> int:
+    """A number that the management tells, as a text or not; raises ValueError for what is none."""
+    number = whole(str(told[field]))
+    if number is None:
+        raise ValueError(f"{field} is {told[field]!r}")
+    return number
 
 
 def routing_types(address: str) -> Inquiry[frozenset[str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.clock import SystemClock
 from jmsx.drivers.exchange import Exchange, UnansweredError
-from jmsx_artemis.questions import consumers, queues
+from jmsx_artemis.questions import consumers, count, queues
 
 if TYPE_CHECKING:
     from jmsx import Destination, Session
@@ -45,7 +45,7 @@ def inquiry(name: str) -> Inquiry[int]:
     for _ in range(_LOOKS):
         found = yield from queues("NAME", name)
         held = yield from consumers(name)
-        delivering = int(found[0]["deliveringCount"]) if found else 0
+        delivering = count(found[0], "deliveringCount") if found else 0
         if delivering <= held:
             return 0
         seen.append(delivering - held)

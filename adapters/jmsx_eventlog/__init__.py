@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jmsx.plugins import needing
+from jmsx.plugins import needing as _needing
 
-with needing("jmsx_eventlog"):
+with _needing("jmsx_eventlog"):
     from jmsx_eventlog.log import EventLog, recover_orphans
     from jmsx_eventlog.segment import Recovered
 

@@ -1,8 +1,8 @@
 """Events as Prometheus metrics: an observer counts them, an endpoint shows them."""
 
-from jmsx.plugins import needing
+from jmsx.plugins import needing as _needing
 
-with needing("jmsx_prometheus"):
+with _needing("jmsx_prometheus"):
     from jmsx_prometheus.catalogue import METRICS, Kind, Metric
     from jmsx_prometheus.exposition import Endpoint, serve
     from jmsx_prometheus.observer import PrometheusObserver

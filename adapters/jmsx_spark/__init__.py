@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jmsx.plugins import needing
+from jmsx.plugins import needing as _needing
 
-with needing("jmsx_spark"):
+with _needing("jmsx_spark"):
     from jmsx_spark.report import ReportResult, report
 
 __all__ = ["ReportResult", "report"]
