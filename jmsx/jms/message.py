@@ -104,6 +104,11 @@ class Message:
         return True
 
     @property
+    def bodiless(self) -> bool:
+        """Whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
+        return self._size == 0 and not self.readable
+
+    @property
     def text(self) -> str:
         """
         The body as text, "" if there is none; raises MessageNotReadableError if it is something else.

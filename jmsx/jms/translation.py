@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import GROUP_HEADERS, TYPES_HEADER
+from jmsx.core.delivery import GROUP_HEADERS, TYPES_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import Sender
 from jmsx.core.frames import Frame, escape
 from jmsx.core.headers import INT, time_ms, whole
@@ -32,8 +32,10 @@ def send_frame(
     """
     The SEND frame of `message`, without expiry, priority and reply-to, which are the session's affair.
 
-    Raises MessageFormatError for a body or property that STOMP cannot carry, and UnsupportedError for one that this
-    broker would ignore.
+    A message that came in without a body that could be read is sent on without one, and says so to whoever reads it.
+
+    Raises MessageFormatError for a body or property that STOMP cannot carry, MessageNotReadableError for a part of a
+    body that came, and UnsupportedError for a property that this broker would ignore.
     """
     headers = {
         **dialect.send_headers(destination.uri),
@@ -51,7 +53,10 @@ def send_frame(
     )
     for name, text in headers.items():
         _check_header(name, text, dialect.header_limit)
-    more, body = _encoded(message.body, dialect)
+    bodiless = message.bodiless
+    more, body = _encoded(None if bodiless else message.body, dialect)
+    if bodiless:
+        more = {**more, UNREADABLE_HEADER: "true"}
     headers = stamp({**headers, **more}, body, key, destination.uri, dialect)
     return Frame("SEND", headers, body)
 

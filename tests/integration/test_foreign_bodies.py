@@ -77,6 +77,26 @@ def test_what_artemis_does_not_carry(artemis_broker: ArtemisBroker, queue: Queue
 
 
 @NEEDS_JDK
+def test_a_message_without_a_body_is_sent_on(
+    broker: ClassicBroker | ArtemisBroker, queue: Queue
+) -> None:
+    """For the sake of its properties: a Java text without characters looks as this; the next reader is told, too."""
+    java(broker, queue, "empty")
+    with Connection(broker.url) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        onward = session.create_queue(f"{queue.name}.onward")
+        (message,) = take(session.create_consumer(queue), 1)
+        assert (message.readable, message.bodiless) == (False, True)
+        session.create_producer(onward).send(message)
+        session.commit()
+        (again,) = take(session.create_consumer(onward), 1)
+        session.commit()
+    assert again.properties["kind"] == "empty"
+    assert not again.readable
+
+
+@NEEDS_JDK
 def test_a_listener_that_cannot_read_makes_a_dead_letter(
     classic_broker: ClassicBroker, queue: Queue
 ) -> None:

@@ -30,6 +30,8 @@ public class BodyPeer {
         switch (kind) {
             case "text":
                 return session.createTextMessage("Z\u00fcrich \ud83d\ude00");
+            case "empty":
+                return session.createTextMessage("");
             case "bytes": {
                 BytesMessage message = session.createBytesMessage();
                 message.writeBytes("Z\u00fcrich".getBytes(StandardCharsets.UTF_8));
