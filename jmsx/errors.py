@@ -16,6 +16,7 @@ Every error that jmsx raises.
     ├── SecurityError                the broker refused the credentials or the access
     ├── ResourceAllocationError      the broker is out of something
     ├── BrokerError                  the broker answered ERROR (its own words are in it)
+    │   └── BrokerFaultError         … with a fault of its own, so it has done it, or not
     ├── ConnectionFailedError        the broker could not be reached, or went away
     │   ├── SendUnconfirmedError     … before it confirmed a message: it has it, or not
     │   └── TlsError                 it was reached, and there is no trust between us
@@ -96,6 +97,10 @@ class BrokerError(JmsxError):
     """The broker answered ERROR; its own words are in the text."""
 
 
+class BrokerFaultError(BrokerError):
+    """The broker answered with an exception that is no refusal, so whether it did its work is not known."""
+
+
 class ConnectionFailedError(JmsxError):
     """The broker could not be reached, or the connection to it was lost."""
 
@@ -103,7 +108,7 @@ class ConnectionFailedError(JmsxError):
 
 
 class SendUnconfirmedError(ConnectionFailedError):
-    """The connection was lost before the broker confirmed a message; sent again, it may be there twice."""
+    """No answer of the broker tells whether it has a message; sent again, it may be there twice."""
 
     retriable = False
 
@@ -149,7 +154,7 @@ class TransactionRolledBackError(JmsxError):
 
 
 class TransactionInDoubtError(JmsxError):
-    """COMMIT was sent and the connection died before its receipt; do not retry blindly."""
+    """COMMIT was sent, and the connection died or the broker failed before its receipt; do not retry blindly."""
 
     def __init__(self, transaction_id: str, broker: str, cause: str) -> None:
         super().__init__(

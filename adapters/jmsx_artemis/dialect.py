@@ -16,6 +16,7 @@ from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
 from jmsx.errors import (
     BrokerError,
+    BrokerFaultError,
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
@@ -85,6 +86,10 @@ class _Reserved:
         """Whether no application may set or see this header as a property."""
         return isinstance(name, str) and (name in self._NAMES or name.startswith(OPENWIRE))
 
+
+#: What the broker says with a number is its own refusal, also where it does not tell why: it ends at once where its
+#: journal cannot be written. Any other text is that of a Java exception, such as `null`.
+_CODE: Final = re.compile(r"AMQ[0-9]{6}")
 
 #: Properties that only Classic's scheduler obeys.
 _CLASSIC_SCHEDULES: Final = frozenset(
@@ -347,7 +352,11 @@ class ArtemisDialect:
         told = frame.headers.get("message") or body.partition("\n")[0]
         told, unexplained, _ = told.partition(" CoreMessage[")  # all that was sent
         words = told + body
-        kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
+        known = _CODE.search(words) is not None or command not in ("SEND", "COMMIT")
+        other = BrokerError if known else BrokerFaultError
+        kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
+        if kind is BrokerFaultError:
+            return kind(f"{broker} failed at {command} {subject}: {told}")
         advice = _UNTOLD if unexplained else ""
         return kind(f"{broker} refused {command} {subject}: {told}{advice}")
 

@@ -20,6 +20,7 @@ from jmsx.core.spelling import is_composite, is_pattern, parts
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
+    BrokerFaultError,
     InvalidClientIdError,
     InvalidDestinationError,
     InvalidSelectorError,
@@ -65,7 +66,7 @@ _OF_JMS: Final = re.compile(r":[0-9]+:[0-9]+:[0-9]+\Z")
 #: The end of the ids that the broker gives messages of its STOMP clients.
 _OF_STOMP: Final = re.compile(":-1:1:[0-9]+$")
 
-#: What a piece of the broker's words means; the first that is found wins.
+#: What a piece of the broker's words means; the first that is found wins. These are refusals: it has done nothing.
 _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
     ("InvalidSelectorException", InvalidSelectorError),
     ("Couldn't create TopicSubscription", InvalidSelectorError),  # a topic's, which hides the cause
@@ -80,7 +81,16 @@ _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
     ("SecurityException", SecurityError),
     ("not authorized", SecurityError),
     ("User name", SecurityError),
+    ("rollback only", BrokerError),
+    ("TransactionRolledBackException", BrokerError),
+    ("MessageFormatException", BrokerError),
+    ("Invalid transaction id", BrokerError),
+    ("Unexpected ACK", BrokerError),
+    ("ProtocolException", BrokerError),  # STOMP's own: the broker behind it has not seen the frame
 )
+
+#: Commands of which it matters whether they were done: what else is answered to them leaves that open.
+_DOUBTFUL: Final = ("SEND", "COMMIT")
 
 
 class ClassicDialect:
@@ -343,9 +353,13 @@ class ClassicDialect:
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for an ERROR, whose body is a Java stack trace that begins with the exception's name."""
         trace = frame.body.decode("utf-8", "replace").strip()
-        told = frame.headers.get("message") or trace.partition("\n")[0]
-        words = told + trace.partition("\n")[0]
-        kind = next((kind for words_, kind in _ERRORS if words_ in words), BrokerError)
+        first = trace.partition("\n")[0]
+        told = frame.headers.get("message") or first
+        words = told + first
+        other = BrokerFaultError if command in _DOUBTFUL else BrokerError
+        kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
+        if kind is BrokerFaultError:
+            return kind(f"{broker} failed at {command} {subject}: {first or told}")
         return kind(f"{broker} refused {command} {subject}: {told}")
 
 

@@ -24,7 +24,7 @@ from jmsx.core.delivery import UNDECODABLE, Doom
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp_again
-from jmsx.core.requests import unanswered
+from jmsx.core.requests import silent, unanswered
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy
 
 if TYPE_CHECKING:
@@ -354,7 +354,7 @@ class DeadLetters:
         if not exchange.refused:
             self._commit(exchange)
             return
-        if error is None or not unanswered(error):
+        if error is None or not silent(error):
             self._outbox.transmit(*self._releases(), Frame("ABORT", exchange.wire))
         self._settle_later(exchange.consumer, exchange.batch)
         for each in exchange.burials:  # one of them must not keep the others from being copied
@@ -404,11 +404,15 @@ class DeadLetters:
         exchange.consumer.copies.finish()
 
     def _not_committed(self, exchange: _Exchange, error: JmsxError, now: float) -> None:
-        """Refused: neither was done, and only another link can free the originals (classic.md rule 8)."""
-        if not unanswered(error):
+        """
+        Refused: neither was done, and only another link can free the originals (classic.md rule 8).
+
+        So it is with a fault of the broker's, after which both may have been done.
+        """
+        if not silent(error):
             self._plain.update(burial.destination for burial in exchange.burials)
             for burial in exchange.burials:
-                burial.in_doubt = False
+                burial.in_doubt = unanswered(error)
             self._outbox.disconnect(f"dead letters could not be copied: {error}")
         self._settle_later(exchange.consumer, exchange.batch)
         for burial in exchange.burials:

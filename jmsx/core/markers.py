@@ -20,7 +20,12 @@ from jmsx.core.headers import whole
 from jmsx.core.requests import Request
 from jmsx.core.transaction import Transaction
 from jmsx.core.values import StompAck
-from jmsx.errors import ConnectionFailedError, JmsxError, TransactionRolledBackError
+from jmsx.errors import (
+    BrokerFaultError,
+    ConnectionFailedError,
+    JmsxError,
+    TransactionRolledBackError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -151,17 +156,20 @@ class CommitMarkers:
         """
         Commit the transaction that `frames` complete; only if they are `ready`.
 
-        The request ends with the broker's answer or, if the link is lost before, with what the marker tells.
+        The request ends with the broker's answer or, if the link is lost before or that tells nothing, with what the
+        marker tells.
         """
         whole = Request("COMMIT", transaction_id, then=answer)
 
         def told(now: float, error: JmsxError | None) -> JmsxError | None:
-            if not isinstance(error, ConnectionFailedError):
+            if not isinstance(error, ConnectionFailedError | BrokerFaultError):
                 whole.end(now, error)
             elif self._fresh == self._number:  # its marker was faster than its answer
                 whole.end(now)
             elif not whole.done:
                 self._doubt = _Doubt(whole, self._number, self._covered, broker)
+                if isinstance(error, BrokerFaultError):  # the next link tells, as after a lost one
+                    self._outbox.disconnect(str(error))
             return error
 
         request = self._requests.open("COMMIT", transaction_id, told)

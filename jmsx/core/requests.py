@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
-from jmsx.errors import BrokerTimeoutError, ConnectionFailedError
+from jmsx.errors import BrokerFaultError, BrokerTimeoutError, ConnectionFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,6 +105,11 @@ class Requests:
 
 def unanswered(error: JmsxError) -> bool:
     """Whether nobody knows what the broker did."""
+    return silent(error) or isinstance(error, BrokerFaultError)
+
+
+def silent(error: JmsxError) -> bool:
+    """Whether the broker said nothing at all: the link is gone, or of no use."""
     return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
 
 

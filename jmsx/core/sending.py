@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jmsx.core import events
 from jmsx.core.frames import Frame
 from jmsx.core.requests import unanswered
-from jmsx.errors import ConnectionFailedError, SendUnconfirmedError
+from jmsx.errors import BrokerFaultError, ConnectionFailedError, SendUnconfirmedError
 
 if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
@@ -34,7 +34,7 @@ class Sending:
             doubt = error is not None and unanswered(error)
             outcome = "confirmed" if error is None else "unconfirmed" if doubt else "error"
             self.report(sent, now, outcome)
-            if isinstance(error, ConnectionFailedError):
+            if isinstance(error, ConnectionFailedError | BrokerFaultError):
                 return SendUnconfirmedError(sent.message_key, sent.destination, str(error))
             return error
 

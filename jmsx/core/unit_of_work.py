@@ -25,6 +25,7 @@ from jmsx.core.salvage import Salvage, repeatable
 from jmsx.core.spelling import is_foreign_temporary
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
 from jmsx.errors import (
+    BrokerFaultError,
     ConnectionFailedError,
     IllegalStateError,
     InvalidDestinationError,
@@ -185,6 +186,8 @@ class UnitOfWork:
             return answered("COMMIT", transaction.transaction_id)
 
         def answer(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None and transaction.rollback_only is not None:
+                error = BrokerFaultError(f"it was confirmed, but {transaction.rollback_only}")
             if error is None:
                 self._committed(batches, now)
                 then(now)
@@ -338,7 +341,7 @@ class UnitOfWork:
         """
         Whether a commit that failed is done once more, singly, on the next link.
 
-        It was refused, perhaps for something that it received once before; or its answer is lost.
+        It was refused, perhaps for something that it received once before; or its answer is lost, or tells nothing.
         """
         sends = list(self._transaction.sends)
         refused = (
@@ -346,12 +349,15 @@ class UnitOfWork:
             and error is not None
             and not (unanswered(error) or self._transaction.sent)
         )
+        failed = isinstance(error, BrokerFaultError) and not self._transaction.sent
         lost = isinstance(error, ConnectionFailedError) and self._repeats and not whole.done
-        if not (refused or lost) or not repeatable(sends, self._dialect):
+        if not (refused or failed or lost) or not repeatable(sends, self._dialect):
             return False
         self._salvage = Salvage(sends, batches, whole, self.settings.broker)
-        if refused:
-            self._outbox.disconnect(f"{self.settings.broker} refused to commit {whole.subject}")
+        if not lost:
+            self._outbox.disconnect(
+                f"{self.settings.broker} did not commit {whole.subject}: {error}"
+            )
         return True
 
     def resume(self, broker: str, now: float) -> None:
@@ -400,7 +406,11 @@ class UnitOfWork:
         now: float,
         broker: str,
     ) -> JmsxError:
-        """Refused: rolled back, on a link of no further use. Unanswered: in doubt, and we say so."""
+        """
+        Refused: rolled back. Unanswered, or answered with a fault of the broker's: in doubt, and we say so.
+
+        A link on which that was answered is of no further use.
+        """
         transaction = self._transaction
         in_doubt = unanswered(error) or transaction.sent
         self._salvage = None
@@ -418,6 +428,8 @@ class UnitOfWork:
         if in_doubt:
             cause = f"{_HALF}: {error}" if transaction.sent else str(error)
             transaction.step(TxInput.LOST)
+            if isinstance(error, BrokerFaultError):
+                self._outbox.disconnect(f"{broker} failed to commit {name}")
             return TransactionInDoubtError(name, broker, cause)
         words = f"{transaction.rollback_only}; {error}" if transaction.rollback_only else str(error)
         if isinstance(error, TransactionRolledBackError):  # as its marker has told on the next link

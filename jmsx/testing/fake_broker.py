@@ -21,7 +21,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.testing.faults import Cut, FaultPlan, Refusal
 from jmsx.testing.manners import named
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from jmsx.testing.house import Manners, QueueView, TopicView
 
 _ORIGIN = 1_700_000_000.0
+
+#: Words by which a refusal is known on both brokers.
+REFUSAL: Final = "ProtocolException (AMQ339013): refused by the test"
 
 
 class FakeBroker:
@@ -85,10 +88,13 @@ class FakeBroker:
         return self.house.topic(name)
 
     def refuse_next(
-        self, command: str, message: str = "refused by the test", *, link: FakeLink | None = None
+        self, command: str, message: str = REFUSAL, *, link: FakeLink | None = None
     ) -> None:
         """
         Have the broker fail the next `command`: ERROR instead of RECEIPT.
+
+        A `message` that is no refusal of either broker's, such as `java.io.IOException`, leaves SEND and COMMIT in
+        doubt.
 
         What STOMP's side of the broker does before has been done by then, as on a real broker. Classic: a refused
         COMMIT has lost its name, a refused ACK its ack id, and a frame in a transaction without `receipt` makes it

@@ -200,7 +200,7 @@ class Talk:
         receipt = {"receipt-id": self._asked.popleft()}
         self.core.receive([Frame("RECEIPT", receipt)], self.now, WALL + self.now)
 
-    def refuse(self, text: str = "refused by the test") -> None:
+    def refuse(self, text: str = "ProtocolException: refused by the test") -> None:
         """The broker answers the oldest question that is open with ERROR."""
         self._unread = self.wrote()
         self.complain(text, **{"receipt-id": self._asked.popleft()})

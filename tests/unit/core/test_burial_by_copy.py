@@ -364,10 +364,22 @@ def committing(mode: AcknowledgeMode = AUTO) -> Talk:
     return talk
 
 
+def test_a_commit_that_is_answered_with_a_fault_drops_the_link() -> None:
+    """Both may have been done; what the broker has open for it ends with the link, as when that is lost."""
+    talk = committing()
+    talk.refuse("java.io.IOException")
+    assert talk.wrote() == ["DROP"]
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+    talk.comes("a")
+    assert talk.receive() == "a#2"
+
+
 def test_refused_commit_costs_one_link_and_no_more() -> None:
     """Only another link frees the original; there the copy comes first and the ACK after it."""
     talk = committing()
-    talk.refuse("COMMIT FAILED")
+    talk.refuse("Invalid transaction id")
     assert talk.wrote() == ["DROP"]
     assert len(talk.reported(DeadLetterFailed)) == 1
     talk.cut()

@@ -258,3 +258,37 @@ def test_rollback_ends_what_a_lost_link_left() -> None:
     request = talk.commit()
     talk.answer()
     assert outcome(request) == "done"
+
+
+FAULT = "java.util.ConcurrentModificationException"
+
+
+def test_a_commit_that_is_answered_with_a_fault_is_in_doubt() -> None:
+    """It is no refusal: the broker may have done it; the link, and what is open on it, is of no further use."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.refuse(FAULT)
+    assert talk.wrote() == ["DROP"]
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert FAULT in str(request.error)
+    assert transactions(talk) == [("in_doubt", 1, 0)]
+    assert sent(talk) == ["unconfirmed"]
+
+
+def test_a_commit_that_is_confirmed_although_a_part_was_refused() -> None:
+    """The ERROR comes between COMMIT and its RECEIPT: what was committed lacks something, and nobody knows what."""
+    talk = Talk(TRANSACTED)
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.complain("the header is not valid")
+    talk.answer()
+    assert talk.wrote() == ["DROP"]
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert "the header is not valid" in str(request.error)
+    assert transactions(talk) == [("in_doubt", 1, 0)]

@@ -37,7 +37,7 @@ def refused(talk: Talk, *names: str, **fields: Any) -> list[str]:
     if seen:
         talk.send()
         talk.commit()
-        talk.refuse("COMMIT FAILED: no")
+        talk.refuse("ProtocolException: no")
         talk.cut()
         talk.reopen()
     return seen

@@ -10,6 +10,7 @@ from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
     ConnectionFailedError,
+    SendUnconfirmedError,
 )
 from tests.unit.core.harness import AUTO, TRANSACTED, Talk
 
@@ -48,10 +49,10 @@ def test_refused_send_says_why() -> None:
     """With the broker's words and the destination."""
     talk = Talk(AUTO)
     request = talk.send()
-    talk.refuse("something")
+    talk.refuse("ProtocolException: something")
     assert request is not None
     assert isinstance(request.error, BrokerError)
-    assert "broker:61613 refused SEND queue://x: something" in str(request.error)
+    assert "broker:61613 refused SEND queue://x: ProtocolException: something" in str(request.error)
     assert [event.outcome for event in talk.reported(MessageSent)] == ["error"]
 
 
@@ -102,3 +103,14 @@ def test_a_refusal_ends_the_counting_of_sends() -> None:
     talk.reopen()
     talk.send()
     assert talk.core.sends == 1
+
+
+def test_a_send_that_is_answered_with_a_fault_is_in_doubt() -> None:
+    """The broker may have the message: it was there after a ConcurrentModificationException (measured)."""
+    talk = Talk(AUTO)
+    request = talk.send()
+    talk.refuse("java.util.ConcurrentModificationException")
+    assert request is not None
+    assert isinstance(request.error, SendUnconfirmedError)
+    assert "ConcurrentModificationException" in str(request.error)
+    assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]

@@ -106,5 +106,5 @@ def test_sends_that_are_refused_are_rolled_back() -> None:
     """Nothing came of an input, so nothing was there before: one by one, some of them would be sent all the same."""
     talk = talk_with()
     request = talk.commit()
-    talk.refuse("AMQ: no")
+    talk.refuse("AMQ339013 Error committing jmsx")
     assert isinstance(request.error, TransactionRolledBackError)

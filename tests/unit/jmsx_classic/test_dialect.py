@@ -7,6 +7,7 @@ import pytest
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.identity import stamp
+from jmsx.core.requests import unanswered
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
@@ -248,4 +249,30 @@ def test_error_may_have_no_message() -> None:
     """Then the body tells (classic.md 2.9)."""
     frame = Frame("ERROR", {}, b"java.lang.NullPointerException\n\tat x")
     error = DIALECT.error("SEND", "queue://q", frame, "h:61613")
-    assert str(error).endswith("refused SEND queue://q: java.lang.NullPointerException")
+    assert str(error).endswith("failed at SEND queue://q: java.lang.NullPointerException")
+
+
+@pytest.mark.parametrize(
+    ("trace", "known"),
+    [
+        ("java.util.ConcurrentModificationException", False),
+        ("java.io.IOException: No space left on device", False),
+        ("java.lang.NullPointerException: null", False),
+        ("javax.jms.JMSException: a plugin's own", False),
+        ("java.lang.SecurityException: User x is not authorized to write to: queue://q", True),
+        ("javax.transaction.xa.XAException: Transaction marked rollback only", True),
+        ("javax.jms.TransactionRolledBackException: no", True),
+        ("org.apache.activemq.transport.stomp.ProtocolException: Invalid transaction id: x", True),
+        ("javax.jms.ResourceAllocationException: Persistent store is Full", True),
+        ("javax.jms.InvalidDestinationException: Cannot publish to a deleted Destination", True),
+    ],
+)
+def test_only_a_known_refusal_of_a_send_or_commit_is_certain(trace: str, known: bool) -> None:  # noqa: FBT001 - a table
+    """After any other exception nobody knows what was done; of a SUBSCRIBE that does not matter."""
+    message = trace.partition(": ")[2]
+    frame = Frame("ERROR", {"message": message} if message else {}, f"{trace}\n\tat x".encode())
+    for command in ("SEND", "COMMIT"):
+        error = DIALECT.error(command, "queue://q", frame, "h:61613")
+        assert unanswered(error) != known
+        assert known or trace in str(error)
+    assert not unanswered(DIALECT.error("SUBSCRIBE", "queue://q", frame, "h:61613"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.frames import Frame
+from jmsx.testing.fake_broker import REFUSAL
 from tests.unit.testing.talk import Talk, left
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def test_refused_send_in_transaction(
     client.tell("BEGIN", TX)
     broker.refuse_next("SEND")
     client.tell("SEND", {"destination": "/queue/q", **TX, **receipt}, "a")
-    assert client.errors() == ["refused by the test"]
+    assert client.errors() == [REFUSAL]
     assert client.ask("COMMIT", TX).startswith(answer)
     assert left(broker, "/queue/q") == []
 
