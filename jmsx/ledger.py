@@ -24,8 +24,8 @@ from jmsx.clock import SystemClock
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
-from jmsx.process import keep_for_ever, tell_of_forks
-from jmsx.sqlite import file_id, open_file, unusable
+from jmsx.process import keep_for_ever, suspend_for_forks, tell_of_forks
+from jmsx.sqlite import PATIENCE, file_id, open_file, unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,15 +109,32 @@ class DeliveryLedger:
         self._pause = FIRST_PAUSE
         self._resume_at = 0.0
         self._connection: sqlite3.Connection | None = None
+        self._forking: int | None = None  #: the thread that does
         self._open()
-        tell_of_forks(self)
+        suspend_for_forks(self)
+
+    def before_fork(self) -> None:
+        """SQLite's connections, and its locks in memory, survive no fork; it is opened again at its next use."""
+        if self._lock.acquire(timeout=2 * PATIENCE):
+            self._forking = threading.get_ident()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def after_fork_in_parent(self) -> None:
+        """Others may go on."""
+        if self._forking == threading.get_ident():
+            self._forking = None
+            self._lock.release()
 
     def after_fork(self) -> None:
-        """In the child of a fork: what is not written is the parent's, and so is the connection; it opens its own."""
-        keep_for_ever(self._connection)
+        """In the child of a fork: what is not written is the parent's; it goes on with a connection of its own."""
+        if self._connection is not None:  # the fork came in the middle of its work
+            keep_for_ever(self._connection)
+            self._closed = True
         self._connection, self._away, self._pause = None, None, FIRST_PAUSE
         self._done.clear()
-        self._lock = threading.Lock()
+        self._forking, self._lock = None, threading.Lock()
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""

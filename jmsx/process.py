@@ -23,6 +23,16 @@ class Forked(Protocol):
         """Called in the child, where no other thread runs; it waits for nothing and takes no lock."""
 
 
+class Suspended(Forked, Protocol):
+    """What must not be open while the process forks, neither for the parent nor for the child."""
+
+    def before_fork(self) -> None:
+        """Called on the thread that forks: be closed, and keep other threads off."""
+
+    def after_fork_in_parent(self) -> None:
+        """Called on that thread, in the parent: let others go on."""
+
+
 class Origin:
     """The process in which something was begun."""
 
@@ -45,6 +55,12 @@ def tell_of_forks(each: Forked) -> None:
     _told.add(each)
 
 
+def suspend_for_forks(each: Suspended) -> None:
+    """As `tell_of_forks`, for what is closed meanwhile."""
+    _suspended.add(each)
+    _told.add(each)
+
+
 def left_behind(what: str, advice: str) -> IllegalStateError:
     """The error for a child that uses `what` of its parent."""
     return IllegalStateError(
@@ -62,7 +78,18 @@ def keep_for_ever(inherited: object) -> None:
 
 
 _told: Final[weakref.WeakSet[Forked]] = weakref.WeakSet()
+_suspended: Final[weakref.WeakSet[Suspended]] = weakref.WeakSet()
 _generation = 0  #: how many forks lie between the first process and this one
+
+
+def _before() -> None:
+    for each in sorted(_suspended, key=id):  # two threads that fork take their locks in one order
+        each.before_fork()
+
+
+def _in_parent() -> None:
+    for each in list(_suspended):
+        each.after_fork_in_parent()
 
 
 def _in_child() -> None:
@@ -72,4 +99,4 @@ def _in_child() -> None:
         each.after_fork()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

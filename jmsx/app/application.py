@@ -121,7 +121,7 @@ class App(Registry):
     def after_fork(self) -> None:
         """In the child of a fork: what runs is the parent's; it can send, and start if it did not run."""
         if self._running:
-            self._left = left_behind("the app was started", "make and start another one here")
+            self._left = left_behind("the app was started", "make another one in the child")
         self._starting, self._ending = threading.Lock(), threading.Lock()
         self._stopping = threading.Event()
         self._wake = lambda: None

@@ -11,8 +11,8 @@ from jmsx.clock import SystemClock
 from jmsx.dedupe.store import Turns
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
-from jmsx.process import Origin, keep_for_ever, tell_of_forks
-from jmsx.sqlite import open_file
+from jmsx.process import Origin, keep_for_ever, suspend_for_forks
+from jmsx.sqlite import PATIENCE, open_file
 
 if TYPE_CHECKING:
     import os
@@ -66,13 +66,29 @@ class SqliteStore:
         self._connection: sqlite3.Connection | None = None
         self._users = 0
         self._written = 0
-        tell_of_forks(self)
+        self._forking: int | None = None  #: the thread that does
+        suspend_for_forks(self)
+
+    def before_fork(self) -> None:
+        """SQLite's connections, and its locks in memory, survive no fork; it is opened again at its next use."""
+        if self._lock.acquire(timeout=2 * PATIENCE):
+            self._forking = threading.get_ident()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def after_fork_in_parent(self) -> None:
+        """Others may go on."""
+        if self._forking == threading.get_ident():
+            self._forking = None
+            self._lock.release()
 
     def after_fork(self) -> None:
         """In the child of a fork: it is closed, and whoever opens it gets a connection of its own."""
-        keep_for_ever(self._connection)
+        if self._connection is not None:  # the fork came in the middle of its work
+            keep_for_ever(self._connection)
         self._connection, self._users = None, 0
-        self._lock = threading.Lock()
+        self._forking, self._lock = None, threading.Lock()
 
     def open(self) -> None:
         """Open the file; raises StoreError."""
@@ -102,7 +118,9 @@ class SqliteStore:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise StoreError(f"{self.path} is closed")
+            if self._users == 0:
+                raise StoreError(f"{self.path} is closed")
+            self._connection = open_file(self.path, _TABLE, self._prepare)
         return self._connection
 
     def _known(self, identity: Identity) -> bool:

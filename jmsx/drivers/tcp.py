@@ -61,7 +61,8 @@ class TcpStream:
         Nor does it stay open when the parent dies, which the broker has to see.
         """
         self._writing, self._ending = threading.Lock(), threading.Lock()
-        self._socket.close()
+        with contextlib.suppress(OSError):  # closed it is all the same
+            self._socket.close()
 
     def read(self) -> bytes:
         """What has come, at least one byte; b"" at the end; raises OSError."""
