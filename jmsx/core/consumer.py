@@ -89,6 +89,11 @@ class ConsumerCore:
         """Whether the broker sends nothing before it is asked, because of what is in the application's hands."""
         return not self.waiting and self.window.shut(len(self.unsettled))
 
+    @property
+    def roomy(self) -> bool:
+        """Whether the broker may send more, as far as we know."""
+        return not self.window.shut(len(self.unsettled) + len(self.waiting))
+
     def accept(self, deliveries: list[Delivery], now: float) -> None:
         """Take messages that the broker sent; raises MessageFormatError if they are far more than it may send."""
         if self._unreturned:

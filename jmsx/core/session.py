@@ -361,6 +361,21 @@ class SessionCore:
         """Whether closing now leaves nothing of jmsx's own on the broker."""
         return self._work.markers is None or not self.linked or self._work.markers.tidy
 
+    def lures(self, subscription_id: str | None = None) -> bool:
+        """
+        Whether a consumer (None: any) that closes now might leave messages flagged that nobody has seen.
+
+        Classic flags all that it has dispatched, and drops what an UNSUBSCRIBE overtakes.
+        """
+        closing = (
+            self._consumers if subscription_id is None else [self._consumers.get(subscription_id)]
+        )
+        return (
+            self._dialect.flags_redelivery
+            and self.linked
+            and any(one is not None and one.roomy for one in closing)
+        )
+
     def give_up(self, now: float) -> None:
         """There will be no other link: a commit that waits for one stays in doubt, and ACKs that wait are dropped."""
         self._work.give_up(now)

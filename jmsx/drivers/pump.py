@@ -22,6 +22,10 @@ T = TypeVar("T")
 #: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
 GIVE_BACK: Final = 5
 
+#: Seconds for what Classic dispatches behind an ACK, before UNSUBSCRIBE. Without it 19 of 80 messages that no session
+#: had been given came flagged to the next one; with 1 ms one of them, with 3 and 10 ms none (measured on 6.1.8).
+LINGER: Final = 0.005
+
 _log = logger("jmsx.session")
 
 
@@ -214,6 +218,12 @@ class Pump(Engine):
         with self.lock:
             self.closing = True
             self.changed.notify_all()
+
+    def linger(self, subscription_id: str | None = None) -> None:
+        """Before a consumer (None: all) closes: let what the broker may be dispatching to it come."""
+        with self.lock:
+            if self._work(lambda core, _now: core.lures(subscription_id)):
+                self.changed.wait_for(lambda: self.error is not None, LINGER)
 
     def tidy_up(self) -> None:
         """Before the session closes: wait for a commit, and a moment for what it has to take along."""

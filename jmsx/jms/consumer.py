@@ -123,6 +123,7 @@ class MessageConsumer:
         self.session.pump.wake()
         if not self.session.closed and self.session.pump.error is None:
             idle = self.session.leave(self._subscription_id)
+            self.session.pump.linger(self._subscription_id)
             self.session.pump.finish(
                 lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
             )

@@ -283,6 +283,7 @@ class Session(Served):
         try:
             self.pump.tidy_up()
             if self.pump.error is None:
+                self.pump.linger()
                 for request in self.pump.call(lambda core, now: core.close(now, idle=idle)):
                     self.pump.wait(request)
         except BrokerTimeoutError:

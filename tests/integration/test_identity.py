@@ -382,6 +382,35 @@ def test_a_session_after_the_other(broker: Broker) -> None:
     assert seen == [(str(number), False, 1) for number in range(5)]
 
 
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_what_was_dispatched_while_its_consumer_closed_is_new(
+    broker: Broker, prefetch: int
+) -> None:
+    """Each settled message lets the broker dispatch another one, which the session that closes then never sees."""
+    queue, seen = fresh_queue(), []
+    options = {"redelivery_policy": RedeliveryPolicy(initial_redelivery_delay=0.0)}
+    query = f"?jms.prefetchPolicy.queuePrefetch={prefetch}"
+    with Connection(broker.url + query, **options) as connection:
+        connection.start()
+        producer = connection.create_session().create_producer(queue)
+        for number in range(20):
+            producer.send(Message(str(number)))
+        for turn in range(40):
+            session = connection.create_session(TRANSACTED)
+            consumer = session.create_consumer(queue)
+            (message,) = take(consumer, 1)
+            seen.append((message.text, message.redelivered, message.delivery_count))
+            if turn % 2:
+                session.commit()
+            else:
+                session.rollback()
+            if turn % 3:
+                consumer.close()
+            session.close()
+    each = [[(str(number), False, 1), (str(number), True, 2)] for number in range(20)]
+    assert sorted(seen) == sorted(one for both in each for one in both)
+
+
 def test_what_a_lost_link_had_prefetched_is_new(broker: Broker) -> None:
     """In this process nobody saw it."""
     queue = fresh_queue()

@@ -447,3 +447,22 @@ def test_that_it_was_never_handed_out_is_known_once() -> None:
     name = ("queue://q", "a", "1", b"")
     memory.note([(name, Past(0, 0))])
     assert [memory.recall(name), memory.recall(name)] == [Past(0, 0), None]
+
+
+def test_what_may_be_on_its_way_while_a_consumer_closes() -> None:
+    """Classic flags what it has dispatched, also what an UNSUBSCRIBE overtakes; Artemis flags nothing then."""
+    talk = Talk(TRANSACTED)
+    assert not talk.core.lures()
+    talk.subscribe(prefetch=1)
+    assert talk.core.lures("1")
+    talk.comes("a")
+    assert not talk.core.lures()
+    talk.held()
+    assert not talk.core.lures("1")
+    talk.commit()
+    assert talk.core.lures()
+    talk.cut()
+    assert not talk.core.lures()
+    other = Talk(TRANSACTED, dialect=ARTEMIS)
+    other.subscribe()
+    assert not other.core.lures()
