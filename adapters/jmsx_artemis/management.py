@@ -11,6 +11,7 @@ Source: artemis.md 1.11 and 2, probes A9 and A11b; `StompSession.java:308-364`.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.frames import Frame
@@ -29,7 +30,7 @@ from jmsx_artemis.questions import (
     refilter,
     routing_types,
 )
-from jmsx_artemis.selectors import formerly
+from jmsx_artemis.selectors import NUMBERS, formerly
 from jmsx_artemis.settings import deletes, drops, forgets, hangs_up, redelivers_too
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 #: A topic that nobody sends to.
 _TRIAL: Final = "jmsx.answers.selector"
+
+#: How a refusal there begins.
+_TRIED: Final = re.compile(r"^.*\bjmsx\.answers\.[^\s:]+: ")
 
 
 class ArtemisManagement:
@@ -102,7 +106,7 @@ class ArtemisManagement:
         try:
             yield Frame("SUBSCRIBE", {"id": _TRIAL, **trial, "selector": headers["selector"]})
         except InvalidSelectorError as error:
-            raise InvalidSelectorError(str(error)) from error
+            raise InvalidSelectorError(_in_users_words(str(error))) from error
 
     def check_temporary(self, destination: str) -> Inquiry[None]:
         """A SEND to a queue that is gone would make one that nobody reads and nobody removes (seen on 2.44.0)."""
@@ -207,3 +211,9 @@ def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:
             f"{destination} is the address of a queue too; over STOMP Artemis would take that queue's messages."
             " Give the topic or the queue another name"
         )
+
+
+def _in_users_words(refusal: str) -> str:
+    """What the broker says against a selector, without the address it was tried on and what jmsx put before it."""
+    told = _TRIED.sub("", refusal)
+    return told.replace(NUMBERS.rstrip(":"), "")

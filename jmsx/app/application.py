@@ -21,9 +21,10 @@ from jmsx.core.checks import check_seconds, misfit
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
+from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
-from jmsx.options import FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names, unknown
+from jmsx.options import FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names
 from jmsx.process import left_behind, tell_of_forks
 from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
 
@@ -44,8 +45,8 @@ DRAIN_TIMEOUT: Final = 25.0
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [
-    *("observers", "reconnect", "health", "health_limits", "watch"),
-    *(each.name for each in fields(ConnectionOptions)),
+    *("observers", "health", "health_limits", "watch"),
+    *(each.name for each in fields(ConnectionOptions)),  # `reconnect` among them
 ]
 
 _log = logger("jmsx.app")
@@ -197,7 +198,7 @@ class App(Registry):
         `Message`. Raises what that does, and IllegalStateError in a transacted handler with `dedupe=`.
         """
         for name in others:
-            raise _unknown_send_option(name)
+            raise unknown_send_option(name, properties="properties={...}")
         options = {"persistent": persistent, "priority": priority, "time_to_live": time_to_live}
         message = body if isinstance(body, Message) else Message(body, properties=properties)
         worker = self._working()
@@ -486,22 +487,6 @@ class App(Registry):
             worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
             for worker in tuple(self._workers)
         ]
-
-
-def _unknown_send_option(name: str) -> ConfigurationError:
-    """An error that says where it belongs."""
-    elsewhere = {
-        "headers": "properties={...}",
-        "delay": "properties={'AMQ_SCHEDULED_DELAY': milliseconds}",
-        "correlation_id": "Message(body, correlation_id=...)",
-        "type": "Message(body, type=...)",
-        "reply_to": "Message(body, reply_to=...)",
-        "group_id": "Message(body, group_id=...)",
-    }
-    if name in elsewhere:
-        return ConfigurationError(f"unknown option of send() {name!r}; write {elsewhere[name]}")
-    known = ["properties", "persistent", "priority", "time_to_live"]
-    return unknown("option of send()", name, known)
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:

@@ -48,4 +48,6 @@ def check_number(name: str, value: object, least: float, remark: str = "") -> No
 
 def check_seconds(name: str, value: object, remark: str = "") -> None:
     """Seconds, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise misfit(name, "seconds, such as 2.0", value)
     check_number(name, value, 0.0, remark)

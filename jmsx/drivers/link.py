@@ -54,6 +54,10 @@ class LinkLost:
 Arrival = list[Frame | MessageFrame] | LinkLost
 
 
+#: How a user gives them.
+_CREDENTIALS: Final = "username=... and password=..., or stomp://USER:PASSWORD@HOST"
+
+
 class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no types
     """
     One STOMP connection; a lost one is never used again.
@@ -156,6 +160,12 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             return connect(self.address, self._options, self._silent)
         except (TlsError, ConfigurationError) as error:  # a file may have gone since the door
             raise TlsError(f"cannot connect to {self.address}: {error}") from error
+        except ConnectionRefusedError as error:
+            usual = 61614 if self.address.tls else 61613
+            raise ConnectionFailedError(
+                f"cannot connect to {self.address}: {error}; is the broker up, and is that its STOMP port,"
+                f" usually {usual}?"
+            ) from error
         except OSError as error:
             raise ConnectionFailedError(f"cannot connect to {self.address}: {error}") from error
 
@@ -232,7 +242,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
                 f"{self.address} refused client id {client_id!r}: {text}. Another connection uses it."
             )
         if "User name" in text or "SecurityException" in text or "credentials" in text.lower():
-            return SecurityError(f"{self.address} refused the credentials: {text}")
+            missing = "" if self._options.username else f"; none were given: {_CREDENTIALS}"
+            return SecurityError(f"{self.address} refused the credentials: {text}{missing}")
         return ConnectionFailedError(f"{self.address} refused the connection: {text}")
 
     def _unanswered(self, cause: Exception | None) -> JmsxError:

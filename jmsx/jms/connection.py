@@ -69,6 +69,7 @@ class Connection:
         self.ledger: Ledger | None = None  #: open while there may be sessions
         self._durables: dict[str, Session] = {}  #: names of durable subscriptions in use
         self.started = False
+        self._unstarted = True  #: never started, and nobody was told of it
         self._closed = False
         self._aborted = False
         self._exception_listener: Callable[[JmsxError], object] | None = None
@@ -125,9 +126,19 @@ class Connection:
             self._show_client_id()
         with self._lock:
             self._check()
-            self.started = True
+            self.started, self._unstarted = True, False
             for session in self._sessions:
                 session.resume()
+
+    def note_unstarted(self) -> None:
+        """Tell once that a `receive()` waits for what cannot come."""
+        with self._lock:
+            unstarted, self._unstarted = self._unstarted, False
+        if unstarted:
+            _log.warning(
+                "connection not started: receive() gets nothing until connection.start() is called",
+                broker=str(self._uri),
+            )
 
     def stop(self, timeout: float | None = None) -> bool:
         """

@@ -54,6 +54,8 @@ class MessageConsumer:
         self._check()
         _check_timeout(timeout)
         pump = self.session.pump
+        if not pump.running:
+            self.session.note_unstarted()
         deadline = None if timeout is None else pump.now() + timeout
         held = Held()
         try:

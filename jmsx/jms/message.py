@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.errors import MessageNotReadableError
+from jmsx.errors import MessageNotReadableError, MessageNotWriteableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from jmsx.core.dialect import Body
     from jmsx.core.identity import Identity
@@ -18,10 +17,19 @@ if TYPE_CHECKING:
     #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
     Property = str | int | float | bool | None
 
+#: What to do instead of changing a message that came in.
+READ_ONLY: Final = (
+    "it came in, and is as it came: send a new one,"
+    " Message(message.body, properties={**message.properties, ...})"
+)
+
 
 class Message:
     """
     A message to send, or one that came in. Times are epoch seconds.
+
+    One to send may be changed, also between two sends. The properties of one that came in may not, as in JMS: whoever
+    tries gets MessageNotWriteableError.
 
     A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
     int, float, bool, bytes and None) is a MapMessage.
@@ -42,7 +50,7 @@ class Message:
         self._decode: Callable[[], Body] | None = None  #: of a body that nobody has looked at
         self._size: int | None = None  #: of the body that came, in bytes
         self._bytes_may_be_text = False  #: its sender knows no kinds of messages
-        self.properties: Mapping[str, Property] = MappingProxyType(dict(properties or {}))
+        self._properties: MutableMapping[str, Property] = dict(properties or {})
         self.correlation_id = correlation_id
         self.type = type
         self.reply_to = reply_to
@@ -93,6 +101,19 @@ class Message:
     @body.setter
     def body(self, body: Body) -> None:
         self._body, self._decode, self._size = body, None, None
+
+    @property
+    def properties(self) -> MutableMapping[str, Property]:
+        """The application's properties by name."""
+        return self._properties
+
+    @properties.setter
+    def properties(self, properties: Mapping[str, Property]) -> None:
+        if self._identify is not None:
+            raise MessageNotWriteableError(
+                f"properties of message {self.message_id} cannot be changed: {READ_ONLY}"
+            )
+        self._properties = dict(properties)
 
     @property
     def readable(self) -> bool:
@@ -173,6 +194,10 @@ class Message:
     def on_identify(self, identify: Callable[[], Identity]) -> None:
         """Set how it is known, which is found out when somebody asks; the session's affair."""
         self._identify = identify
+
+    def on_properties(self, properties: MutableMapping[str, Property]) -> None:
+        """Set what came with it; the session's affair."""
+        self._properties = properties
 
     def on_body(self, decode: Callable[[], Body], size: int, *, may_be_text: bool) -> None:
         """Let the body of `size` bytes be decoded when it is asked for; `may_be_text`: what turns out to be bytes."""

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame
@@ -22,6 +22,7 @@ from jmsx.jms.destination import Destination, destination
 from jmsx.jms.message import Message
 from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import send_frame
+from jmsx.options import unknown
 
 if TYPE_CHECKING:
     from jmsx.core.dialect import Body
@@ -53,6 +54,7 @@ class MessageProducer:
         persistent: bool | None = None,
         priority: int | None = None,
         time_to_live: float | None = None,
+        **others: Never,
     ) -> str:
         """
         Send `message`, or a message with that body; returns its key, the identity that jmsx gives it.
@@ -71,6 +73,8 @@ class MessageProducer:
         there was no connection for too long and nothing was sent, and SendUnconfirmedError when it was lost before the
         receipt came.
         """
+        for name in others:
+            raise unknown_send_option(name, properties="Message(body, properties={...})")
         self._session.check_open()
         if self._closed:
             raise IllegalStateError("The Producer is closed")
@@ -185,6 +189,22 @@ def _check_quality(priority: int, time_to_live: float) -> None:
     number = isinstance(time_to_live, int | float) and not isinstance(time_to_live, bool)
     if not number or not 0 <= time_to_live < math.inf:
         raise ConfigurationError(f"time_to_live must be seconds, 0 for ever, not {time_to_live!r}")
+
+
+def unknown_send_option(name: str, properties: str) -> ConfigurationError:
+    """An error that says where what `send()` does not take belongs; `properties`: how those are given."""
+    elsewhere = {
+        "headers": properties,
+        "properties": properties,
+        "delay": properties.replace("...", "'AMQ_SCHEDULED_DELAY': milliseconds"),
+        "correlation_id": "Message(body, correlation_id=...)",
+        "type": "Message(body, type=...)",
+        "reply_to": "Message(body, reply_to=...)",
+        "group_id": "Message(body, group_id=...)",
+    }
+    if name in elsewhere:
+        return ConfigurationError(f"unknown option of send() {name!r}; write {elsewhere[name]}")
+    return unknown("option of send()", name, ["persistent", "priority", "time_to_live"])
 
 
 def new_key() -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,8 @@ from jmsx.core.delivery import (
     UNREADABLE_HEADER,
 )
 from jmsx.core.headers import LONG, whole
-from jmsx.errors import MessageFormatError
+from jmsx.errors import MessageFormatError, MessageNotWriteableError
+from jmsx.jms.message import READ_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -140,9 +141,9 @@ def _types(given: Mapping[str, object], reserved: Container[str]) -> str:
     return text if len(text) <= _TYPES_LIMIT else ""
 
 
-class ReceivedProperties(Mapping[str, "Property"]):
+class ReceivedProperties(MutableMapping[str, "Property"]):
     """
-    The properties of a message that came in.
+    The properties of a message that came in; changing them raises MessageNotWriteableError.
 
     `JMSXDeliveryCount` can always be asked for, and is listed from the second delivery on, as in Java
     (`ActiveMQMessage.getPropertyNames`).
@@ -156,6 +157,12 @@ class ReceivedProperties(Mapping[str, "Property"]):
 
     def __getitem__(self, name: str) -> Property:
         return self._count if name == DELIVERY_COUNT else self._own[name]
+
+    def __setitem__(self, name: str, value: Property) -> None:
+        raise MessageNotWriteableError(f"property {name!r} cannot be set: {READ_ONLY}")
+
+    def __delitem__(self, name: str) -> None:
+        raise MessageNotWriteableError(f"property {name!r} cannot be removed: {READ_ONLY}")
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own

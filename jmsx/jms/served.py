@@ -95,6 +95,10 @@ class Served:
                 "Cannot synchronously receive a message when a MessageListener is set"
             )
 
+    def note_unstarted(self) -> None:
+        """Somebody waits for a message that cannot come."""
+        self._connection.note_unstarted()
+
     def listen(self, subscription_id: str, listener: Callable[[Message], object] | None) -> None:
         """Give a consumer its listener, or take it away."""
         self.check_open()

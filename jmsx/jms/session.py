@@ -8,6 +8,7 @@ from jmsx.core.values import NO_FAILURE, ConsumerSettings, DestinationKind
 from jmsx.errors import (
     BrokerTimeoutError,
     InvalidDestinationError,
+    InvalidSelectorError,
     JmsxError,
     UnsupportedError,
 )
@@ -325,12 +326,17 @@ class Session(Served):
 
     def _subscribe(self, wanted: Wanted) -> MessageConsumer:
         settings = subscribing.settings(self, wanted)
-        self._prepare(settings, wanted.durable_name)
-        self.pump.ask(
-            f"SUBSCRIBE {wanted.destination}",
-            lambda core, now: core.subscribe(settings, now),
-            repeat=True,
-        )
+        try:
+            self._prepare(settings, wanted.durable_name)
+            self.pump.ask(
+                f"SUBSCRIBE {wanted.destination}",
+                lambda core, now: core.subscribe(settings, now),
+                repeat=True,
+            )
+        except InvalidSelectorError as error:
+            raise InvalidSelectorError(
+                f"the selector {wanted.selector!r} of a consumer of {wanted.destination} is none to the broker: {error}"
+            ) from error
         return MessageConsumer(
             self,
             wanted.destination,

@@ -81,7 +81,7 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
         group_id=group.get("JMSXGroupID"),
         group_sequence=whole(group.get("JMSXGroupSeq"), least=~INT, most=INT),
     )
-    message.properties = ReceivedProperties(properties, delivery.delivery_count)
+    message.on_properties(ReceivedProperties(properties, delivery.delivery_count))
     body = delivery.frame.body
     message.on_body(
         lambda: dialect.decode_body(headers, body),

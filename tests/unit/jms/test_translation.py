@@ -10,7 +10,12 @@ import pytest
 
 from jmsx.core.delivery import DIGEST_HEADER, KEY_HEADER, Delivery
 from jmsx.core.frames import Frame, MessageFrame, escape
-from jmsx.errors import InvalidSelectorError, MessageFormatError, MessageNotReadableError
+from jmsx.errors import (
+    InvalidSelectorError,
+    MessageFormatError,
+    MessageNotReadableError,
+    MessageNotWriteableError,
+)
 from jmsx.jms.destination import Destination, Queue, Topic
 from jmsx.jms.message import Message
 from jmsx.jms.subscribing import stated
@@ -388,14 +393,37 @@ def test_headers_are_no_properties() -> None:
     assert dict(message.properties) == {"colour": "red", "dlqDeliveryFailureCause": "why"}
 
 
-def test_each_delivery_has_a_message_of_its_own() -> None:
-    """What a listener does to one is not in the next (upstream row 82)."""
+def test_what_came_in_is_as_it_came() -> None:
+    """Its properties are read-only, as in JMS; the error says what to do instead. No other delivery sees a change."""
     frame = sent(Message("x", properties={"p": "v"}))
-    first, second = seen(frame), seen(frame)
-    first.body = "changed"
-    assert second.body == "x"
-    with pytest.raises(TypeError):
-        first.properties["p"] = "changed"  # type: ignore[index]  # what is refused
+    message, other = seen(frame), seen(frame)
+    with pytest.raises(MessageNotWriteableError, match=r"properties of message .* send a new one"):
+        message.properties = {"p": "changed"}
+    for change in (
+        lambda properties: properties.update(p="changed"),
+        lambda properties: properties.update(new="x"),
+        lambda properties: properties.pop("p"),
+        lambda properties: properties.clear(),
+        lambda properties: properties.setdefault("new", 1),
+    ):
+        with pytest.raises(MessageNotWriteableError, match=r"Message\(message.body, properties="):
+            change(message.properties)
+    message.body = "changed"
+    assert (other.body, dict(message.properties)) == ("x", {"p": "v"})
+
+
+def test_what_is_to_be_sent_may_be_changed() -> None:
+    """Also between two sends; who made its properties keeps a mapping of his own."""
+    mine = {"p": "v"}
+    message = Message("x", properties=mine)
+    message.properties["p"] = "changed"
+    message.properties["new"] = 1
+    message.body = "y"
+    assert mine == {"p": "v"}
+    again = seen(sent(message))
+    assert (again.body, dict(again.properties)) == ("y", {"p": "changed", "new": 1})
+    message.properties = {}
+    assert dict(seen(sent(message)).properties) == {}
 
 
 def test_destination_options_stay_here() -> None:
