@@ -46,7 +46,7 @@ _HOST_PORT: Final = re.compile(
     r"(?:\[([0-9a-f:.%]+)\]|([^][:/?#@\s]+))(?::([0-9]{1,5}))?/?", re.IGNORECASE
 )
 
-#: `consumer.*` options of a destination that the broker understands on SUBSCRIBE; prefetchSize is ours.
+#: `consumer.*` options of a destination that the broker understands on SUBSCRIBE; the first and the last are ours.
 _CONSUMER_OPTIONS: Final = (
     "prefetchSize",
     "exclusive",
@@ -56,6 +56,7 @@ _CONSUMER_OPTIONS: Final = (
     "maximumPendingMessageLimit",
     "dispatchAsync",
     "selector",
+    "transformation",
 )
 
 

@@ -59,6 +59,10 @@ _PREFIXES: Final = {
 #: Marks a text that would be taken for something else: one with a NUL in it, of the form of a map, or none at all.
 TEXT_HEADER: Final = "jmsx_text"
 NO_TEXT: Final = "none"  #: a message without a body, which would come as a text without characters
+A_MAP: Final = "map"  #: a map, which comes without a body where nothing transforms it
+
+#: The option of a destination URI that is about the `transformation` of maps.
+TRANSFORMS: Final = "transformation"
 
 #: How the message id of a JMS client's message ends: its session, its producer, and a number.
 _OF_JMS: Final = re.compile(r":[0-9]+:[0-9]+:[0-9]+\Z")
@@ -160,7 +164,13 @@ class ClassicDialect:
         no_local: bool,
         options: Mapping[str, str],
     ) -> dict[str, str]:
-        """Headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`."""
+        """
+        Headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`.
+
+        But for `consumer.transformation=none`: then maps have no body, and the broker does not read Java's
+        ObjectMessages, at one of whose classes it does not trust it closes the connection.
+        Source: `JmsFrameTranslator.convertMessage`; measured on 6.1.8.
+        """
         if is_composite(destination) and len({kind for kind, _ in parts(_bare(destination))}) > 1:
             raise UnsupportedError(
                 f"{destination}: ActiveMQ Classic gives a consumer of queues and topics those of the first kind only;"
@@ -171,7 +181,15 @@ class ClassicDialect:
             "ack": ack.value,
             "transformation": TRANSFORMATION,  # without it the body of a MapMessage would be empty
         }
-        headers.update({f"activemq.{name}": value for name, value in options.items()})
+        headers.update(
+            (f"activemq.{name}", value) for name, value in options.items() if name != TRANSFORMS
+        )
+        if TRANSFORMS in options:
+            if options[TRANSFORMS] != "none":
+                raise UnsupportedError(
+                    f"{destination}: consumer.{TRANSFORMS} can be none, and no other"
+                )
+            del headers["transformation"]
         if selector:
             headers["selector"] = _selector(selector)
         if durable_name is not None:
@@ -220,7 +238,7 @@ class ClassicDialect:
         return (
             ({TEXT_HEADER: NO_TEXT}, b"")
             if body is None
-            else ({"transformation": TRANSFORMATION}, encode_map(body))
+            else ({TEXT_HEADER: A_MAP, "transformation": TRANSFORMATION}, encode_map(body))
         )
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
@@ -244,7 +262,7 @@ class ClassicDialect:
 
     def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
         """A JMS client's message without a body or a length may be of a kind that the broker shows nothing of."""
-        if UNREADABLE_HEADER in headers:
+        if UNREADABLE_HEADER in headers or (headers.get(TEXT_HEADER) == A_MAP and not body):
             return False
         return bool(body) or "content-length" in headers or self.sender(headers) is not Sender.JMS
 

@@ -13,15 +13,16 @@ import pytest
 import stomp
 import stompman
 
-from jmsx import Connection, Message
+from jmsx import Connection, Message, Queue
 from jmsx.core.policy import RedeliveryMode
 from jmsx.errors import MessageNotReadableError
 from jmsx_broker import ClassicBroker
-from tests.integration.support import DEAD_LETTERS, NO_RETRY, QUICK, TRANSACTED, take
+from tests.integration.broker_support import eventually
+from tests.integration.support import AUTO, CLIENT, DEAD_LETTERS, NO_RETRY, QUICK, TRANSACTED, take
 from tests.jdk import NEEDS_JDK
 
 if TYPE_CHECKING:
-    from jmsx import Queue
+    from jmsx import AcknowledgeMode
     from jmsx_broker import ArtemisBroker, Broker
 
 pytestmark = pytest.mark.broker
@@ -114,6 +115,34 @@ def test_a_listener_that_cannot_read_makes_a_dead_letter(
         (message,) = take(consumer, 1)
         assert message.text == "Zürich 😀"
         session.commit()
+
+
+@NEEDS_JDK
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, TRANSACTED], ids=str)
+def test_object_messages_where_maps_are_not_read(
+    classic_broker: ClassicBroker, queue: Queue, mode: AcknowledgeMode
+) -> None:
+    """They are unreadable, nothing comes twice, and the original is in the dead letter queue whole."""
+    java(classic_broker, queue, "text", "object", "text", "map")
+    with Connection(classic_broker.url, redelivery_policy=NO_RETRY) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        session.create_producer(queue).send(Message({"a": 1}))
+        consumer = session.create_consumer(Queue(f"{queue.name}?consumer.transformation=none"))
+        ids = []
+        for readable in (True, False, True, False, False):
+            (message,) = take(consumer, 1)
+            assert (message.readable, message.redelivered) == (readable, False)
+            ids.append(message.message_id)
+            if mode is TRANSACTED:
+                session.commit() if readable else session.rollback()
+            elif mode is CLIENT:
+                message.acknowledge() if readable else session.recover()
+        assert consumer.receive(0.5) is None
+    assert eventually(lambda: classic_broker.statistics(queue.name).size == 0)
+    dead = [one.headers["message-id"] for one in classic_broker.browse(DEAD_LETTERS)]
+    buried = [] if mode is AUTO else [ids[1], ids[3], ids[4]]
+    assert [one for one in dead if one in ids] == buried
 
 
 @NEEDS_JDK

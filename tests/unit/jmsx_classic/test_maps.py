@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.errors import MessageFormatError
+from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.map_xml import TRANSFORMATION, decode_map, encode_map
 from jmsx_classic import DIALECT
 from jmsx_classic.dialect import TEXT_HEADER
@@ -187,5 +187,12 @@ def test_text_that_its_sender_must_mark(body: bytes, *, expected: bool) -> None:
 def test_sent_map_is_what_is_read() -> None:
     """Header and body of a SEND."""
     headers, body = DIALECT.encode_body({"k": None})
-    assert headers == {"transformation": TRANSFORMATION}
+    assert headers == {"jmsx_text": "map", "transformation": TRANSFORMATION}
     assert DIALECT.decode_body(headers, body) == {"k": None}
+
+
+def test_a_map_that_nothing_translated_is_unreadable() -> None:
+    """It comes without its body, and is no empty text."""
+    headers, _ = DIALECT.encode_body({"a": 1})
+    with pytest.raises(MessageNotReadableError):
+        DIALECT.decode_body(headers, b"")
