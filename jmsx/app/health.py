@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.core.dead_ends import MANY
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
 
 
 def _missing(state: WorkerState) -> str:
+    ends = state.movement.dead_ends
+    if ends.count >= MANY:
+        return (
+            f"the link to {state.destination} has ended {ends.count} times in a row at a frame that cannot be read:"
+            f" {ends.cause}"
+        )
     if not state.movement.connected:
         return "not connected"
     if not state.movement.subscribed:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jmsx.core.dead_ends import DeadEnds
 from jmsx.core.events import (
     DeadLetterFailed,
     DeliveryEnded,
@@ -39,8 +40,11 @@ class Movement:
     #: Dead letters that the broker does not take, by the keys of their messages: where they should go, and why not.
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
 
+    dead_ends: DeadEnds = field(default_factory=DeadEnds)
+
     def note(self, event: Event) -> None:
         """Follow `event`."""
+        self.dead_ends.note(event)
         match event:
             case DeadLetterFailed():
                 place = event.dead_letter_destination or "the broker's dead letter queue"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.events import ErrorReceived, MessageDeadLettered
+from jmsx.core.dead_ends import MANY, DeadEnds
+from jmsx.core.events import ErrorReceived, LinkClosed, MessageDeadLettered
 from jmsx.log import Seldom, logger, shortened
 
 if TYPE_CHECKING:
@@ -21,9 +22,19 @@ class Complaints:
 
     def __init__(self) -> None:
         self._lines = Seldom(PAUSE)
+        self._dead_ends = DeadEnds()
 
     def observe(self, event: Event, source: Source) -> None:
         """Log `event` if it is one, or tells of a dead letter."""
+        self._dead_ends.note(event)
+        if isinstance(event, LinkClosed) and self._dead_ends.count == MANY:
+            _log.error(
+                "link ends again and again at a frame that cannot be read: remove that message at the broker",
+                broker=source.broker,
+                session=source.session_id,
+                times=MANY,
+                error=self._dead_ends.cause,
+            )
         if isinstance(event, MessageDeadLettered):
             _log.error(
                 "dead letter",

@@ -96,7 +96,7 @@ class Engine:
         self._observers = observers
         self._offered = options.heartbeat
         self._opened_at = self._lost_at = clock.monotonic()
-        self._life = Lifeline(connected, self._offered, self._opened_at)
+        self._life = Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
         self._up = True  #: there is a socket, as far as we know
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
@@ -227,7 +227,7 @@ class Engine:
     def renew(self, reason: str) -> None:
         """Drop a link that is of no more use; it is restored, with or without a reconnect policy."""
         with self.lock:
-            self._lose("protocol", reason, dropped=True)
+            self._lose("closed", reason, dropped=True)
 
     def end(self, reason: str) -> None:
         """Close the socket and stop the thread; idempotent."""
@@ -379,7 +379,7 @@ class Engine:
                 connected.link.drop()
                 raise self.error
             self._opened_at = self._clock.monotonic()
-            self._life = Lifeline(connected, self._offered, self._opened_at)
+            self._life = Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
             self._up = True
             broker = str(connected.link.address)
             self.source = replace(self.source, broker=broker, epoch=self.core.epoch + 1)

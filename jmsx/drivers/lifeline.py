@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.heartbeat import Heartbeat
 
@@ -13,15 +13,34 @@ if TYPE_CHECKING:
     from jmsx.drivers.reconnect import Connected
 
 
+#: Bytes in a second by which a frame grows at least that is still coming in; a beat inside it is one.
+SLOWEST: Final = 1024
+
+#: How often a frame is looked at until its time is over, and seconds between looks at least.
+LOOKS: Final = 4
+PAUSE: Final = 0.05
+
+
 class Lifeline:
     """One link that has said CONNECTED; used under the lock of its pump, save `drop`. Times are seconds, monotonic."""
 
-    def __init__(self, connected: Connected, offered: tuple[float, float], now: float) -> None:
+    def __init__(
+        self,
+        connected: Connected,
+        offered: tuple[float, float],
+        now: float,
+        limit: float | None = None,
+    ) -> None:
+        """`limit`: seconds that a frame may take which hardly grows; None: for ever."""
         self.link = connected.link
         self.greeting: Mapping[str, str] = connected.frame.headers  #: of CONNECTED
         self._errors_close = connected.dialect.errors_close
         answer = self.greeting.get("heart-beat", "0,0")
         self._heartbeat = Heartbeat(offered, answer, now, connected.dialect.patience)
+        self._limit = limit
+        self._look_at = now
+        self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
+        self._since = now
         # A write blocks whoever would look after heart-beats, so it looks itself.
         self.link.silence = self._heartbeat.silence or math.inf
 
@@ -41,11 +60,37 @@ class Lifeline:
             return "heartbeat", "the broker sent nothing for too long"
         if self._heartbeat.due(now) and (failure := self.write(b"\n", now)) is not None:
             return "io", failure
+        return self._stuck(now)
+
+    def _stuck(self, now: float) -> tuple[str, str] | None:
+        """
+        Reason and detail if a frame stays incomplete, whatever comes inside it.
+
+        Its content-length is wrong: the broker will not send what is missing, and what it does send is swallowed.
+        """
+        if self._limit is None or now < self._look_at:
+            return None
+        self._look_at = now + max(self._limit / LOOKS, PAUSE)
+        frame, before = self.link.incomplete, self._frame
+        grown = (
+            frame is None
+            or before is None
+            or frame[0] != before[0]
+            or frame[1] - before[1] >= SLOWEST * self._limit
+        )
+        if grown:
+            self._frame, self._since = frame, now
+        elif now - self._since >= self._limit:
+            told = self.link.describe_incomplete()
+            return "protocol", f"a frame has been incomplete for {self._limit:g} s: {told}"
         return None
 
     def next_timer(self) -> float | None:
         """When `beat` is due."""
-        return self._heartbeat.next_timer()
+        timer = self._heartbeat.next_timer()
+        if self._limit is None:
+            return timer
+        return self._look_at if timer is None else min(timer, self._look_at)
 
     def drop(self) -> None:
         """Close the socket without farewell; from any thread."""

@@ -116,6 +116,15 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Whether bytes have come that are not handed over yet."""
         return self._transport.unread
 
+    @property
+    def incomplete(self) -> tuple[int, int] | None:
+        """Which frame has begun to come in, by number, and how many bytes of it have come; None: none has."""
+        return self._transport.splitter.incomplete
+
+    def describe_incomplete(self) -> str:
+        """That frame, for a person."""
+        return self._told(self._transport.splitter.describe())
+
     def drop(self, *, at_once: bool = False) -> None:
         """
         Close the socket without farewell; ends a waiting `open` too.

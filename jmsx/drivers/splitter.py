@@ -31,6 +31,8 @@ _FIRST_LINES: Final = tuple(f"{command}\r\n".encode() for command in _COMMANDS)
 _LONGEST_FIRST_LINE: Final = max(len(line) for line in _FIRST_LINES)
 _TELLING: Final = 16  #: bytes that tell who answers instead of a broker
 _MESSAGE: Final = b"MESSAGE"
+_SHOWN: Final = 4096  #: bytes of an incomplete frame that are looked at to tell which it is
+_TELLTALES: Final = ("subscription", "destination", "message-id", "content-length")
 _EMPTY_LINE: Final = re.compile(rb"\n(?:\n|\r\n)")
 _LENGTH: Final = b"\ncontent-length:"
 
@@ -61,6 +63,19 @@ class Splitter:
         self._limit = body_limit  #: of the incomplete frame's body
         self._missing = 0  #: bytes until a frame with a known length is complete
         self._in_text = False  #: the incomplete frame ends at the next NUL
+        self._whole = 0  #: frames that were complete
+
+    @property
+    def incomplete(self) -> tuple[int, int] | None:
+        """Which frame is incomplete, by number, and how many bytes of it have come; None: none is."""
+        size = len(self._kept)
+        return (self._whole, size) if size else None
+
+    def describe(self) -> str:
+        """What is known of the incomplete frame, for a person."""
+        kept = bytes(self._kept[:_SHOWN])
+        command = kept.partition(b"\n")[0].decode("utf-8", "replace").strip()
+        return f"{command}{_told(kept)}, of which {len(self._kept)} bytes have come"
 
     def feed(self, data: bytes) -> list[Frame | MessageFrame]:
         """The frames that `data` completes, in order; see `fault` after them."""
@@ -121,6 +136,7 @@ class Splitter:
                 if first[1] == _MESSAGE
                 else _control(first[1], block, body)
             )
+            self._whole += 1
             position = body_end + 1
         self._kept += data[position:]
 
@@ -141,8 +157,18 @@ class Splitter:
             body_end = body_start + _length(data, length_at + len(_LENGTH), head_end, self._limit)
             self._missing = max(0, body_end + 1 - len(data))
             if not self._missing and data[body_end] != 0:
-                raise MessageFormatError("the broker sent a frame longer than its content-length")
+                told = _told(data[block_start:body_start][:_SHOWN])
+                raise MessageFormatError(
+                    f"the broker sent a frame longer than its content-length{told}"
+                )
         return None if self._in_text or self._missing else (head_end, body_start, body_end)
+
+
+def _told(head: bytes) -> str:
+    """Of which message a frame is that begins with `head`."""
+    lines = head.partition(b"\n\n")[0].decode("utf-8", "replace").splitlines()
+    told = [line for line in lines if line.partition(":")[0] in _TELLTALES]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _control(command: bytes, block: bytes, body: bytes) -> Frame:

@@ -116,6 +116,11 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self.send(Frame(frame.cmd, frame.headers).encode())
 
     @property
+    def splitter(self) -> Splitter:
+        """What cuts the bytes into frames."""
+        return self._splitter
+
+    @property
     def unread(self) -> bool:
         """Whether bytes have come that are not read, or not passed on yet."""
         stream: Stream | None = self.socket

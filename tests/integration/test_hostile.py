@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jmsx import AcknowledgeMode, Connection, Message, Queue
+from jmsx import AcknowledgeMode, Connection, Message, Queue, ReconnectPolicy
+from jmsx.app import App
 from jmsx.core.events import LinkClosed
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
@@ -357,3 +358,67 @@ def test_any_speech_ends_in_time(
         assert error is None or isinstance(error, JmsxError), error
         error = within(10, connection.close).error
         assert error is None or isinstance(error, JmsxError), error
+
+
+def test_a_frame_that_stays_incomplete_ends_the_link() -> None:
+    """A length that is too great swallows what follows, beats too; in the end the error names the frame."""
+
+    def lie(client: Client) -> None:
+        whole = message("1", 7, b"x" * 10).replace(b"content-length:10", b"content-length:99999")
+        client.say(whole)
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                client.say(b"\n")
+                time.sleep(0.1)
+
+    diary = Diary()
+    with nothing_left(), Liar(partial(after_subscribe, lie)) as liar:
+        connection = Connection(liar.url, observers=[diary], heartbeat=(0, 0), request_timeout=1.0)
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        error = within(5, consumer.receive).error
+        connection.close()
+    assert isinstance(error, ConnectionFailedError)
+    for words in ("incomplete for 1 s: MESSAGE", "destination:/queue/q", "message-id:m-7", "99999"):
+        assert words in str(error)
+    (closed,) = [event for event in diary.events if isinstance(event, LinkClosed)]
+    assert closed.reason == "protocol"
+
+
+def test_a_large_frame_that_comes_slowly_is_read() -> None:
+    """It grows, so it is waited for."""
+
+    def slowly(client: Client) -> None:
+        data = message("1", 1, b"x" * 40_000)
+        for start in range(0, len(data), 2000):
+            client.say(data[start : start + 2000])
+            time.sleep(0.1)
+        client.obey()
+
+    with nothing_left(), Liar(partial(after_subscribe, slowly)) as liar:
+        connection = Connection(liar.url, heartbeat=(0, 0), request_timeout=1.0)
+        connection.start()
+        consumer = connection.create_session().create_consumer(QUEUE)
+        received = consumer.receive(8)
+        assert received is not None
+        connection.close()
+
+
+def test_a_queue_whose_first_frame_ends_every_link(caplog: pytest.LogCaptureFixture) -> None:
+    """Readiness and one line of the log say which queue it is, and why."""
+    garbage = message("1", 7, b"abcdef").replace(b"content-length:6", b"content-length:3")
+    lie = partial(after_subscribe, lambda client: client.say(garbage))
+    with nothing_left(), Liar(lie) as liar:
+        app = App(
+            liar.url,
+            reconnect=ReconnectPolicy(initial_delay=0.01, maximum_delay=0.01),
+        )
+        app.consumer(QUEUE, name="ship")(lambda message: None)  # noqa: ARG005 - it never comes
+        app.start()
+        assert eventually(lambda: "in a row" in str(app.ready().body), 15)
+        reasons = app.ready().body["reasons"]
+        app.abort()
+    assert "ship: the link to queue://q has ended" in reasons[0]
+    assert "message-id:m-7" in reasons[0]
+    lines = [record for record in caplog.records if "again and again" in record.getMessage()]
+    assert len(lines) == 1

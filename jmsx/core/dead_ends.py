@@ -1,0 +1,32 @@
+"""Links that end one after the other at a frame that cannot be read, while nothing is settled in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.events import DeliveryEnded, LinkClosed, Outcome
+
+if TYPE_CHECKING:
+    from jmsx.core.events import Event
+
+#: So many in a row are no accident: the same frame comes first each time.
+MANY: Final = 3
+
+#: Ends of a delivery that leave the queue as it was.
+_UNSETTLED: Final = (Outcome.ROLLED_BACK, Outcome.RELEASED, Outcome.ABANDONED)
+
+
+@dataclass(slots=True)
+class DeadEnds:
+    """Those of one session, as its events tell."""
+
+    count: int = 0  #: in a row
+    cause: str = ""  #: of the last one
+
+    def note(self, event: Event) -> None:
+        """Follow `event`."""
+        if isinstance(event, LinkClosed) and event.reason == "protocol":
+            self.count, self.cause = self.count + 1, event.detail
+        elif isinstance(event, DeliveryEnded) and event.outcome not in _UNSETTLED:
+            self.count = 0
