@@ -12,6 +12,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import ConfigurationError
@@ -58,10 +59,11 @@ def check_ran(handler: Callable[..., Any], result: object) -> None:
     """
     Raise Reject if `handler` returned something that has yet to be awaited or iterated, which is closed.
 
-    No repetition can cure that.
+    So it is with a Future of a pool that is not done, and with `map()` and its like; files, cursors and other iterators
+    are results. No repetition can cure that.
     """
     kind = type(result)
-    if not issubclass(kind, Awaitable | Generator | AsyncGenerator):
+    if not issubclass(kind, Awaitable | Generator | AsyncGenerator) and not _lazy(result):
         return
     if isinstance(result, Coroutine | Generator) and not _begun(result):
         with contextlib.suppress(Exception):
@@ -105,6 +107,13 @@ def _kind(layer: Any) -> str:
     if inspect.isasyncgenfunction(layer) or inspect.isgeneratorfunction(layer):
         return "a generator function"
     return ""
+
+
+def _lazy(result: object) -> bool:
+    """Whether work is still to be done, by a pool or by whoever iterates."""
+    if isinstance(result, Future):
+        return not result.done()
+    return isinstance(result, map | filter | zip) or type(result).__module__ == "itertools"
 
 
 def _begun(result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> bool:

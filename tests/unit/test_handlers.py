@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import itertools
+import sqlite3
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +19,7 @@ from jmsx.steering import Reject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
 
 async def coroutine(message: object) -> None:
@@ -181,3 +185,23 @@ def test_a_future_is_a_failure() -> None:
 def test_anything_else_may_be_returned(result: object) -> None:
     """It is of no interest."""
     check_ran(plain, result)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [Future(), map(plain, [1]), filter(plain, [1]), zip([1], [2], strict=True), itertools.count()],
+)
+def test_work_that_is_still_to_be_done(result: object) -> None:
+    """By a pool, or by whoever iterates: nobody does, or nobody waits."""
+    with pytest.raises(Reject, match="has not run to its end"):
+        check_ran(plain, result)
+
+
+def test_results_that_can_be_iterated(tmp_path: Path) -> None:
+    """A file, a cursor, a list's iterator and a Future that is done are results like any other."""
+    done: Future[None] = Future()
+    done.set_result(None)
+    with (tmp_path / "file").open("w") as file, sqlite3.connect(":memory:") as connection:
+        for result in (file, connection.execute("SELECT 1"), iter([1]), done):
+            check_ran(plain, result)
+    connection.close()
