@@ -14,6 +14,7 @@ class OpenCopies:
     def __init__(self) -> None:
         self._open: set[object] = set()
         self._parking: set[object] = set()
+        self.single_acks = 0  #: written in transactions of ours, where ACKs are single
         self._clear: list[Callable[[], None]] = []
         self._then: Callable[[], None] | None = None
 

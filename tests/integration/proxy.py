@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import struct
 import threading
@@ -71,6 +72,18 @@ class Proxy:
         self._set_trap(
             lambda chunk: round(len(chunk) * passed) if word in chunk else None, to_broker=to_broker
         )
+
+    def cut_beside(self, frame: str, *, behind: bool) -> None:
+        """Cut the next connection whose bytes to the broker match the pattern `frame`, before or `behind` it."""
+        pattern = re.compile(frame.encode())
+
+        def meet(chunk: bytes) -> int | None:
+            found = pattern.search(chunk)
+            if found is None:
+                return None
+            return chunk.index(b"\0", found.end()) + 1 if behind else found.start()
+
+        self._set_trap(meet, to_broker=True)
 
     def cut_after(self, size: int, *, to_broker: bool) -> None:
         """Cut the connection that carries byte number `size` (from 1) this way, counted from now over all of them."""

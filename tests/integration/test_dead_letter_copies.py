@@ -19,17 +19,22 @@ from jmsx import (
 from jmsx.app import App
 from jmsx.core.events import (
     DeadLetterFailed,
+    LinkOpened,
     Outcome,
 )
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
+from tests.integration.proxy import Proxy
 from tests.integration.support import (
     AUTO,
     CLIENT,
+    DEAD_LETTERS,
+    INDIVIDUAL,
     NO_RETRY,
     TRANSACTED,
     Diary,
     bodies,
+    dead_destination,
     fresh_queue,
     put,
     settles,
@@ -101,6 +106,124 @@ def test_a_commit_settles_a_buried_message_too(
         assert settles(classic_broker, queue, size=0)
     assert bodies(classic_broker, f"{queue.name}.dead") == ["poison"]
     assert diary.outcomes() == {Outcome.DEAD_LETTERED: 1, Outcome.COMMITTED: 2}
+
+
+# A link that is cut --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("frame", ["BEGIN", "SEND", "ACK", "COMMIT"])
+@pytest.mark.parametrize("case", ["named", "what NACK would delete", "individual", "transacted"])
+def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
+    classic_broker: Broker, queue: Queue, frame: str, case: str, *, behind: bool
+) -> None:
+    """Each is in its grave once, whatever came to the broker, and nothing else is settled."""
+    mode = {"individual": INDIVIDUAL, "transacted": TRANSACTED}.get(case, AUTO)
+    named = case != "what NACK would delete"
+    dead = f"{queue.name}.dead" if named else DEAD_LETTERS
+    options: dict[str, Any] = {"dead_letter": f"queue://{dead}"} if named else {}
+    put(classic_broker, queue, "held")
+    bad = [f"bad {queue.name} {n}" for n in range(2)]
+    put(classic_broker, queue, *bad, persistent=str(named).lower())
+    put(classic_broker, queue, "good")
+    seen: list[str] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.text)
+        if message.text.startswith("bad"):
+            raise Reject
+        if mode is INDIVIDUAL and message.text == "good":
+            message.acknowledge()
+
+    with Proxy(classic_broker.url) as proxy:
+        proxy.cut_beside(rf"{frame}\n[^\0]*transaction:jmsx-dead", behind=behind)
+        with Connection(f"failover:({proxy.url})", **options) as connection:
+            connection.start()
+            session = connection.create_session(mode)
+            consumer = session.create_consumer(queue)
+            if mode is TRANSACTED:
+                assert text(consumer.receive(5)) == "held"
+                session.commit()
+                assert [text(consumer.receive(5)) for _ in bad] == bad
+                session.rollback(Reject("no"))
+                assert text(consumer.receive(10)) == "good"
+                session.commit()
+            else:
+                consumer.set_listener(handle)
+            left = ["held"] if mode is INDIVIDUAL else []
+            assert settles(classic_broker, queue, size=len(left), inflight=len(left))
+            assert proxy.sprung.is_set()
+    assert bodies(classic_broker, queue) == left
+    assert [body for body in bodies(classic_broker, dead) if queue.name in body] == bad
+
+
+@pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
+def test_a_copy_that_is_refused(
+    classic_broker: Broker, queue: Queue, diary: Diary, mode: AcknowledgeMode
+) -> None:
+    """It settles nothing and costs no link; what else is read is settled, and what is sent arrives."""
+    with Connection(classic_broker.url) as connection:
+        gone = dead_destination(classic_broker, connection.create_session())
+    put(classic_broker, queue, "bad")
+    out = fresh_queue()
+    with Connection(classic_broker.url, dead_letter=gone.uri, observers=[diary]) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(queue)
+        if mode is TRANSACTED:
+            consumer.receive(5)
+            session.rollback(Reject("no"))
+            session.create_producer(out).send(Message("sent meanwhile"))
+            waiting = Call(lambda: consumer.receive(0.5))
+            assert waiting.join(5).value is None
+            session.commit()
+        else:
+            consumer.set_listener(reject_bad)
+            put(classic_broker, queue, "good")
+        assert eventually(lambda: any(isinstance(one, DeadLetterFailed) for one in diary.events))
+        assert settles(classic_broker, queue, size=1, inflight=1)
+        assert sum(isinstance(one, LinkOpened) for one in diary.events) == 1
+    assert bodies(classic_broker, queue) == ["bad"]
+    assert bodies(classic_broker, out) == ["sent meanwhile"] * (mode is TRANSACTED)
+
+
+def reject_bad(message: Message) -> None:
+    """A listener."""
+    if message.text == "bad":
+        raise Reject
+    message.acknowledge()
+
+
+def test_transactions_of_the_application_beside_those_of_copies(
+    classic_broker: Broker, queue: Queue
+) -> None:
+    """Each is done once, whichever is open when the other ends."""
+    out, rounds = fresh_queue(), 30
+    put(classic_broker, queue, *(f"{kind} {n}" for n in range(rounds) for kind in ("bad", "good")))
+    with Connection(classic_broker.url, dead_letter=f"queue://{queue.name}.dead") as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer, producer = session.create_consumer(queue), session.create_producer(out)
+        for n in range(rounds):
+            assert text(consumer.receive(5)) == f"bad {n}"
+            session.rollback(Reject("no"))
+            producer.send(Message(f"undone {n}" if n % 3 == 0 else f"early {n}"))
+            if n % 3 == 0:
+                session.rollback()
+            elif n % 3 == 1:
+                session.commit()
+            assert text(consumer.receive(5)) == f"good {n}"
+            producer.send(Message(f"late {n}"))
+            session.commit()
+        assert settles(classic_broker, queue, size=0)
+    assert bodies(classic_broker, f"{queue.name}.dead") == [f"bad {n}" for n in range(rounds)]
+    expected = [
+        f"{kind} {n}"
+        for n in range(rounds)
+        for kind in ("early", "late")
+        if n % 3 or kind == "late"
+    ]
+    assert bodies(classic_broker, out) == expected
 
 
 # Closing behind a copy -----------------------------------------------------------------------------------------------

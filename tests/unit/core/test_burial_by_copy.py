@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jmsx.core.burial import SINGLE_ACKS
 from jmsx.core.events import DeadLetterFailed, MessageDeadLettered, SubscriptionClosed
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
 from tests.unit.core.harness import (
@@ -463,6 +464,27 @@ def test_copy_while_the_application_has_sent_in_a_transaction() -> None:
     talk.wrote()
     assert talk.receive() is None
     assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+
+
+def test_single_acks_in_transactions_are_bounded() -> None:
+    """Classic forgets none of them before the link ends; on the next one there may be as many again."""
+    talk = Talk(INDIVIDUAL, dead_letter="queue://grave")
+    talk.subscribe(policy=ONCE)
+    for n in range(1, SINGLE_ACKS + 1):
+        talk.comes(f"m{n}")
+        talk.listen(BROKEN)
+        talk.answer()
+        assert talk.wrote()[-2:] == settled(f"m{n}", number=n)
+        talk.answer()
+    talk.comes("a")
+    talk.listen(BROKEN)
+    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+    talk.comes("a", redelivered="true")
+    talk.receive()
+    assert talk.wrote() == copies("a", to="queue:grave", number=SINGLE_ACKS + 1)
 
 
 def test_hold_of_another_consumer_ends_first() -> None:
