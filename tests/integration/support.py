@@ -156,6 +156,17 @@ def dead_destination(broker: Broker, session: Any) -> Destination:
         return reachable(queue, session)
 
 
+def send_to_the_dead(broker: Broker, session: Any) -> None:
+    """
+    A SEND in the open transaction that Classic refuses, told as one to some queue.
+
+    Of one to a temporary queue that is gone the sender hears at once; of others that are refused it does not.
+    """
+    destination = session.dialect.send_headers(dead_destination(broker, session).uri)
+    frame = Frame("SEND", {**destination, "persistent": "true"}, b"lost")
+    session.pump.call(lambda core, now: core.send(frame, "lost", "queue://lost", now))
+
+
 class Outcome(Generic[T]):
     """What a call in a thread of its own came to."""
 

@@ -31,10 +31,10 @@ from tests.integration.support import (
     Diary,
     bodies,
     dead_copies,
-    dead_destination,
     fresh_queue,
     put,
     rest,
+    send_to_the_dead,
     settles,
     take,
     told,
@@ -89,7 +89,7 @@ def test_a_refused_send_fails_the_commit(
     """
     Trap: a SEND that fails with a receipt does not spoil its transaction: input consumed, output missing.
 
-    A SEND to a dead temporary queue makes commit fail, whether its ERROR came before the COMMIT or not; the input is
+    One that is refused makes commit fail, whether its ERROR came before the COMMIT or not; the input is
     back, the other output is not there, and the session goes on with its consumer.
     """
     put(classic_broker, queue, "in")
@@ -97,11 +97,10 @@ def test_a_refused_send_fails_the_commit(
     with Connection(classic_broker.url, redelivery_policy=AT_ONCE) as connection:
         connection.start()
         session = connection.create_session(TRANSACTED)
-        gone = dead_destination(classic_broker, session)
         consumer, producer = session.create_consumer(queue), session.create_producer()
         assert told(take(consumer, 1)) == [("in", 1)]
         producer.send(Message("out"), destination=out)
-        producer.send(Message("lost"), destination=gone)
+        send_to_the_dead(classic_broker, session)
         time.sleep(pause)  # the one case sleeps so that the ERROR is here, the other must not
         with pytest.raises(TransactionRolledBackError):
             session.commit()
@@ -129,10 +128,9 @@ def test_a_refused_commit_gives_everything_back(classic_broker: Broker, queue: Q
     with Connection(classic_broker.url, redelivery_policy=AT_ONCE, observers=[diary]) as connection:
         connection.start()
         session = connection.create_session(TRANSACTED)
-        gone = dead_destination(classic_broker, session)
         first, second = session.create_consumer(queue), session.create_consumer(other)
         take(first, 2), take(second, 1)
-        session.create_producer().send(Message("lost"), destination=gone)
+        send_to_the_dead(classic_broker, session)
         with pytest.raises(TransactionRolledBackError):
             session.commit()
         assert [(m.text, m.redelivered) for m in take(first, 2)] == [("a", True), ("b", True)]
