@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmsx
 from jmsx import AcknowledgeMode as Mode
+from jmsx.core.frames import Frame
 from jmsx_broker import ArtemisBroker, ClassicBroker
+from jmsx_broker.wire import Wire
 
 if TYPE_CHECKING:
     from jmsx_broker import Broker
@@ -65,3 +67,11 @@ def stranded(broker: Broker, queue: jmsx.Queue) -> int:
     """Messages that Artemis holds for a consumer that has died, until it is started again (README)."""
     told = broker.statistics(queue.name)
     return (told.inflight_count or 0) if not told.consumer_count else 0
+
+
+def headers_of_the_first(broker: Broker, queue: jmsx.Queue) -> dict[str, str]:
+    """What the broker says of a queue's first message, also what jmsx keeps from the application."""
+    with Wire(broker.url) as wire:
+        name = queue.name if wire.is_artemis else f"/queue/{queue.name}"
+        wire.send(Frame("SUBSCRIBE", {"id": "look", "destination": name, "ack": "client"}))
+        return dict(wire.receive("MESSAGE").headers)

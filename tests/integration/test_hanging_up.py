@@ -80,7 +80,9 @@ def test_a_refusal_with_the_end_behind_it() -> None:
     def refuse(client: Client) -> None:
         frame = client.obey("COMMIT")
         if frame is not None and held.wait(5):
-            client.say(f"ERROR\nreceipt-id:{frame.headers['receipt']}\nmessage:no\n\n\0".encode())
+            client.say(
+                f"ERROR\nreceipt-id:{frame.headers['receipt']}\nmessage:rollback only\n\n\0".encode()
+            )
 
     with nothing_left(), Liar(refuse, Client.obey) as liar, Connection(liar.url) as connection:
         session = connection.create_session(TRANSACTED)

@@ -33,23 +33,24 @@ from tests.integration.support import (
     nothing_left,
     paused,
     put,
+    send_to_the_dead,
     settles,
     text,
     within,
 )
 
 if TYPE_CHECKING:
-    from jmsx import Destination, Session
+    from jmsx import Session
     from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 
-def refused_commit(session: Session, gone: Destination) -> None:
+def refused_commit(broker: Broker, session: Session) -> None:
     """Send to nobody, and commit before the session can hear of it: the broker refuses, and the link is dropped."""
     epoch = session.pump.core.epoch
     with session.pump.changed:  # nothing that comes is looked at before COMMIT is written
-        session.create_producer().send(Message("lost"), destination=gone)
+        send_to_the_dead(broker, session)
         with pytest.raises(TransactionRolledBackError):
             session.commit()
     assert eventually(lambda: session.pump.reachable)
@@ -91,13 +92,12 @@ def test_refused_commits_of_receive(classic_broker: Broker, queue: Queue) -> Non
     with Connection(classic_broker.url, redelivery_policy=QUICK) as connection:
         connection.start()
         session = connection.create_session(TRANSACTED)
-        gone = dead_destination(classic_broker, session)
         consumer = session.create_consumer(queue)
         for count in (1, 2, 3):
             batch = [consumer.receive(5), consumer.receive(5)]
             told = {(message.text, message.delivery_count) for message in batch if message}
             assert told == {("a", count), ("b", count)}
-            refused_commit(session, gone)
+            refused_commit(classic_broker, session)
         assert consumer.receive(0.5) is None
         put(classic_broker, queue, "behind")
         assert text(consumer.receive(5)) == "behind"
@@ -136,12 +136,11 @@ def test_listeners_go_on_after_a_restore_by_another_thread(
         connection.set_exception_listener(errors.append)
         connection.start()
         session = connection.create_session(TRANSACTED)
-        gone = dead_destination(classic_broker, session)
         session.create_consumer(queue).set_listener(
             lambda message: seen.append((message.text, message.delivery_count))
         )
         assert eventually(lambda: seen == [("a", 1)])
-        refused_commit(session, gone)
+        refused_commit(classic_broker, session)
         assert eventually(lambda: seen == [("a", 1), ("a", 2)])
         put(classic_broker, queue, "b")
         assert eventually(lambda: seen[2:] == [("b", 1)])
