@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from jmsx.jms.consumer import MessageConsumer
     from jmsx_broker import Broker
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240, method="thread")]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.timeout(240, method="thread"),
+    # an alarm that hits a callback of the garbage collector is told by Python, and goes no further
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 MESSAGES = 300
 
