@@ -24,6 +24,7 @@ Every error that jmsx raises.
     ├── DrainError                   the app was stopped before all was finished and confirmed
     ├── DeadLetterError              a dead letter could not be confirmed; the original is kept
     ├── StoreError                   a ledger or an idempotency store cannot be used
+    │   ├── StoreAwayError           … because its database cannot be reached
     │   └── SpoiltTransactionError   … because the handler has ended or broken the transaction that it shares
     ├── TransactionRolledBackError   the commit failed and everything is back
     └── TransactionInDoubtError      COMMIT was sent, no answer came: nobody knows
@@ -141,6 +142,10 @@ class DeadLetterError(JmsxError):
 
 class StoreError(JmsxError):
     """The file or database of a ledger or an idempotency store cannot be used; says which and why."""
+
+
+class StoreAwayError(StoreError):
+    """The database of an idempotency store cannot be reached; it may come back."""
 
 
 class SpoiltTransactionError(StoreError):

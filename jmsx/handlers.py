@@ -55,21 +55,53 @@ def check_runs(handler: Callable[..., Any]) -> None:
             )
 
 
+def check_takes_message(listener: Callable[..., Any]) -> None:
+    """Raise ConfigurationError if `listener(message)` cannot be called."""
+    try:
+        signature = inspect.signature(listener)
+    except (TypeError, ValueError):  # nobody can tell
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{name_of(listener)}{signature} must take (message): {error}"
+        ) from error
+
+
 def check_ran(handler: Callable[..., Any], result: object) -> None:
     """
-    Raise Reject if `handler` returned something that has yet to be awaited or iterated, which is closed.
+    Raise Reject if `handler` returned what has yet to be awaited or iterated, or a collection with such in it.
 
-    So it is with a Future of a pool that is not done, and with `map()` and its like; files, cursors and other iterators
-    are results. No repetition can cure that.
+    Coroutines and generators are closed. So it is with a Future of a pool that is not done, and with `map()` and its
+    like; files, cursors and other iterators are results. No repetition can cure that.
     """
-    kind = type(result)
-    if not issubclass(kind, Awaitable | Generator | AsyncGenerator) and not _lazy(result):
+    waiting = [one for one in _parts(result) if _waits(one)]
+    if not waiting:
         return
-    if isinstance(result, Coroutine | Generator) and not _begun(result):
-        with contextlib.suppress(Exception):
-            result.close()  # or Python would warn that nobody awaited it
-    text = f"{name_of(handler)} returned a {kind.__name__}, so its body has not run to its end; {_REMEDY}"
+    for one in waiting:
+        if isinstance(one, Coroutine | Generator) and not _begun(one):
+            with contextlib.suppress(Exception):
+                one.close()  # or Python would warn that nobody awaited it
+    kind = type(waiting[0]).__name__
+    if waiting[0] is not result:
+        kind = f"{type(result).__name__} with a {kind} in it"
+    text = f"{name_of(handler)} returned a {kind}, so its body has not run to its end; {_REMEDY}"
     raise Reject(text) from ConfigurationError(text)
+
+
+def _parts(result: object) -> Iterator[object]:
+    """`result`, and what is in it if it is one of Python's own collections."""
+    yield result
+    if isinstance(result, dict):
+        yield from result.values()
+    elif isinstance(result, list | tuple | set | frozenset):
+        yield from result
+
+
+def _waits(result: object) -> bool:
+    """Whether it has yet to be awaited or iterated."""
+    return issubclass(type(result), Awaitable | Generator | AsyncGenerator) or _lazy(result)
 
 
 def name_of(handler: object) -> str:

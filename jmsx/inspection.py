@@ -1,15 +1,16 @@
 """
-What can be said about a broker or an application before it runs: `jmsx check` collects findings.
+What a broker can be asked about itself: `jmsx check` collects findings, an app the counts of its queues.
 
 Adapters add what only they can ask their broker, by the entry point group `jmsx.inspections`: a function of a started
-session and queue names that yields findings, and takes nothing from any queue.
+session and queue names that yields findings, and takes nothing from any queue; and by `jmsx.counts`: a function of
+the same session and URIs of queues that returns `QueueCounts` of each that exists, or None if it is not told.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +34,15 @@ class Finding:
     check: str  #: what, in a word or two
     level: Level
     told: str  #: what was found, and what to do about it
+
+
+class QueueCounts(NamedTuple):
+    """What a broker itself counts of one queue, in messages; all but the size since its start, or the queue's."""
+
+    enqueued: int
+    dequeued: int  #: acknowledged, dead-lettered or expired
+    expired: int
+    size: int  #: in it now, at consumers too
 
 
 class Inspect(Protocol):

@@ -24,8 +24,8 @@ from jmsx.clock import SystemClock
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
-from jmsx.process import keep_for_ever, suspend_for_forks, tell_of_forks
-from jmsx.sqlite import PATIENCE, file_id, open_file, unusable
+from jmsx.process import tell_of_forks
+from jmsx.sqlite import Guarded, file_id, open_file, unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +100,7 @@ class DeliveryLedger:
         self._maximum_age = maximum_age
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
+        self._guarded = Guarded()
         self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
         self._begun = 0
         self._closed = False
@@ -108,37 +108,17 @@ class DeliveryLedger:
         self._away_since = 0.0  #: seconds, monotonic
         self._pause = FIRST_PAUSE
         self._resume_at = 0.0
-        self._connection: sqlite3.Connection | None = None
-        self._forking: int | None = None  #: the thread that does
         self._open()
-        suspend_for_forks(self)
-
-    def before_fork(self) -> None:
-        """SQLite's connections, and its locks in memory, survive no fork; it is opened again at its next use."""
-        if self._lock.acquire(timeout=2 * PATIENCE):
-            self._forking = threading.get_ident()
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def after_fork_in_parent(self) -> None:
-        """Others may go on."""
-        if self._forking == threading.get_ident():
-            self._forking = None
-            self._lock.release()
+        tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: what is not written is the parent's; it goes on with a connection of its own."""
-        if self._connection is not None:  # the fork came in the middle of its work
-            keep_for_ever(self._connection)
-            self._closed = True
-        self._connection, self._away, self._pause = None, None, FIRST_PAUSE
+        self._away, self._pause = None, FIRST_PAUSE
         self._done.clear()
-        self._forking, self._lock = None, threading.Lock()
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
-        with self._lock:
+        with self._guarded.lock:
             return self._try(identity)
 
     def finish(self, entries: Iterable[Entry]) -> None:
@@ -152,12 +132,12 @@ class DeliveryLedger:
     def flush(self) -> None:
         """Write what `finish` and `settle` told; raises StoreError if that cannot be."""
         if self._done or self._away is not None:
-            with self._lock:
+            with self._guarded.lock:
                 self._try(None)
 
     def close(self) -> None:
         """Write what is left if that can be, and close the file; idempotent."""
-        with self._lock:
+        with self._guarded.lock:
             if self._closed:
                 return
             if self._done:
@@ -165,18 +145,17 @@ class DeliveryLedger:
                 with contextlib.suppress(StoreError):
                     self._try(None)
             self._closed = True
-            if self._connection is not None:
-                self._connection.close()
+            self._guarded.close()
 
     def _open(self) -> sqlite3.Connection:
-        self._connection = connection = open_file(self.path, _TABLE, self._prepare)
+        self._guarded.connection = connection = open_file(self.path, _TABLE, self._prepare)
         self._file = file_id(self.path)
         self._look_at = self._clock.monotonic() + LOOK_EVERY
         return connection
 
     def _opened(self) -> sqlite3.Connection:
         """Another process would count in another file: go on in the one that has the name. Raises StoreError."""
-        connection, now = self._connection, self._clock.monotonic()
+        connection, now = self._guarded.connection, self._clock.monotonic()
         if connection is None:
             return self._open()
         if now < self._look_at:
@@ -185,20 +164,18 @@ class DeliveryLedger:
         if file_id(self.path) == self._file:
             return connection
         _log.warning("delivery ledger was removed: counting begins anew", path=str(self.path))
-        self._connection = None
-        connection.close()
+        self._guarded.close()
         return self._open()
 
     def _try(self, identity: Identity | None) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
-        if self._closed:
+        if self._closed or self._guarded.interrupted:
             raise StoreError(f"{self.path}: the delivery ledger is closed")
         if self._away is not None and self._clock.monotonic() < self._resume_at:
             raise self._away
         try:
-            if self._away is not None and self._connection is not None:
-                self._connection.close()
-                self._connection = None  # whatever was wrong with it
+            if self._away is not None:
+                self._guarded.close()  # whatever was wrong with it
             entry = self._write(self._opened(), identity)
         except (sqlite3.Error, StoreError) as error:
             raise self._gone(error) from error
@@ -228,8 +205,10 @@ class DeliveryLedger:
     def _write(self, connection: sqlite3.Connection, identity: Identity | None) -> Entry | None:
         """What is done, and the hand-out of `identity`, in one transaction."""
         execute = connection.execute
-        execute("BEGIN IMMEDIATE")
+        if connection.in_transaction:  # the last one was interrupted by a signal handler
+            execute("ROLLBACK")
         try:
+            execute("BEGIN IMMEDIATE")
             for (place, key), (number, settled) in self._done.items():
                 execute(_SETTLE if settled else _FINISH, (place, key, number))
             entry = None if identity is None else self._count(connection, identity)
@@ -266,7 +245,7 @@ class DeliveryLedger:
         )
 
     def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
-        with self._lock:
+        with self._guarded.lock:
             for entry in entries:
                 self._done[entry.identity] = (entry.number, settled)
             while len(self._done) > BACKLOG:

@@ -76,7 +76,7 @@ def decode_map(body: bytes) -> dict[str, Value]:
         for start in range(0, len(body), _CHUNK):
             parser.feed(body[start : start + _CHUNK])
         parser.close()
-    except (ET.ParseError, ValueError, TypeError) as error:
+    except (ET.ParseError, LookupError, ValueError, TypeError) as error:  # Lookup: of its encoding
         raise MessageFormatError(f"not the XML of a MapMessage: {body[:80]!r}") from error
     return entries.content
 
@@ -139,7 +139,10 @@ def _typed(name: str, value: Any) -> tuple[str, str]:
         return "double", repr(value)
     if isinstance(value, bytes):
         return "byte-array", base64.b64encode(value).decode()
-    raise MessageFormatError(f"map entry {name!r}: {value!r} is nothing that a JMS map can hold")
+    raise MessageFormatError(
+        f"map entry {name!r}: {value!r} is nothing that a JMS map can hold; json.dumps(...) makes a text of the whole,"
+        " which message.json() reads"
+    )
 
 
 def _read(kind: str, text: str) -> Value:

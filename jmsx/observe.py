@@ -17,7 +17,11 @@ _log = logger("jmsx.observe")
 
 @runtime_checkable
 class Observer(Protocol):
-    """Is told each event, in order for each session; called from several threads, so be thread-safe."""
+    """
+    Is told each event, in order for each session; called from several threads, so be thread-safe.
+
+    One with an attribute `keeps_counts` that is true has an `App` ask the broker for its counts (`QueueCounted`).
+    """
 
     def observe(self, event: Event, source: Source) -> None:
         """Take note of `event`; return fast, never block."""

@@ -19,7 +19,7 @@ from jmsx.core.checks import (
     check_whole,
     misfit,
 )
-from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
+from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap, check_policy
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
 
@@ -283,8 +283,7 @@ def nearest(name: str, known: list[str]) -> str | None:
 
 
 def _check_policies(policy: object, policies: object) -> None:
-    if not (hasattr(policy, "delay") and hasattr(policy, "exhausted")):
-        raise misfit("redelivery_policy", "a RedeliveryPolicy", policy)
+    check_policy("redelivery_policy", policy)
     if not isinstance(policies, RedeliveryPolicyMap | None):
         raise misfit("redelivery_policies", "a RedeliveryPolicyMap or None", policies)
 

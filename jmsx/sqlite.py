@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import StoreError
 from jmsx.files import make_file
+from jmsx.process import keep_for_ever, suspend_for_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,50 @@ _ADVICE: Final = (
 
 #: What SQLite keeps beside a file with a write-ahead log.
 _COMPANIONS: Final = ("-wal", "-shm")
+
+
+class Guarded:
+    """
+    A connection and the lock around it, neither of which survives a fork.
+
+    SQLite keeps its locks in memory, by file: a child inherits those of its parent's connections, and they are wrong
+    there. So it is closed while the process forks, and whoever has it opens it again at the next use.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.connection: sqlite3.Connection | None = None
+        self.interrupted = (
+            False  #: this is a child, and the fork came in the middle of the parent's work
+        )
+        self._forking: int | None = None  #: the thread that does
+        suspend_for_forks(self)
+
+    def close(self) -> None:
+        """Close it, if it is open; under the lock."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    def before_fork(self) -> None:
+        """Close it, and keep other threads off."""
+        if self.lock.acquire(timeout=2 * PATIENCE):
+            self._forking = threading.get_ident()
+            self.close()
+
+    def after_fork_in_parent(self) -> None:
+        """Others may go on."""
+        if self._forking == threading.get_ident():
+            self._forking = None
+            self.lock.release()
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it is closed, and the lock is free."""
+        if self.connection is not None:
+            keep_for_ever(self.connection)
+            self.interrupted = True
+        self.connection = None
+        self._forking, self.lock = None, threading.Lock()
 
 
 def file_id(path: Path) -> tuple[int, int] | None:

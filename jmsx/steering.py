@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
+from jmsx.core.checks import LARGEST, check_number
 from jmsx.core.values import Failure, Verdict
 from jmsx.foreign import cause_of, exc_info_of, from_a_signal, text_of, traceback_of
 
@@ -38,10 +39,15 @@ class Steering(Exception):  # noqa: N818 - these are instructions, not errors
 
 
 class Retry(Steering):
-    """Deliver the message again after `delay` seconds (default: the policy's); it counts as a delivery."""
+    """
+    Deliver the message again after `delay` seconds (None: the policy's; 0 or less: at once); it counts as a delivery.
+
+    Raises ConfigurationError for a delay that is no number.
+    """
 
     def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
         super().__init__(reason)
+        _check_delay(delay)
         self.delay = delay
 
 
@@ -85,15 +91,23 @@ def _failure(error: BaseException) -> Failure:
         verdict = Verdict.DISCARD
     elif isinstance(error, Reject):
         verdict = Verdict.REJECT
+    delay = error.delay if isinstance(error, Retry) else None
+    _check_delay(delay)  # it may have been changed
     told = told_by(error)
     return Failure(
         error_type=type(told).__name__,
         error_message=text_of(told),
         stack=traceback_of(told),
         verdict=verdict,
-        delay=error.delay if isinstance(error, Retry) else None,
+        delay=delay,
         place=place_of(told),
     )
+
+
+def _check_delay(delay: object) -> None:
+    """What is no number would end the session that has to wait for it."""
+    if delay is not None:
+        check_number("delay of Retry", delay, -LARGEST, " of seconds")
 
 
 def told_by(error: BaseException) -> BaseException:

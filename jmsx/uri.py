@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
 
+from jmsx.core.checks import kind_of
 from jmsx.core.spelling import check_name, is_composite, parts, spelt
 from jmsx.core.values import DeadLetterStrategy
 from jmsx.errors import ConfigurationError
@@ -102,7 +103,7 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
     Raises ConfigurationError, naming what is wrong.
     """
     if not isinstance(text, str):
-        raise ConfigurationError(f"a broker URI must be a str, not a {type(text).__name__}")
+        raise ConfigurationError(f"a broker URI must be a str, not {kind_of(text)}")
     options = options or ConnectionOptions()
     parts, query, failover = _parts(text.strip())
     if failover:

@@ -87,9 +87,15 @@ class _Reserved:
         return isinstance(name, str) and (name in self._NAMES or name.startswith(OPENWIRE))
 
 
-#: What the broker says with a number is its own refusal, also where it does not tell why: it ends at once where its
-#: journal cannot be written. Any other text is that of a Java exception, such as `null`.
+#: What the broker says with a number is its own refusal. Any other text is that of a Java exception, such as `null`.
 _CODE: Final = re.compile(r"AMQ[0-9]{6}")
+
+#: But these stand for any exception of its sending and committing, and do not tell which: it may come behind the work.
+#: Source: `StompProtocolManager.sendServerMessage`, `StompConnection.commitTransaction`.
+_UNEXPLAINED: Final = ("AMQ339011", "AMQ339013")
+
+#: Commands of which it matters whether they were done.
+_DOUBTFUL: Final = ("SEND", "COMMIT")
 
 #: Properties that only Classic's scheduler obeys.
 _CLASSIC_SCHEDULES: Final = frozenset(
@@ -97,8 +103,15 @@ _CLASSIC_SCHEDULES: Final = frozenset(
 )
 
 
-#: The broker refuses a message and keeps the cause to itself.
-_UNTOLD: Final = "; it does not tell why: its log does, if the address is not just full (address-full-policy FAIL)"
+#: The broker keeps the cause to itself.
+_UNTOLD: Final = (
+    "; it does not tell why, but for its log: often the user may not send there, or the address is full"
+    " (address-full-policy FAIL)"
+)
+
+
+#: A window in which no message has room; 0 is one for one message.
+_NOTHING: Final = "-2"
 
 
 class ArtemisDialect:
@@ -111,6 +124,7 @@ class ArtemisDialect:
     global_temporaries: Final = True
     patience: Final = 60.0  # connection-ttl-override, if nobody has lowered it (probes A13)
     errors_close: Final = True
+    raw_names: Final = False
     flags_redelivery: Final = (
         False  # not after UNSUBSCRIBE, and else of the oldest only (probes A3)
     )
@@ -200,6 +214,16 @@ class ArtemisDialect:
             headers["durable-subscription-name"] = durable_name
         if no_local:
             headers["no-local"] = "true"
+        return headers
+
+    def holding_headers(self, destination: str) -> Mapping[str, str] | None:
+        """A queue is there with its first consumer; one with a window below -1 gets nothing (seen live on 2.44.0)."""
+        routing, address = parted(destination)
+        own = {"destination": address, "subscription-type": routing, "ack": "client"}
+        return {**own, "consumer-window-size": _NOTHING}
+
+    def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """As they are: nothing is translated."""
         return headers
 
     def confirms_subscribe(self, destination: str) -> bool:  # noqa: ARG002 - Classic's trouble
@@ -346,19 +370,23 @@ class ArtemisDialect:
         """An ERROR is the last frame that comes."""
         return False
 
+    def complaint(self, frame: Frame) -> str:
+        """Its message, or else its body; without the message that could not be sent, which it repeats."""
+        told = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
+        return told.partition(" CoreMessage[")[0]
+
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
         body = frame.body.decode("utf-8", "replace").strip()
-        told = frame.headers.get("message") or body.partition("\n")[0]
-        told, unexplained, _ = told.partition(" CoreMessage[")  # all that was sent
+        told = self.complaint(frame).partition("\n")[0]
         words = told + body
-        known = _CODE.search(words) is not None or command not in ("SEND", "COMMIT")
-        other = BrokerError if known else BrokerFaultError
+        unexplained = any(code in words for code in _UNEXPLAINED)
+        known = _CODE.search(words) is not None and not unexplained
+        other = BrokerError if known or command not in _DOUBTFUL else BrokerFaultError
         kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
-        if kind is BrokerFaultError:
-            return kind(f"{broker} failed at {command} {subject}: {told}")
         advice = _UNTOLD if unexplained else ""
-        return kind(f"{broker} refused {command} {subject}: {told}{advice}")
+        did = "failed at" if kind is BrokerFaultError else "refused"
+        return kind(f"{broker} {did} {command} {subject}: {told}{advice}")
 
 
 def has_bytes(headers: Mapping[str, str]) -> bool:

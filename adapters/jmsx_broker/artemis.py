@@ -40,6 +40,7 @@ class ArtemisBroker(LocalBroker):
             broker that `artemis create` made; what is set here for `#` comes before that.
         stomp_options: of the STOMP acceptors, such as {"stompConsumerWindowSize": -1}.
         persistent: False keeps messages in memory only; a stop or a crash then loses them.
+        journal_delay: seconds for which the broker gathers writes before they go to the disk: more make it a slow one.
 
     """
 
@@ -52,6 +53,7 @@ class ArtemisBroker(LocalBroker):
         address_settings: Mapping[str, Mapping[str, Setting]] | None = None,
         stomp_options: Mapping[str, Setting] | None = None,
         persistent: bool = True,
+        journal_delay: float = 0.0005,
         **doors: Unpack[Doors],
     ) -> None:
         recipe = ArtemisRecipe(
@@ -59,5 +61,6 @@ class ArtemisBroker(LocalBroker):
             address_settings=address_settings or {},
             stomp_options=stomp_options or {},
             persistent=persistent,
+            journal_delay=journal_delay,
         )
         super().__init__(recipe, port, data=data, **doors)

@@ -98,7 +98,9 @@ class ContainerBroker(OwnBroker):
             self._wrapped().unpause()
 
     def close(self) -> None:
-        """Remove its container, and with it its messages."""
+        """Remove its container, and with it its messages; in the child of a fork do nothing."""
+        if self._inherited:
+            return
         try:
             if self._container is not None:
                 with told_errors():
@@ -177,7 +179,11 @@ class ContainerBroker(OwnBroker):
 
     def _wake(self) -> bool:
         """Make it ready to hear a signal; False if it does not run."""
-        if self._container is None or (state := self._state()) not in {"running", "paused"}:
+        if (
+            self._inherited
+            or self._container is None
+            or (state := self._state()) not in {"running", "paused"}
+        ):
             return False
         if state == "paused":
             self.resume()

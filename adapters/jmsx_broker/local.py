@@ -40,6 +40,13 @@ class LocalBroker(OwnBroker):
         self._command: list[str | Path] = []
         self._log_start = 0
 
+    def after_fork(self) -> None:
+        """In the child of a fork: nothing here has a process."""
+        super().after_fork()
+        if self._child is not None:
+            self._child.leave()
+            self._child = None
+
     @property
     def running(self) -> bool:
         """Whether its process is there, paused or not."""

@@ -18,6 +18,7 @@ from jmsx.errors import (
     IllegalStateError,
     JmsxError,
 )
+from jmsx.process import left_behind, tell_of_forks
 from jmsx_broker.broker import Broker
 from jmsx_broker.certificates import Certificates, TlsConnector, TlsOptions, make_certificates
 from jmsx_broker.ports import HOST, check_free, free_port
@@ -75,6 +76,14 @@ class OwnBroker(Broker):
         self._scratch: Path | None = None
         self._remove_scratch: weakref.finalize[..., OwnBroker] | None = None
         self._has_run = False  #: it may have messages to keep
+        self._inherited = False  #: this is the child of a fork, and the broker the parent's
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: what runs, and its folder, stay the parent's, whatever is called here."""
+        self._inherited = self._inherited or self._has_run
+        if self._remove_scratch is not None:
+            self._remove_scratch.detach()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -127,6 +136,8 @@ class OwnBroker(Broker):
         BrokerTimeoutError when it does not answer in time; ConnectionFailedError when it has to be fetched and cannot.
         After an error nothing is left behind, save the data of a broker that ran before.
         """
+        if self._inherited:
+            raise left_behind("the broker was started", "make another one in the child")
         if self.running:
             raise IllegalStateError("the broker is started already")
         self.kill()  # what is left of one that ended by itself
@@ -160,7 +171,9 @@ class OwnBroker(Broker):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Stop it, and remove its data if they are temporary."""
+        """Stop it, and remove its data if they are temporary; in the child of a fork do nothing."""
+        if self._inherited:
+            return
         try:
             self.stop()
         finally:

@@ -95,6 +95,12 @@ class Child:
         finally:
             self.kill()
 
+    def leave(self) -> None:
+        """In the child of a fork: close our ends of the pipes without a word, or the watch would not see its end."""
+        for shell in (self._process, self._watch):
+            if shell is not None:
+                _close(shell)
+
     def kill(self) -> None:
         """End it now and wait until it is gone, with everything that watched it."""
         self._process.kill()

@@ -114,6 +114,7 @@ class ClassicDialect:
     nack_buries: Final = True
     patience: Final = 0.0
     errors_close: Final = False
+    raw_names: Final = True  # of Java's properties (measured on 6.1.8)
     flags_redelivery: Final = True
     global_temporaries: Final = False  # `/temp-queue/x` means something on one connection only
     reserved: Final = frozenset(
@@ -198,6 +199,10 @@ class ClassicDialect:
             headers["activemq.noLocal"] = "true"
         return headers
 
+    def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Maps come without a body, and ObjectMessages come."""
+        return {name: value for name, value in headers.items() if name != "transformation"}
+
     def confirms_subscribe(self, destination: str) -> bool:
         """
         Not for what stands for several destinations.
@@ -220,6 +225,9 @@ class ClassicDialect:
             "activemq.prefetchSize": str(max(prefetch, 1)),
         }
         return headers if not selector else {**headers, "selector": _selector(selector)}
+
+    def holding_headers(self, destination: str) -> None:
+        """None: it is there as soon as somebody says its name on the connection that made it."""
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription."""
@@ -367,6 +375,10 @@ class ClassicDialect:
         Source: `TransportConnection.serviceException` and `.dispatchAsync`.
         """
         return command == "COMMIT" and "rollback only" in text
+
+    def complaint(self, frame: Frame) -> str:
+        """Its message, or else its body."""
+        return frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for an ERROR, whose body is a Java stack trace that begins with the exception's name."""

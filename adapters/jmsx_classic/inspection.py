@@ -1,27 +1,17 @@
-"""
-What ActiveMQ Classic tells over STOMP about itself: counts by the statistics plugin, if it is there, and little else.
-
-Source: https://activemq.apache.org/components/classic/documentation/statisticsplugin; behaviour probed on 6.1.8: a
-queue that does not exist is not answered, and without the plugin the question would stay as a message.
-"""
+"""What ActiveMQ Classic tells over STOMP about itself: counts by its statistics plugin, if there, and little else."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from jmsx import Message
 from jmsx.inspection import Finding, Level
 from jmsx_classic.dialect import DEAD_LETTER_QUEUE
+from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jmsx import MessageConsumer, MessageProducer, Session
-
-_STATISTICS: Final = "queue://ActiveMQ.Statistics."
-
-#: Seconds that an answer may take; the broker answers in some milliseconds, or never.
-PATIENCE: Final = 2.0
+    from jmsx import Session
 
 
 def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
@@ -38,9 +28,8 @@ def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
         "not visible over STOMP: with a redeliveryPlugin in activemq.xml, dead letters that jmsx gives to the broker"
         " (NACK) would be redelivered by it again; name a queue with dead_letter= then",
     )
-    answers = session.create_temporary_queue()
-    asked = _Statistics(session.create_producer(), session.create_consumer(answers), answers)
-    broker = asked.ask("Broker")
+    asked = Statistics(session)
+    broker = asked.broker()
     if broker is None:
         yield Finding(
             "broker limits",
@@ -49,8 +38,9 @@ def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
         )
         return
     yield from _limits(broker)
+    found = asked.queues((DEAD_LETTER_QUEUE, *queues))
     for name in (DEAD_LETTER_QUEUE, *queues):
-        told = asked.ask(f"Destination.{name}")
+        told = found.get(name)
         dead = name == DEAD_LETTER_QUEUE
         if told is None:
             text = "empty" if dead else "does not exist yet; the broker makes it at its first use"
@@ -60,26 +50,6 @@ def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:
             level = Level.WARNING if dead and size else Level.NOTE
             kind = "dead letters" if dead else "messages"
             yield Finding(f"queue {name}", level, f"{size} {kind}, {consumers} consumers")
-
-
-class _Statistics:
-    """Questions to the statistics plugin, one after the other."""
-
-    def __init__(
-        self, producer: MessageProducer, answers: MessageConsumer, reply_to: object
-    ) -> None:
-        self._producer = producer
-        self._answers = answers
-        self._reply_to = reply_to
-
-    def ask(self, topic: str) -> Mapping[str, object] | None:
-        """The answer, or None; a question that nobody answers is gone after a while."""
-        question = Message(None, reply_to=self._reply_to)  # type: ignore[arg-type]  # a question has no body
-        self._producer.send(
-            question, destination=_STATISTICS + topic, persistent=False, time_to_live=PATIENCE
-        )
-        answer = self._answers.receive(PATIENCE)
-        return answer.body if answer is not None and isinstance(answer.body, dict) else None
 
 
 def _limits(broker: Mapping[str, object]) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ import time
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, Never, Self
 
-from jmsx.app.availability import Availability
+from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
+from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application
 from jmsx.app.health import HealthLimits, live, ready
@@ -18,7 +19,7 @@ from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
 from jmsx.core.checks import check_seconds, misfit
-from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
+from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
 from jmsx.jms.producer import unknown_send_option
@@ -45,7 +46,7 @@ DRAIN_TIMEOUT: Final = 25.0
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [
-    *("observers", "health", "health_limits", "watch"),
+    *("observers", "health", "health_limits", "watch", "broker_stats"),
     *(each.name for each in fields(ConnectionOptions)),  # `reconnect` among them
 ]
 
@@ -60,8 +61,9 @@ class App(Registry):
     consumer has them, be they given here or in the URL, unless its decorator says otherwise. The app owns its
     observers: they are closed when it stops. Raises ConfigurationError for a URL or options that make no sense.
 
-    With `reconnect` (True, or a ReconnectPolicy) it waits for its broker, at the start and whenever it is gone; with
-    False the loss of a connection ends the app, unless its URL is a `failover:` one.
+    With `reconnect` (True, or a ReconnectPolicy) it waits for its broker and for the database of an idempotency store,
+    at the start and whenever they are gone; with False the loss of a connection ends the app, unless its URL is a
+    `failover:` one, and so does a database that cannot be reached at the start.
 
     Args:
         url: of the broker.
@@ -71,6 +73,8 @@ class App(Registry):
         health_limits: when something counts as stuck.
         watch: seconds without a message after which the broker is asked whether a subscription is still there, where
             brokers drop some in silence; 0: never.
+        broker_stats: seconds between two looks at the broker's own counts of the queues that the app reads and sends
+            to, if an observer keeps them, as an event log does; also at the start and the end. 0: never.
         options: the fields of `ConnectionOptions`.
 
     """
@@ -84,6 +88,7 @@ class App(Registry):
         health: str | None = None,
         health_limits: HealthLimits | None = None,
         watch: float = 60.0,
+        broker_stats: float = 60.0,
         **options: Any,
     ) -> None:
         check_names("option of App", options, _OPTIONS)
@@ -94,12 +99,14 @@ class App(Registry):
         if not isinstance(reconnect, bool | ReconnectPolicy):
             raise misfit("reconnect", "True, False or a ReconnectPolicy", reconnect)
         check_seconds("watch", watch)
+        check_seconds("broker_stats", broker_stats)
         super().__init__(options)
         self.url = url
         self.reconnect = reconnect
         self.health = health
         self.health_limits = health_limits or HealthLimits()
         self.watch = watch
+        self.broker_stats = broker_stats
         self.endpoint: Endpoint | None = None  #: serves health while the app runs
         self._observers: list[Observer] = list(observers)
         self._workers: list[Worker] = []
@@ -114,6 +121,7 @@ class App(Registry):
         self._closed_observers = False
         self._progress = Progress()
         self._watch: Watch | None = None
+        self._counting: Counting | None = None
         self._failure: JmsxError | None = None
         self._flowing = False  #: all consumers are open and messages may come
         self._left: IllegalStateError | None = None  #: why it neither starts nor stops here
@@ -127,7 +135,7 @@ class App(Registry):
         self._stopping = threading.Event()
         self._wake = lambda: None
         self._workers, self._stores, self._availability = [], [], {}
-        self._opening = self._watch = self.endpoint = None
+        self._opening = self._watch = self._counting = self.endpoint = None
         self._running = self._flowing = False
 
     def observe(self, *observers: Observer) -> None:
@@ -195,10 +203,10 @@ class App(Registry):
         and never if the handler raises. Threads that the handler starts are outside of it.
 
         What is given by keyword is that of `MessageProducer.send`; correlation id, type and the like are those of a
-        `Message`. Raises what that does, and IllegalStateError in a transacted handler with `dedupe=`.
+        `Message`. Raises what that does, and IllegalStateError in a transacted handler with a DatabaseStore.
         """
         for name in others:
-            raise unknown_send_option(name, properties="properties={...}")
+            raise unknown_send_option(name, "properties={...}")
         options = {"persistent": persistent, "priority": priority, "time_to_live": time_to_live}
         message = body if isinstance(body, Message) else Message(body, properties=properties)
         worker = self._working()
@@ -243,6 +251,8 @@ class App(Registry):
             _attempt(drain, tuple(self._workers), timeout),
             _attempt(self._sender.close),
         )
+        if self._counting is not None:
+            self._counting.close()
         self._end()
         for failure in failures:
             if failure is not None:
@@ -357,10 +367,28 @@ class App(Registry):
             raise
 
     def _open_stores(self) -> None:
-        for store in {id(each.dedupe): each.dedupe for each in self.consumers}.values():
-            if store is not None:
+        for consumer in {id(each.dedupe): each for each in self.consumers}.values():
+            if consumer.dedupe is not None:
+                self._open_store(consumer.dedupe, consumer)
+                self._stores.append(consumer.dedupe)
+
+    def _open_store(self, store: IdempotencyStore, consumer: Consumer) -> None:
+        """Open it; a database that cannot be reached is waited for, as the broker is."""
+        availability = self._availability.setdefault(id(store), Availability())
+        pause = FIRST_PAUSE
+        while True:
+            try:
                 store.open()
-                self._stores.append(store)
+            except StoreAwayError as error:
+                if not self.reconnect:
+                    raise
+                availability.away(consumer.name, error)
+            else:
+                availability.back(consumer.name)
+                return
+            self._stopping.wait(pause)
+            self._check_wanted()
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _close_stores(self) -> None:
         while self._stores:
@@ -402,10 +430,19 @@ class App(Registry):
             if self.watch > 0:
                 options = self.connect().options
                 self._watch = Watch(self._workers, self._progress, options, self.watch)
+            self._count()
             self._flowing = True
         except BaseException:
             self._drop()
             raise
+
+    def _count(self) -> None:
+        """Have the brokers tell their own counts, if anybody keeps them."""
+        keepers = [one for one in self._observers if getattr(one, "keeps_counts", False)]
+        if keepers and self.broker_stats > 0:
+            places, uri = self._progress.places, self.connection_uri()
+            every = self.broker_stats
+            self._counting = Counting(places, uri, Observers(self._observers), every)
 
     def _stop_or_abort(self, drain_timeout: float, signals: Signals) -> None:
         """Drain beside the main thread, which waits for the end of that or for a second signal."""
@@ -464,10 +501,13 @@ class App(Registry):
         """Nothing runs any more."""
         endpoint, self.endpoint = self.endpoint, None
         watch, self._watch = self._watch, None
+        counting, self._counting = self._counting, None
         if endpoint is not None:
             endpoint.close()
         if watch is not None:
             watch.close()
+        if counting is not None:
+            counting.leave()
         self._workers.clear()
         self._close_stores()
         self._running = self._flowing = False

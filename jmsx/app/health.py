@@ -68,7 +68,7 @@ def live(states: Iterable[WorkerState], limits: HealthLimits, now: float) -> Ver
 
 def ready(states: Iterable[WorkerState], *, running: bool, draining: bool, now: float) -> Verdict:
     """Whether messages can come: the app is started, not draining, and every worker is subscribed."""
-    told = [(state, _missing(state)) for state in states]
+    told = [(state, _missing(state, now)) for state in states]
     whole = "draining" if draining else _FINE if running else "not started"
     return _verdict(told, now, whole)
 
@@ -90,22 +90,22 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
     return _FINE
 
 
-def _missing(state: WorkerState) -> str:
+def _missing(state: WorkerState, now: float) -> str:
     ends = state.movement.dead_ends
+    refusals = [each for each in state.movement.refused.values() if each.until > now]
+    refused = [f"a dead letter cannot be put into {each.place}: {each.reason}" for each in refusals]
     if ends.count >= MANY:
         return (
             f"the link to {state.destination} has ended {ends.count} times in a row at a frame that cannot be read:"
             f" {ends.cause}"
         )
     if not state.movement.connected:
-        return "not connected"
+        return "; ".join(["not connected", *refused[:1]])
     if not state.movement.subscribed:
-        return "not subscribed"
+        return "; ".join(["not subscribed", *refused[:1]])
     if state.away is not None:
         return f"waits for its {state.away}"
-    for place, why in state.movement.refused.values():
-        return f"a dead letter cannot be put into {place}: {why}"
-    return _FINE
+    return refused[0] if refused else _FINE
 
 
 def _verdict(told: list[tuple[WorkerState, str]], now: float, whole: str = _FINE) -> Verdict:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from jmsx.app.counting import Places
 from jmsx.core.dead_ends import DeadEnds
 from jmsx.core.events import (
     DeadLetterFailed,
     DeliveryEnded,
     LinkClosed,
     LinkOpened,
+    MessageSent,
     MessagesReceived,
     Outcome,
     RedeliveryScheduled,
@@ -21,6 +23,19 @@ from jmsx.core.events import (
 
 if TYPE_CHECKING:
     from jmsx.core.events import Event, Source
+
+
+#: Seconds that a refused dead letter is remembered beyond its link: a broker that ends the link with each refusal
+#: gets no next one at once, and meanwhile the cause must be seen.
+REMEMBERED: Final = 120.0
+
+
+class Refusal(NamedTuple):
+    """Of a dead letter, by the broker."""
+
+    place: str  #: where it should go
+    reason: str
+    until: float = math.inf  #: seconds, monotonic: when another one may have had the message
 
 
 @dataclass(slots=True)
@@ -37,8 +52,7 @@ class Movement:
     received_at: float = -math.inf  #: the last message came, or the subscription was opened
     moved_at: float = -math.inf  #: a message came or went, or the link did
     due_at: float = -math.inf  #: the last of the redeliveries that were promised
-    #: Dead letters that the broker does not take, by the keys of their messages: where they should go, and why not.
-    refused: dict[str, tuple[str, str]] = field(default_factory=dict)
+    refused: dict[str, Refusal] = field(default_factory=dict)  #: by the keys of their messages
 
     dead_ends: DeadEnds = field(default_factory=DeadEnds)
 
@@ -48,9 +62,9 @@ class Movement:
         match event:
             case DeadLetterFailed():
                 place = event.dead_letter_destination or "the broker's dead letter queue"
-                self.refused = {**self.refused, event.message_key: (place, event.reason)}
+                self.refused = {**self.refused, event.message_key: Refusal(place, event.reason)}
             case DeliveryEnded():
-                if event.message_key in self.refused:
+                if event.message_key in self.refused and event.outcome is not Outcome.ABANDONED:
                     left = {**self.refused}
                     del left[event.message_key]
                     self.refused = left  # another one, for who reads it has no lock
@@ -70,7 +84,12 @@ class Movement:
             case LinkOpened() | LinkClosed():
                 self.connected, self.subscribed = isinstance(event, LinkOpened), False
                 self.in_hand, self.due_at, self.moved_at = 0, -math.inf, event.at
-                self.refused = {}
+                until = event.at + REMEMBERED
+                self.refused = {
+                    key: refusal._replace(until=min(refusal.until, until))
+                    for key, refusal in self.refused.items()
+                    if refusal.until > event.at
+                }
 
 
 class Progress:
@@ -78,6 +97,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._movements: dict[str, Movement] = {}
+        self.places = Places()
 
     def movement(self, session_id: str) -> Movement:
         """Where a session stands; a new one for a session that has told nothing yet."""
@@ -86,6 +106,8 @@ class Progress:
 
     def observe(self, event: Event, source: Source) -> None:
         """Take note of one event."""
+        if isinstance(event, MessageSent | SubscriptionOpened):
+            self.places.note(event.destination, source)
         self.movement(source.session_id).note(event)
 
     def close(self) -> None:

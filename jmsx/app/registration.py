@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.signature import connection_parameter
-from jmsx.core.checks import check_flag, check_text, check_whole, misfit
+from jmsx.core.checks import check_flag, check_text, check_whole, kind_of, misfit
 from jmsx.core.ledger import Identity
-from jmsx.core.policy import RedeliveryPolicyMap
+from jmsx.core.policy import check_policy
 from jmsx.core.spelling import is_pattern
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError
@@ -64,7 +64,7 @@ class Consumer:
         """Raise ConfigurationError, without the consumer's name."""
         object.__setattr__(self, "give_up_on", _error_types(self.give_up_on))
         if self.redelivery is not None:
-            _check_policy(self.redelivery)
+            check_policy("redelivery", self.redelivery)
         if self.dead_letter is not None:
             object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
         check_whole("concurrency", self.concurrency, 1)
@@ -108,7 +108,7 @@ class Consumer:
         fit = not isinstance(store, type) and all(hasattr(store, name) for name in _STORE)
         if store is not None and not fit:
             raise ConfigurationError(
-                f"dedupe must be a store, such as jmsx.dedupe.SqliteStore('done.db'), not a {type(store).__name__}"
+                f"dedupe must be a store, such as jmsx.dedupe.SqliteStore('done.db'), not {kind_of(store)}"
             )
         if self.dedupe_by is not None and not callable(self.dedupe_by):
             raise misfit("dedupe_by", "a function of the message", self.dedupe_by)
@@ -121,7 +121,8 @@ class Consumer:
             if self.dedupe_by is not None:
                 raise ConfigurationError("dedupe_by= needs a dedupe= store")
             return
-        if self.takes_session and self.mode is AcknowledgeMode.SESSION_TRANSACTED:
+        sends = self.takes_session and self.mode is AcknowledgeMode.SESSION_TRANSACTED
+        if sends and store.connects:
             raise ConfigurationError(
                 "a message whose sends were lost with their transaction would be known as"
                 " done, and they would never be sent; use dedupe= with another mode"
@@ -146,9 +147,6 @@ class Consumer:
 #: What an idempotency store must have.
 _STORE: Final = ("connects", "open", "once", "close")
 
-#: What a redelivery policy must have.
-_POLICY: Final = ("delay", "exhausted", "maximum_redeliveries", "mode", "non_blocking")
-
 
 def acknowledge_mode(given: object) -> AcknowledgeMode:
     """
@@ -171,19 +169,6 @@ def acknowledge_mode(given: object) -> AcknowledgeMode:
             return names[text]
         raise unknown("mode", text, [mode.label for mode in AcknowledgeMode])
     raise misfit("mode", "an AcknowledgeMode", given)
-
-
-def _check_policy(given: object) -> None:
-    if all(hasattr(given, name) for name in _POLICY):
-        return
-    hint = ""
-    if isinstance(given, int) and not isinstance(given, bool):
-        hint = f"; did you mean RedeliveryPolicy(maximum_redeliveries={given})?"
-    elif isinstance(given, RedeliveryPolicyMap):
-        hint = "; give a map to App(redelivery_policies=...)"
-    raise ConfigurationError(
-        f"redelivery must be a RedeliveryPolicy, not a {type(given).__name__}{hint}"
-    )
 
 
 def _error_types(given: object) -> tuple[type[BaseException], ...]:

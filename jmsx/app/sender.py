@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.alone import Alone, reentered
 from jmsx.errors import ConnectionFailedError
 from jmsx.process import tell_of_forks
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from jmsx.jms.producer import MessageProducer
 
 
+#: What a signal handler must not call in the middle of it.
+_WHAT: Final = "app.send()"
+
+
 class Sender:
     """
     Sends confirmed messages over a connection that `connect` opens; a lost one is replaced at the next send.
@@ -27,33 +32,43 @@ class Sender:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._lock = threading.Lock()
+        self._alone = Alone(_WHAT)
         self._line: _Line | None = None
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: the next send opens a connection of its own."""
-        self._lock = threading.Lock()
+        self._alone = Alone(_WHAT)
         self._line = None
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
-        """Send one message and wait for the broker's receipt; returns its key."""
-        with self._lock:
-            line, fresh = self._line, self._line is None
-            if line is None:
-                line = self._line = _Line(self._connect())
+        """
+        Send one message and wait for the broker's receipt; returns its key.
+
+        Raises IllegalStateError in a signal handler that interrupts a send which opens the connection.
+        """
+        line = None
         try:
-            if fresh:
-                line.open()
-            producer = line.producer.result()
+            line = self._current()
+            producer = line.ready()
         except BaseException:
-            self._drop(line)
+            if line is not None:
+                self._drop(line)
             raise
         try:
             return producer.send(message, destination=to, **options)
         except ConnectionFailedError:
             self._drop(line)  # the next send opens a new one
             raise
+
+    def _current(self) -> _Line:
+        with self._alone():
+            line = self._line
+            if line is None:
+                line = self._line = _Line(self._connect())
+            elif line.is_opened_here():
+                raise reentered(_WHAT)
+            return line
 
     def close(self) -> None:
         """Close the connection in good order, if there is one."""
@@ -68,13 +83,13 @@ class Sender:
             line.connection.abort()
 
     def _drop(self, line: _Line) -> None:
-        with self._lock:
+        with self._alone.lock:
             if self._line is line:  # not what another thread has put in its place
                 self._line = None
-        line.connection.abort()
+        line.drop()
 
     def _take(self) -> _Line | None:
-        with self._lock:
+        with self._alone.lock:
             line, self._line = self._line, None
         return line
 
@@ -84,12 +99,34 @@ class _Line:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.producer: Future[MessageProducer] = Future()
+        self._producer: Future[MessageProducer] = Future()
+        self._lock = threading.RLock()
+        self._opener: int | None = None  #: the thread that opens it
 
-    def open(self) -> None:
-        """Open the session."""
-        try:
-            self.producer.set_result(self.connection.create_session().create_producer())
-        except BaseException as error:
-            self.producer.set_exception(error)
-            raise
+    def is_opened_here(self) -> bool:
+        """Whether this thread is at it, and so would wait for itself."""
+        return self._opener == threading.get_ident() and not self._producer.done()
+
+    def ready(self) -> MessageProducer:
+        """Its producer; who comes first opens it, and others wait for that."""
+        with self._lock:
+            first = self._opener is None
+            if first:
+                self._opener = threading.get_ident()
+        if first:
+            try:
+                self._producer.set_result(self.connection.create_session().create_producer())
+            except BaseException as error:
+                self._fail(error)
+                raise
+        return self._producer.result()
+
+    def drop(self) -> None:
+        """It is of no more use, also if this thread was interrupted before it could open it."""
+        if self.is_opened_here():
+            self._fail(ConnectionFailedError("opening the connection was interrupted"))
+        self.connection.abort()
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._producer.done():
+            self._producer.set_exception(error)

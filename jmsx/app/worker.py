@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE
 from jmsx.app.health import WorkerState
@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
     from jmsx.uri import BrokerAddress
+
+#: Why a transacted handler may not send with a store that commits first.
+NO_SENDS: Final = (
+    "with dedupe=DatabaseStore(...) a SESSION_TRANSACTED handler cannot send: the message would be known as done"
+    " although its sends were lost with their transaction; use another mode, where app.send() is confirmed at once"
+)
+
+#: How often a handler does its work for a store that then cannot keep it, before that counts as a failure.
+IN_VAIN: Final = 3
 
 _log = logger("jmsx.app")
 
@@ -52,6 +61,7 @@ class Worker:
         self._availability = availability
         self._leaving = threading.Event()  #: nothing is begun any more
         self.call: Call | None = None  #: what its handler is doing
+        self._ended = False  #: the transaction of the message in hand was committed, or not
         self._connection = connection
         self._left = False  #: told to close: that its threads end is what is wanted
         self._database = connection_parameter(consumer.handler)
@@ -84,16 +94,17 @@ class Worker:
         """
         Send one message in the transaction of the handler that calls; returns its key.
 
-        Raises IllegalStateError with an idempotency store: it would know the message as done before the transaction is
-        committed, and what is lost with that would never be sent.
+        Raises IllegalStateError with an idempotency store in a database: that commits first, so it would know the
+        message as done, and what is lost with the transaction would never be sent.
         """
-        if self.consumer.dedupe is not None:
-            raise IllegalStateError(
-                f"consumer {self.consumer.name}: with dedupe= a SESSION_TRANSACTED handler cannot send: the message"
-                " would be known as done although its sends were lost with their transaction; use another mode,"
-                " where app.send() is confirmed at once"
-            )
+        if not self._commits_first and self.consumer.dedupe is not None:
+            raise IllegalStateError(f"consumer {self.consumer.name}: {NO_SENDS}")
         return self._producer.send(message, destination=to, **options)
+
+    @property
+    def _commits_first(self) -> bool:
+        """Whether a message is committed before its store knows it as done; one in a database cannot wait for that."""
+        return self.transacted and not getattr(self.consumer.dedupe, "connects", False)
 
     @property
     def session_id(self) -> str:
@@ -191,6 +202,8 @@ class Worker:
         except Steering:
             raise
         except self.consumer.give_up_on as error:
+            if self._ended:  # it is the commit's, not the handler's
+                raise
             raise Reject from error
 
     def _call_once(self, message: Message) -> None:
@@ -212,17 +225,23 @@ class Worker:
         """
         As `store.once`, which is tried until the store can be used; that it cannot is no failure of the message.
 
-        Raises what the handler raises, and Unhandled if the worker is to end meanwhile.
+        But if the handler has done its work several times, and its transaction breaks each time, then that may be the
+        handler's doing. Raises StoreError then, what the handler raises, and Unhandled if the worker is to end.
         """
         raised: list[BaseException] = []
+        done_in_vain = 0
         pause = FIRST_PAUSE
 
         def handle(database: Any) -> None:
             try:
                 self._call_handler(message, database)
+                if self._commits_first:
+                    self._commit()
             except BaseException as error:
                 raised.append(error)
                 raise
+            nonlocal done_in_vain
+            done_in_vain += 1
 
         while True:
             try:
@@ -230,7 +249,7 @@ class Worker:
             except SpoiltTransactionError:
                 raise
             except StoreError as error:
-                if raised:
+                if raised or self._ended or done_in_vain >= IN_VAIN:
                     raise
                 self._availability.away(self.consumer.name, error)
                 self.away = str(error)
@@ -275,11 +294,18 @@ class Worker:
 
     def _transact(self, message: Message) -> None:
         """Commit what the handler received and sent, or roll it back if it raised."""
+        self._ended = False
         try:
             self._handle(message)
-        except (Duplicate, Unhandled) as error:
-            self._session.rollback(error)
-        except BaseException as error:  # noqa: BLE001 - whatever the handler raises rolls back
+        except BaseException as error:
+            if self._ended:  # by the commit, whose error this is
+                raise
             self._session.rollback(error)
         else:
-            self._session.commit()
+            if not self._ended:
+                self._commit()
+
+    def _commit(self) -> None:
+        """Commit, once for each message."""
+        self._ended = True
+        self._session.commit()

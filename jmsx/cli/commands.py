@@ -14,7 +14,8 @@ import typer
 from jmsx import plugins
 from jmsx.cli.check import check
 from jmsx.cli.demo import demo
-from jmsx.cli.report import report
+from jmsx.cli.events import app as events
+from jmsx.cli.report import ReportCommand, report
 from jmsx.cli.run import ImportFailedError, run_app
 from jmsx.cli.terminal import VisibleFormatter, console
 from jmsx.errors import JmsxError
@@ -29,7 +30,8 @@ app = typer.Typer(
 app.command()(check)
 app.command()(demo)
 app.command("run")(run_app)
-app.command()(report)
+app.command(cls=ReportCommand)(report)
+app.add_typer(events, name="events")
 
 _err = console(stderr=True)
 

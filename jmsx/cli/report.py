@@ -1,24 +1,208 @@
-"""`jmsx report EVENTS`: aggregate an event log by Spark into tables and a page."""
+"""`jmsx report EVENTS`: an event log turned into a verdict, tables and a page."""
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+import inspect
+import json
+import math
+import re
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typer.core import TyperCommand
 
 from jmsx import plugins
 from jmsx.cli.terminal import console
+from jmsx.clock import SystemClock
+from jmsx.core.headers import whole
+from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 _out = console()
+_err = console(stderr=True)
+
+_ENGINES: Final = "jmsx.reports"
+#: What a program can tell by the exit code; 1 is that there is no report.
+_EXITS: Final = {"balanced": 0, "suspect": 2, "unverifiable": 3}
+_REASONS: Final = 5
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhdw]?)")
+
+
+class ReportCommand(TyperCommand):
+    """A command that ends with 1 where its arguments are wrong: 2 says that the log is suspect."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As the base class; what is wrong is raised as ConfigurationError."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            told = getattr(error, "format_message", None)
+            if told is None:
+                raise
+            raise ConfigurationError(f"{told()} (see: jmsx report --help)") from error
 
 
 def report(
-    events: Annotated[Path, typer.Argument(help="The directory of an event log.")],
-    out: Annotated[Path, typer.Option(help="Where tables and report.html go.")],
+    events: Annotated[
+        Path, typer.Argument(help="The directory of an event log, or one with those of many hosts.")
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(help="Where tables, summary.json and report.html go.")
+    ] = Path("report"),
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Judge what was sent from 2026-11-22T10:00 (UTC) on, or in the last 24h."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Judge what was sent before then; as --since.")
+    ] = None,
+    deadline: Annotated[
+        str, typer.Option(help="What was sent less than this ago may still wait: 300, 5m, 2h.")
+    ] = "0",
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERVICE=N", help="So many processes must be heard of; repeatable."),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Who does the work: spark, or local processes (no Java needed)."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="The master that Spark works on, such as local[2].")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")
+    ] = False,
 ) -> None:
-    """Turn an event log into gold tables and one HTML report; exit 2 when its audit is suspect."""
-    result = plugins.load("jmsx.reports", "spark")(events, out)
-    _out.print(f"{result.audit['verdict']}: {result.report}")
-    if result.audit["verdict"] == "suspect":
-        raise typer.Exit(2)
+    """
+    Audit an event log: was all that was sent settled, once?
+
+    Exit code: 0 balanced, 2 suspect (something is proven wrong), 3 unverifiable, 1 there is no report.
+    """
+    now = datetime.fromtimestamp(SystemClock().wall(), UTC)
+    begin, end = _instant("--since", since, now), _instant("--until", until, now)
+    if begin is not None and end is not None and begin >= end:
+        raise ConfigurationError(
+            f"--since {since} is not before --until {until}, so there is nothing to judge"
+        )
+    seconds = _seconds("--deadline", deadline)
+    options: dict[str, Any] = {
+        "deadline_seconds": seconds or None,
+        "expect": _expected(expect or []) or None,
+        "since": begin,
+        "until": end,
+        "master": master,
+    }
+    name = engine or _default_engine()
+    work = plugins.load(_ENGINES, name)
+    given = {option: value for option, value in options.items() if value is not None}
+    _must_take(work, name, given)
+    with _progress(work) as shown:
+        made = work(events, out, **given, **shown)
+    verdict = made.audit["verdict"]
+    if as_json:
+        sys.stdout.write(json.dumps(made.audit, indent=2) + "\n")
+    else:
+        _tell(made)
+    raise typer.Exit(_EXITS.get(verdict, _EXITS["unverifiable"]))
+
+
+def _tell(made: Any) -> None:
+    """Print the verdict, why, and where the page lies."""
+    _out.print(made.line)
+    for reason in (made.audit.get("reasons") or [])[:_REASONS]:
+        _out.print(f"  {reason}")
+    _out.print(str(made.report))
+
+
+def _default_engine() -> str:
+    if find_spec("pyspark") is not None:
+        return "spark"
+    _err.print("pyspark is not installed, so local processes do the work (--engine local)")
+    return "local"
+
+
+def _must_take(work: Callable[..., Any], engine: str, given: dict[str, Any]) -> None:
+    """Refuse options that the engine does not know: a report that passed them over would mislead."""
+    known = inspect.signature(work).parameters
+    for option in given:
+        if option not in known:
+            flag = f"--{option.removesuffix('_seconds')}"
+            raise ConfigurationError(
+                f"the engine {engine} takes no {flag}; leave it out, or use "
+                + ("--engine spark" if option == "master" else "--engine local")
+            )
+
+
+@contextmanager
+def _progress(work: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    """Show on a terminal how far the reading is; in a pipe nothing."""
+    if not _err.is_terminal or "progress" not in inspect.signature(work).parameters:
+        yield {}
+        return
+    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=_err, transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+        yield {"progress": lambda done, of: bar.update(task, completed=done, total=of)}
+
+
+def _instant(option: str, text: str | None, now: datetime) -> datetime | None:
+    """Read an instant, in UTC where no zone is said, or so long before `now`."""
+    if text is None:
+        return None
+    if (length := _duration(text)) is not None and text[-1:].isalpha():
+        try:
+            return now - timedelta(seconds=length)
+        except OverflowError:
+            pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{option} {text!r} is no time: write 2026-11-22T10:00 (UTC), 2026-11-22T10:00+01:00,"
+            " or how long ago: 30m, 24h, 7d"
+        ) from error
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _seconds(option: str, text: str) -> float:
+    length = _duration(text)
+    if length is None or not math.isfinite(length):
+        raise ConfigurationError(
+            f"{option} {text!r} is no duration: write seconds, as 300, or 5m, 2h, 1d"
+        )
+    return length
+
+
+def _duration(text: str) -> float | None:
+    """Read seconds, or a number with one of the units s, m, h, d, w; None: it is neither."""
+    found = _DURATION.fullmatch(text.strip())
+    return None if found is None else float(found[1]) * _UNITS[found[2]]
+
+
+def _expected(texts: Sequence[str]) -> dict[str, int]:
+    """Read SERVICE=N, of each service once."""
+    expected: dict[str, int] = {}
+    for text in texts:
+        service, equals, number = text.rpartition("=")
+        if not (equals and service and whole(number, least=1)):
+            raise ConfigurationError(
+                f"--expect {text!r} is not SERVICE=N: write the service as its event log names it,"
+                " and how many processes of it there are at once, as in --expect shop=2"
+            )
+        if service in expected:
+            raise ConfigurationError(f"--expect names the service {service!r} twice")
+        expected[service] = int(number)
+    return expected

@@ -40,7 +40,8 @@ def run_app(
     app.url = url or app.url
     app.health = health or app.health
     broker = parse_broker_uri(app.url) if app.url else "no broker"  # shown without its password
-    _err.print(f"{target}: {len(app.consumers)} consumers on {broker}; Ctrl-C drains")
+    count = len(app.consumers)
+    _err.print(f"{target}: {count} consumer{'' if count == 1 else 's'} on {broker}; Ctrl-C drains")
     app.run(drain_timeout, announce=_err.print)
     _err.print("drained")
 

@@ -72,6 +72,9 @@ class Batch:
     def __len__(self) -> int:
         return len(self._consumed)
 
+    def __contains__(self, delivery: Delivery) -> bool:
+        return delivery in self._consumed
+
     def note(self, delivery: Delivery, now: float) -> AckTrigger | None:
         """Add a consumed delivery; the trigger says that the batch must go out now."""
         if not self._consumed:
@@ -86,14 +89,12 @@ class Batch:
             return AckTrigger.IDLE
         return None
 
-    def withdraw(self, delivery: Delivery) -> bool:
-        """Take back what was noted last, and owes nothing yet after all; False if it is not here."""
-        if delivery not in self._consumed:
-            return False
-        self._consumed.remove(delivery)
-        self._counted -= 1
-        self._bytes -= delivery.frame.size
-        return True
+    def withdraw(self, delivery: Delivery) -> None:
+        """Take back what was noted last, if it is here, and owes nothing yet after all."""
+        if delivery in self._consumed:
+            self._consumed.remove(delivery)
+            self._counted -= 1
+            self._bytes -= delivery.frame.size
 
     def deadline(self, dry_since: float | None) -> float | None:
         """When the batch goes out at the latest; `dry_since`: since when nothing is left to hand out."""
@@ -111,11 +112,14 @@ class Batch:
         """What to call an ACK that the deadline caused."""
         return AckTrigger.EACH if self._rule.trigger is AckTrigger.EACH else AckTrigger.IDLE
 
-    def take(self, now: float, *, idle: bool = False) -> list[Delivery]:
-        """Empty the batch: its ACK is being written; `idle`: because of rule 2."""
-        consumed, self._consumed = self._consumed, []
+    def owed(self) -> list[Delivery]:
+        """What an ACK is owed for; one may have been written, and that was interrupted before `settle`."""
+        return [one for one in self._consumed if not one.settled]
+
+    def settle(self, now: float, *, idle: bool = False) -> None:
+        """Empty the batch: its ACK is written; `idle`: because of rule 2."""
+        self._consumed = []
         self._bytes = 0
         if not idle:
             self._last_ack = now
             self._counted = 0
-        return consumed

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request, Requests
+    from jmsx.core.sight import Sight
 
 
 class _Browsing:
@@ -31,8 +32,9 @@ class Browsings:
     Source: the end of a queue is a MESSAGE with `browser:end` (classic.md 2.5, StompQueueBrowserSubscription).
     """
 
-    def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
+    def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox, sight: Sight) -> None:
         self._dialect = dialect
+        self._sight = sight
         self._requests = requests
         self._outbox = outbox
         self._open: dict[str, _Browsing] = {}
@@ -45,7 +47,8 @@ class Browsings:
         request = self._requests.open("SUBSCRIBE", destination)
         self._open[subscription_id] = _Browsing()
         confirmed = self._dialect.confirms_subscribe(destination)
-        named = {"id": subscription_id, **headers}
+        wanted = self._dialect.untranslated(headers) if self._sight.doubted else headers
+        named = {"id": subscription_id, **wanted}
         self._outbox.transmit(*subscribing(named, request, confirmed=confirmed))
         return request
 

@@ -58,6 +58,7 @@ class _Burial:
     in_doubt: bool = field(
         init=False
     )  #: the broker may have settled the original, and nobody knows
+    before: str = ""  #: URI of a copy that has to be confirmed before the broker is asked
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -124,20 +125,56 @@ class DeadLetters:
         by_copy = [one for one in alive if one not in by_broker]
         parks = bool(by_copy) and (alone or not consumer.settings.individual)
         burials = [_Burial(consumer, one, "", reason, failure) for one in by_broker]
-        if burials:
-            for burial in burials:
-                self._add(burial, parks=parks)
-            receipts = [self._ask(burial).receipt_id for burial in burials]
-            self._outbox.transmit(*consumer.nack_frames(by_broker, receipts))
+        grave = destination or self._grave(consumer)
+        for burial in burials:
+            burial.before = grave if self._may_be_deleted(burial.delivery, reason) else ""
+            burial.in_doubt = not burial.before
+            self._add(
+                burial, parks=parks or (bool(burial.before) and not consumer.settings.individual)
+            )
+        known = [one for one in burials if not one.before]
+        if known:
+            receipts = [self._ask(burial).receipt_id for burial in known]
+            nacks = consumer.nack_frames([one.delivery for one in known], receipts)
+            self._outbox.transmit(*nacks)
+        for burial in burials:
+            if burial.before:
+                self._bury_twice(burial)
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
-        grave = destination or self._grave(consumer)
         copied = [_Burial(consumer, one, grave, reason, failure) for one in by_copy]
         for burial in copied:
             self._add(burial, parks=parks)
         if copied:
             self._bury_by_copy(consumer, left, copied)
+
+    def _may_be_deleted(self, delivery: Delivery, reason: str) -> bool:
+        """
+        Whether a NACK may delete what is worth a copy: only the headers of another's message say that it does not.
+
+        What could not be understood has nothing in a copy that its bare headers in the log do not tell.
+        """
+        if self._strategy == DeadLetterStrategy.BROKER or reason == UNDECODABLE:
+            return False
+        return not self._dialect.genuine(delivery)
+
+    def _bury_twice(self, burial: _Burial) -> None:
+        """Have a copy of what came confirmed, and then NACK the original, which is whole where that moves it."""
+
+        def answered(now: float, error: JmsxError | None) -> JmsxError | None:
+            if burial not in self._open:
+                return error
+            if error is not None:
+                self._refuse(burial, error, now)
+                return error
+            burial.before, burial.in_doubt = "", True
+            receipt = self._ask(burial).receipt_id
+            self._outbox.transmit(*burial.consumer.nack_frames([burial.delivery], [receipt]))
+            return None
+
+        request = self._requests.open("SEND", burial.before, answered)
+        self._outbox.transmit(*self._copy_frames(burial, receipt=request.receipt_id))
 
     def _bury_by_copy(
         self, consumer: ConsumerCore, batch: list[Delivery], burials: list[_Burial]
@@ -194,7 +231,9 @@ class DeadLetters:
         due = [burial for at, burial in self._refused if at <= now]
         self._refused = [entry for entry in self._refused if entry[0] > now]
         for burial in due:
-            if burial.destination:
+            if burial.before:
+                self._bury_twice(burial)
+            elif burial.destination:
                 receipt = self._ask(burial).receipt_id
                 self._outbox.transmit(*self._copy_frames(burial, receipt=receipt))
             else:
@@ -248,12 +287,13 @@ class DeadLetters:
             first_failure=self._epoch_ms(burial.delivery.first_failed_at),
             last_failure=self._epoch_ms(burial.delivery.last_failed_at),
         )
-        copy = self._copy(burial.delivery, burial.destination, certificate)
+        place = burial.destination or burial.before
+        copy = self._copy(burial.delivery, place, certificate)
         before = {
             settings.expired: settings.expired_frames,
             settings.grave: settings.grave_frames,
         }
-        frames = before.get(burial.destination, ())
+        frames = before.get(place, ())
         return [*frames, Frame("SEND", {**copy.headers, **headers}, copy.body)]
 
     def _copy(self, delivery: Delivery, destination: str, certificate: DeathCertificate) -> Frame:

@@ -12,7 +12,13 @@ LARGEST: Final = 2**63
 
 def misfit(name: str, wanted: str, value: object) -> ConfigurationError:
     """An error that tells the type only: the value may be a password in the wrong place."""
-    return ConfigurationError(f"{name} must be {wanted}, not a {type(value).__name__}")
+    return ConfigurationError(f"{name} must be {wanted}, not {kind_of(value)}")
+
+
+def kind_of(value: object) -> str:
+    """Its type with an article."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
 
 
 def check_text(name: str, value: object) -> None:

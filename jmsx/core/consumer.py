@@ -57,6 +57,9 @@ class ConsumerCore:
         self.window: Window
         self.batch: Batch
         self.schedule = RedeliverySchedule()
+        self.blind = (
+            False  #: what comes without a body may have one that the broker was not asked for
+        )
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
@@ -73,6 +76,11 @@ class ConsumerCore:
     def unsettled(self) -> list[Delivery]:
         """What was handed out at least once and is not settled, oldest first."""
         return self.delivered + self.schedule.pending()
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing that was handed out is, or may be, unsettled."""
+        return not (self.unsettled or self.batch or self.copies.park)
 
     @property
     def next_turn(self) -> float:
@@ -132,51 +140,58 @@ class ConsumerCore:
             )
 
     def hand_out(self, now: float, held: Held) -> Delivery | None:
-        """The next message for the application, or None; `held` has it before it has left what waits."""
+        """
+        The next message for the application, or None; `held` has it before it has left what waits.
+
+        It is among what was delivered before it has left what waits: wherever this is interrupted, it is found.
+        """
         if self.copies.park or (self.paused_until is not None and now < self.paused_until):
             return None
         while self.waiting:
             delivery = held.delivery = self.waiting[0]
+            if not delivery.buried:
+                delivery.started_at = delivery.ended_at = now
+                self.wanted_since = None
+                self.delivered.append(delivery)
             self.waiting.popleft()
             if not self.waiting:
                 self._dry_since = now
-            if delivery.buried:
-                self.settle_buried(delivery)
-                continue
-            delivery.started_at = delivery.ended_at = now
-            self.wanted_since = None
-            self.delivered.append(delivery)
-            return delivery
+            if not delivery.buried:
+                return delivery
+            self.settle_buried(delivery)
         return None
 
     def decline(self, delivery: Delivery) -> None:
         """What `hand_out` gave is not to be seen by the application yet: it waits again, in front."""
-        self.delivered.remove(delivery)
         self.waiting.appendleft(delivery)
+        self.delivered.remove(delivery)
         self._dry_since = None
 
     def put_back(self, delivery: Delivery) -> bool:
         """
         A message that was handed out last was not returned: it waits again, in front.
 
-        What was acknowledged waits too, for it is the application's, and nobody else has it. False if it was about to
-        be buried, or its ACK may have been made or not: then another link has to put things right.
+        What was acknowledged waits too, for it is the application's, and nobody else has it. This may be interrupted,
+        and called again. False if nobody can tell how far it came: the message was about to be buried, or its ACK may
+        have been made or not; then another link has to put things right.
         """
-        if delivery in self.waiting:
-            return True
-        sure = delivery.settled != 1
-        if delivery in self.delivered:
-            self.delivered.remove(delivery)
-        elif self.copies.park or delivery.buried or delivery.doom is not None:
-            return delivery.buried and sure
-        elif not self.batch.withdraw(delivery) and delivery.settled:
-            self._unreturned.append(delivery)
-            delivery.settled = 2
-        self.waiting.appendleft(delivery)
+        handed_out = delivery in self.delivered
+        if delivery.settled:
+            if delivery.buried:
+                return delivery.settled > 1
+            if delivery not in self._unreturned:
+                self._unreturned.append(delivery)
+        elif not (handed_out or delivery in self.waiting or delivery in self.batch):
+            return False
+        if delivery not in self.waiting:
+            self.waiting.appendleft(delivery)
         self._dry_since = None
-        if delivery.entry is not None and not delivery.settled:
-            self._outbox.record(delivery.entry, settled=False)
-        return sure
+        if handed_out:
+            self.delivered.remove(delivery)
+            if delivery.entry is not None and not delivery.settled:
+                self._outbox.record(delivery.entry, settled=False)
+        self.batch.withdraw(delivery)
+        return delivery.settled != 1
 
     def settle_buried(self, delivery: Delivery) -> None:
         """
@@ -207,7 +222,8 @@ class ConsumerCore:
 
         A pause before a redelivery goes on: the broker sends the same messages first.
         """
-        owed = self.batch.take(now)
+        owed = self.batch.owed()
+        self.batch.settle(now)
         if owed:
             self.evidence.dropped(len(owed), now)
         for delivery in owed:
@@ -216,6 +232,8 @@ class ConsumerCore:
         handed_out = owed + self._adrift
         self.end(handed_out, Outcome.ABANDONED, now)
         unreturned = [one for one in self.waiting if one.settled]
+        for delivery in unreturned:
+            delivery.settled = 2
         waiting = self.give_back()
         self._begin(now)
         self.waiting.extend(unreturned)
@@ -261,10 +279,10 @@ class ConsumerCore:
         delivery.ended_at = now
         if not self.settings.acknowledges_itself or delivery not in self.delivered:
             return
+        trigger = self.batch.note(delivery, now)
         self.delivered.remove(delivery)
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
-        trigger = self.batch.note(delivery, now)
         if trigger is None and hurry and self.batch.late_trigger is AckTrigger.EACH:
             trigger = AckTrigger.EACH
         if trigger is not None:
@@ -296,9 +314,10 @@ class ConsumerCore:
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any; `idle`: because the buffer is dry."""
-        batch = self.batch.take(now, idle=idle)
+        batch = self.batch.owed()
         if batch:
             self.acknowledge(batch, trigger, now)
+        self.batch.settle(now, idle=idle)
 
     def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Settle `batch` (oldest first) with plain ACKs: one for all, or one for each if individual."""

@@ -39,7 +39,7 @@ class Conversation:
         Gives the broker's words if it answers none; then something without a receipt went wrong. A transaction that is
         not `condemned` for such a thing, and is refused for one, waits for these words; `explain` ends the wait.
         """
-        text = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
+        text = self._dialect.complaint(frame)
         receipt_id = frame.headers.get("receipt-id")
         self._outbox.report(events.ErrorReceived(at=now, message=text, receipt_id=receipt_id))
         request = self._requests.peek(receipt_id)

@@ -85,6 +85,7 @@ class Delivery:
         "known",
         "lane",
         "last_failed_at",
+        "looked_at",
         "message_id",
         "prospect",
         "received_at",
@@ -137,6 +138,7 @@ class Delivery:
         self.ended_at = received_at
         self.buried = False  #: its copy is a dead letter; only the ACK is owed
         self.doom: Doom | None = None  #: why it is to be buried as soon as it is handed out
+        self.looked_at = False  #: what came without a body was looked for elsewhere
         self.seen = False  #: it was handed out
         self.continued = False  #: its count comes from before its link was lost
         self.carried = False  #: its count comes from before a commit that the broker refused
@@ -173,6 +175,13 @@ class Delivery:
             expires_at=expires_at,
             ack_id=ack_id,
         )
+
+    def complete(self, shown: MessageFrame | None) -> None:
+        """It was looked at elsewhere: it is as `shown` there, with the ack of its own; None: nothing else is known."""
+        self.looked_at = True
+        if shown is not None:
+            self.identity = None  # which was another one without the body
+            self.frame = shown
 
     def condemn(self, error: Exception) -> None:
         """It cannot be understood: it is to be buried, and nothing but its bare frame is looked at again."""

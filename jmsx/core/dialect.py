@@ -71,6 +71,13 @@ class Dialect(Protocol):
     def global_temporaries(self) -> bool:
         """Whether a temporary queue has one name, on every connection."""
 
+    def holding_headers(self, destination: str) -> Mapping[str, str] | None:
+        """
+        Headers of a SUBSCRIBE that gets no message, by which a temporary queue (URI) is there before it is read.
+
+        None: it is there without.
+        """
+
     @property
     def patience(self) -> float:
         """Seconds of silence after which the broker drops a client that promised no heart-beats; 0: never."""
@@ -78,6 +85,14 @@ class Dialect(Protocol):
     @property
     def errors_close(self) -> bool:
         """Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE."""
+
+    @property
+    def raw_names(self) -> bool:
+        """
+        Whether the broker writes names of properties without escapes, so that one may look like lines of a head.
+
+        Where it does not, a second header of one name is a property, and the first one counts (STOMP 1.2).
+        """
 
     @property
     def flags_redelivery(self) -> bool:
@@ -128,6 +143,9 @@ class Dialect(Protocol):
 
         Raises UnsupportedError for an option that the broker does not have.
         """
+
+    def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Headers of the same SUBSCRIBE, without what has the broker look into the bodies of others."""
 
     def confirms_subscribe(self, destination: str) -> bool:
         """Whether a SUBSCRIBE to the URI may ask for a receipt, and gets its messages all the same."""
@@ -202,6 +220,9 @@ class Dialect(Protocol):
 
     def explains_later(self, command: str, text: str) -> bool:
         """Whether the broker, which answers `command` with ERROR `text`, may tell the cause of it in another ERROR."""
+
+    def complaint(self, frame: Frame) -> str:
+        """What an ERROR says, without what the application sent: that may hold secrets."""
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """The typed error for the ERROR `frame` in answer to `command` about `subject`."""

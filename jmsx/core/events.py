@@ -97,6 +97,7 @@ class DeliveryEnded:
     error_place: str | None = None  #: file and line, the innermost of the application's code
     transaction_id: str | None = None
     size: int = 0  #: bytes of the body
+    subscription: str | None = None  #: whose copy of a topic's messages it is; None: of a queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +167,7 @@ class MessageSent:
     started_at: float
     size: int
     transaction_id: str | None = None
+    expires_ms: int | None = None  #: the broker may throw it away from then on, epoch milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +193,7 @@ class SubscriptionOpened:
     prefetch: int
     maximum_redeliveries: int
     optimize_acknowledge: bool
+    subscription: str | None = None  #: whose copy of a topic's messages it gets; None: of a queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +252,18 @@ class AckDropped:
     reason: str = field(default="stale_epoch")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounted:
+    """The broker told its own counts of one queue: what it has seen since it was started."""
+
+    at: float
+    destination: str
+    enqueued: int
+    dequeued: int  #: acknowledged, dead-lettered or expired
+    expired: int
+    size: int  #: messages in it now, at consumers too
+
+
 Event = (
     MessagesReceived
     | DeliveryEnded
@@ -265,4 +280,5 @@ Event = (
     | LinkRestored
     | ErrorReceived
     | AckDropped
+    | QueueCounted
 )

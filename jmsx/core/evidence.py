@@ -44,6 +44,7 @@ class Evidence:
                 prefetch=settings.prefetch,
                 maximum_redeliveries=settings.policy.maximum_redeliveries,
                 optimize_acknowledge=settings.optimize is not None,
+                subscription=settings.subscription,
             )
         )
 
@@ -130,6 +131,7 @@ class Evidence:
                 error_place=delivery.failure.place if delivery.failure else None,
                 transaction_id=transaction_id,
                 size=len(delivery.frame.body),
+                subscription=settings.subscription,
             )
         )
 

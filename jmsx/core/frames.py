@@ -113,13 +113,16 @@ _BARE_LIMIT: Final = 2_000
 class MessageFrame:
     """A MESSAGE as it came in: the raw header block, and the body."""
 
-    __slots__ = ("_headers", "block", "body")
+    __slots__ = ("_headers", "block", "body", "broken", "size")
 
     command: Final = "MESSAGE"
 
-    def __init__(self, block: bytes, body: bytes) -> None:
+    def __init__(self, block: bytes, body: bytes, size: int | None = None) -> None:
         self.block = block  #: header lines, without the command line and the empty line
         self.body = body
+        #: Bytes of the frame on the wire, with its command line, its NUL and the LF after that: what a broker counts.
+        self.size = len(block) + len(body) + _FRAMING if size is None else size
+        self.broken = ""  #: why nobody knows where its body ends, so that it has none
         self._headers: dict[str, str] | None = None
 
     @classmethod
@@ -135,10 +138,13 @@ class MessageFrame:
             self._headers = parse_headers(self.block)
         return self._headers
 
-    @property
-    def size(self) -> int:
-        """Bytes of the frame on the wire, with its command line, its NUL and the LF after that."""
-        return len(self.block) + len(self.body) + _FRAMING
+    def torn(self, why: str) -> MessageFrame:
+        """The same message, of which only the header block is certain."""
+        lines = self.block.split(b"\n")
+        kept = [line for line in lines if not line.startswith(b"content-length:")]
+        frame = MessageFrame(b"\n".join(kept), b"", self.size)
+        frame.broken = why
+        return frame
 
     def bare(self) -> MessageFrame:
         """
@@ -154,7 +160,9 @@ class MessageFrame:
                 headers.setdefault(
                     name, _ESCAPED.sub(lambda one: _UNESCAPES.get(one[0], one[0]), value)
                 )
-        return self.of({**headers, UNDECODABLE_HEADER: text[:_BARE_LIMIT]}, self.body)
+        bare = self.of({**headers, UNDECODABLE_HEADER: text[:_BARE_LIMIT]}, self.body)
+        bare.size = self.size
+        return bare
 
     def __repr__(self) -> str:
         return f"<MESSAGE {self.headers.get('message-id', '?')} [{len(self.body)} B]>"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core.ledger import identity
+from jmsx.core.sight import lies_open
+from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +70,7 @@ class HandingOut:
     ) -> Delivery | None:
         """The next message of these consumers; `admit` decides whether the application may have it."""
         held = Held() if held is None else held
+        held.delivery = None
         if self._work.in_doubt:
             return None
         consumers = [self._consumers.find(name) for name in subscription_ids]
@@ -80,7 +83,7 @@ class HandingOut:
                     return delivery
                 consumer.delivered.remove(delivery)
                 self._dead_letters.expire(consumer, delivery, now)
-        held.delivery = None
+            held.delivery = None
         return None
 
     def identity(self, delivery: Delivery) -> Identity | None:
@@ -111,11 +114,24 @@ class HandingOut:
             self._verdicts.bury_undecodable(consumer, delivery, error, now)
             return False
 
+    def unclear(self, delivery: Delivery) -> bool:
+        """Whether `delivery`, which `offer` gave, has no body although it may have one at the broker: look there."""
+        consumer = self._consumers.find(delivery.subscription_id)
+        if not consumer.blind or delivery.looked_at or delivery.doom is not None:
+            return False
+        try:
+            frame = delivery.frame
+            return lies_open(consumer.settings) and not self._dialect.carries(
+                frame.headers, frame.body
+            )
+        except MessageFormatError:  # of its headers: then it is a dead letter soon
+            return False
+
     def decline(self, held: Held) -> None:
         """What `offer` gave is not handed out now: it is the next message again, as if it had not been offered."""
-        delivery, held.delivery = held.delivery, None
-        if delivery is not None:
-            self._consumers.find(delivery.subscription_id).decline(delivery)
+        if held.delivery is not None:
+            self._consumers.find(held.delivery.subscription_id).decline(held.delivery)
+            held.delivery = None
 
     def _admit(
         self, consumer: ConsumerCore, delivery: Delivery, now: float, entry: Entry | None
@@ -145,18 +161,20 @@ class HandingOut:
         What `held` has is not returned to the application: it is the next message again, as if nothing had happened.
 
         `linked`: the epoch of the link, or None without one; what came on an older one the broker gives again. It may
-        be in the middle of being handed out, and may be asked for twice. False if nobody can tell where it is.
+        be in the middle of being handed out. This may be interrupted, and called again: `held` has the message until it
+        is where it was. False if nobody can tell where it is.
         """
-        delivery, held.delivery = held.delivery, None
+        delivery = held.delivery
         consumer = None if delivery is None else self._consumers.get(delivery.subscription_id)
         if delivery is None or consumer is None:
             return True
         if delivery.epoch != linked and not delivery.settled:
+            held.delivery = None
             self._consumers.spare(consumer, delivery)
             return True
         if consumer.settings.transacted:
             self._work.untouch(delivery)
-        if consumer.put_back(delivery):
-            return True
-        held.delivery = delivery
-        return False
+        if not consumer.put_back(delivery):
+            return False
+        held.delivery = None
+        return True

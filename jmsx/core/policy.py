@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole
+from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole, misfit
 from jmsx.core.spelling import spelt
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 
@@ -63,6 +63,25 @@ class Policy(Protocol):
 
     def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
         """Seconds to wait before redelivery number `redelivery` (from 1); `draw` gives chance in [-1, 1]."""
+
+
+#: What a redelivery policy must have.
+_POLICY: Final = ("delay", "exhausted", "maximum_redeliveries", "mode", "non_blocking")
+
+
+def check_policy(name: str, given: object) -> None:
+    """Raise ConfigurationError, for the option `name`, for what is no redelivery policy."""
+    if not isinstance(given, type) and all(hasattr(given, each) for each in _POLICY):
+        return
+    hint = ""
+    if isinstance(given, int) and not isinstance(given, bool):
+        hint = f"; did you mean RedeliveryPolicy(maximum_redeliveries={given})?"
+    elif isinstance(given, RedeliveryPolicyMap):
+        hint = "; give a map to App(redelivery_policies=...)"
+    elif isinstance(given, type):
+        hint = f"; write {given.__name__}(...)"
+    error = misfit(name, "a RedeliveryPolicy", given)
+    raise ConfigurationError(f"{error}{hint}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +275,9 @@ class RedeliveryPolicyMap:
     entries: Mapping[str, Policy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for pattern in self.entries:
+        check_policy("default of a RedeliveryPolicyMap", self.default)
+        for pattern, policy in self.entries.items():
+            check_policy(f"redelivery policy for {pattern!r}", policy)
             try:
                 _, parts = _parted(pattern)
             except InvalidDestinationError as error:

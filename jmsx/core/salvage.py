@@ -8,6 +8,8 @@ link, one by one: the broker drops what it has and takes what it has not. What w
 when it comes on that link.
 
 With `commit_markers` a COMMIT whose answer was lost with its link is repeated in the same way, whatever became of it.
+
+The first of it is rehearsed (rehearsal.py): the broker may still be writing the commit that it now has to know.
 """
 
 from __future__ import annotations
@@ -43,11 +45,13 @@ class Salvage:
         return [*others, Frame("SEND", {**last.headers, "receipt": receipt_id}, last.body)]
 
     def settle(self, carrying: Carrying) -> None:
-        """All is sent: only ACKs are owed for what was received."""
+        """All is sent: only ACKs are owed for what was received, be it there again or not."""
         for consumer, batch in self.batches:
             for delivery in batch:
                 delivery.buried = True
             carrying.note(consumer, batch, handed_out=False)
+            for delivery in consumer.waiting:
+                carrying.recall(consumer, delivery)
 
 
 def repeatable(sends: Sequence[TxSend], dialect: Dialect) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.frames import Frame
+from jmsx.core.headers import time_ms
 from jmsx.core.requests import unanswered
 from jmsx.errors import BrokerFaultError, ConnectionFailedError, SendUnconfirmedError
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from jmsx.core.requests import Request, Requests
     from jmsx.core.transaction import Transaction, TxSend
     from jmsx.errors import JmsxError
+
+#: From so many bytes on the size of a body may be why a broker hangs up.
+LARGE: Final = 10_000_000
 
 
 class Sending:
@@ -35,7 +39,8 @@ class Sending:
             outcome = "confirmed" if error is None else "unconfirmed" if doubt else "error"
             self.report(sent, now, outcome)
             if isinstance(error, ConnectionFailedError | BrokerFaultError):
-                return SendUnconfirmedError(sent.message_key, sent.destination, str(error))
+                told = f"{error}{_large(sent.frame)}"
+                return SendUnconfirmedError(sent.message_key, sent.destination, told)
             return error
 
         request = self._requests.open("SEND", sent.destination, then)
@@ -61,6 +66,7 @@ class Sending:
                 started_at=sent.at,
                 size=sent.size,
                 transaction_id=transaction_id,
+                expires_ms=time_ms(sent.frame.headers.get("expires")),
             )
         )
 
@@ -91,3 +97,11 @@ class Sending:
 
 def _with_receipt(frame: Frame, request: Request) -> Frame:
     return Frame("SEND", {**frame.headers, "receipt": request.receipt_id}, frame.body)
+
+
+def _large(frame: Frame) -> str:
+    """The size of a body that may be why the broker hung up: it says nothing, and its limit cannot be asked for."""
+    size = len(frame.body)
+    if size < LARGE:
+        return ""
+    return f" (its body has {size} bytes: the broker may take less, as Classic by maxFrameSize)"

@@ -29,12 +29,13 @@ from jmsx.core.markers import SUBSCRIPTION
 from jmsx.core.postponing import Postponements
 from jmsx.core.requests import Request, Requests, answered
 from jmsx.core.sending import Sending
+from jmsx.core.sight import Sight
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
 from jmsx.core.verdicts import Verdicts
-from jmsx.errors import ConnectionFailedError, IllegalStateError
+from jmsx.errors import ConnectionFailedError, IllegalStateError, MessageFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,7 +62,8 @@ class SessionCore:
         self._dialect = dialect
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
-        self.browsings = Browsings(dialect, self._requests, self._outbox)
+        self._sight = Sight()
+        self.browsings = Browsings(dialect, self._requests, self._outbox, self._sight)
         self._arrivals = 0
         self._dead_letters = DeadLetters(
             settings,
@@ -79,6 +81,7 @@ class SessionCore:
             dead_letters=self._dead_letters,
             carrying=carrying,
             memory=memory,
+            sight=self._sight,
         )
         postponements = Postponements(
             dialect, self._requests, self._outbox, releases=self._releases
@@ -125,6 +128,7 @@ class SessionCore:
         `seconds` to connect to `server`, whose address is `broker` if that has changed.
         """
         self.epoch += 1
+        self._sight.stirred(now)
         self._outbox.sends = 0
         self._work.resume(broker or self.settings.broker, now)
         if broker is not None:
@@ -134,6 +138,7 @@ class SessionCore:
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""
+        self._sight.closed(reason, now)
         self.conversation.explain(now)
         self._requests.fail_all(
             now,
@@ -170,6 +175,8 @@ class SessionCore:
                 if complaint is not None:
                     self._work.condemn(complaint)
                     self.conversation.explain(now)
+        if chunk:
+            self._sight.stirred(now)
         for subscription_id, deliveries in chunk.items():
             if subscription_id == SUBSCRIPTION and self._work.markers is not None:
                 self._work.markers.accept(deliveries, now)
@@ -357,6 +364,25 @@ class SessionCore:
         return self._work.committing
 
     @property
+    def blind(self) -> bool:
+        """Whether a consumer goes without translation on this link."""
+        return any(one.blind for one in self._consumers)
+
+    def barrier(self) -> Request:
+        """Answered when the broker has done all that was written before: an empty transaction, which is aborted."""
+        request = self._requests.open("ABORT", "barrier")
+        name = {"transaction": request.receipt_id}
+        aborted = Frame("ABORT", {**name, "receipt": request.receipt_id})
+        self._outbox.transmit(Frame("BEGIN", name), aborted)
+        return request
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether a new link repeats nothing: no message is in anybody's hands, and no transaction is open."""
+        resting = all(one.resting for one in self._consumers)
+        return resting and not (self._requests or self._work.bound)
+
+    @property
     def tidy(self) -> bool:
         """Whether closing now leaves nothing of jmsx's own on the broker."""
         return self._work.markers is None or not self.linked or self._work.markers.tidy
@@ -441,6 +467,8 @@ class SessionCore:
         Raises what is wrong if it does not even say whose it is, or by what it is settled: no broker sends that.
         """
         try:
+            if frame.broken:
+                raise MessageFormatError(frame.broken)  # noqa: TRY301 - as if it were found here
             return self._delivery(frame, now, wall)
         except Exception as error:
             delivery = self._delivery(frame.bare(), now, wall)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from jmsx.core.checks import kind_of
 from jmsx.errors import InvalidDestinationError
 
 KINDS: Final = (
@@ -40,7 +41,7 @@ def spelt(text: str, default_kind: str = "queue") -> tuple[str, str]:
     """
     if not isinstance(text, str):
         raise InvalidDestinationError(
-            f"a destination is a text such as queue://orders, not a {type(text).__name__}"
+            f"a destination is a text such as queue://orders, not {kind_of(text)}"
         )
     kind, separator, _ = text.partition("?")[0].partition("://")
     found = _DIVIDED.fullmatch(text)

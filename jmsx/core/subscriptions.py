@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jmsx.core.dialect import Dialect
     from jmsx.core.memory import Memory
     from jmsx.core.requests import Request, Requests
+    from jmsx.core.sight import Sight
     from jmsx.core.values import ConsumerSettings
     from jmsx.errors import JmsxError
 
@@ -43,8 +44,10 @@ class Subscriptions:
         dead_letters: DeadLetters,
         carrying: Carrying,
         memory: Memory,
+        sight: Sight,
     ) -> None:
         self._dialect = dialect
+        self._sight = sight
         self._requests = requests
         self._outbox = outbox
         self._dead_letters = dead_letters
@@ -200,9 +203,13 @@ class Subscriptions:
         return [request for request in self._farewells if not request.done]
 
     def _subscribe(self, consumer: ConsumerCore, request: Request) -> None:
+        wanted = consumer.settings.headers
+        if self._sight.blind(consumer.settings):
+            wanted = self._dialect.untranslated(wanted)
+        consumer.blind = len(wanted) < len(consumer.settings.headers)
         headers = {
             "id": consumer.settings.subscription_id,
-            **consumer.settings.headers,
+            **wanted,
             **consumer.window.subscribe_headers(),
         }
         confirmed = self._dialect.confirms_subscribe(consumer.settings.destination)

@@ -89,6 +89,8 @@ class Transaction:
         self.rollback_only: str | None = None  #: why it can only be rolled back
         self.started_at: float | None = None  #: of the first delivery or send in it
         self.sent = False  #: what was sent is committed, while the ACKs are awaited
+        #: An input of it came before, so an older commit may have sent what is sent next.
+        self.repeats = False
         self._input: tuple[str, Delivery] | None = None  #: what was handed out last, and whence
         self._outputs = 0  #: sent since then
         self._before: tuple[tuple[str, Delivery] | None, int] = (
@@ -115,6 +117,7 @@ class Transaction:
         """A message of the queue or subscription `origin` was handed out in it."""
         self._before = self._input, self._outputs
         self._input, self._outputs = (origin, delivery), 0
+        self.repeats = self.repeats or delivery.flagged or delivery.continued
 
     def take_back(self, delivery: Delivery) -> None:
         """What was handed out last was not returned: what is sent does not come of it."""
@@ -149,4 +152,5 @@ class Transaction:
             self.rollback_only = None
             self.started_at = None
             self.sent = False
+            self.repeats = False
             self._input, self._outputs = None, 0

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.markers import CommitMarkers
-from jmsx.core.requests import Request, answered, unanswered
+from jmsx.core.rehearsal import rehearsal
+from jmsx.core.requests import Request, answered, silent, unanswered
 from jmsx.core.salvage import Salvage, repeatable
 from jmsx.core.spelling import is_foreign_temporary
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
@@ -123,7 +124,8 @@ class UnitOfWork:
 
         Only what goes to another session's temporary destination is: who asked may be gone, and a commit that is
         refused for that costs the link each time. A SEND that fails with a receipt leaves the transaction as it was
-        (measured on Classic 6.1.8), so the sender hears of it and decides.
+        (measured on Classic 6.1.8), so the sender hears of it and decides. And what may have been sent before waits
+        until the broker knows whether it was (rehearsal.py).
 
         Raises IllegalStateError if the transaction can only be rolled back.
         """
@@ -138,11 +140,42 @@ class UnitOfWork:
             self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
         transaction.touch(sent.at)
         output = transaction.next_output(self._dialect, of_none=self._repeats)
-        if output is not None:
-            headers = {**self._dialect.output_headers(output), **sent.frame.headers}
-            sent = replace(sent, frame=replace(sent.frame, headers=headers))
-        headers = {**sent.frame.headers, "transaction": transaction.WIRE_NAME}
+        known = {} if output is None else self._dialect.output_headers(output)
+        headers = {**known, **sent.frame.headers}
+        sent = replace(sent, frame=replace(sent.frame, headers=headers))
         transaction.sends.append(sent)
+        if known and transaction.repeats:
+            return self._send_rehearsed(sent)
+        return self._write(sent)
+
+    def _send_rehearsed(self, sent: TxSend) -> Request:
+        """Write it when the broker knows what it has; who does not wait for that cannot commit."""
+        transaction = self._transaction
+        transaction.repeats = False
+        transaction.rollback_only = f"SEND {sent.destination} waits for the broker"
+
+        def then(_now: float, error: JmsxError | None) -> JmsxError | None:
+            if transaction.sends[-1:] != [sent]:  # nobody has waited, and it is rolled back
+                return error
+            transaction.rollback_only = None
+            if error is None:
+                self._write(sent)
+            elif isinstance(
+                error, ConnectionFailedError
+            ):  # the commit tells, as of all that it loses
+                return None
+            else:
+                self.condemn(str(error))
+            return error
+
+        request = self._requests.open("SEND", sent.destination, then)
+        self._outbox.transmit(*rehearsal(sent.frame, request.receipt_id))
+        return request
+
+    def _write(self, sent: TxSend) -> Request | None:
+        """The SEND, in the transaction that is begun."""
+        transaction = self._transaction
+        headers = {**sent.frame.headers, "transaction": transaction.WIRE_NAME}
         if not is_foreign_temporary(sent.destination):
             self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
             return None
@@ -341,19 +374,20 @@ class UnitOfWork:
         """
         Whether a commit that failed is done once more, singly, on the next link.
 
-        It was refused, perhaps for something that it received once before; or its answer is lost, or tells nothing.
+        It was refused, or failed in the broker, perhaps for something that it received once before; or its answer is
+        lost. What received nothing is done only once: of sends that are refused together some would be taken singly.
         """
         sends = list(self._transaction.sends)
         refused = (
-            bool(batches)
-            and error is not None
-            and not (unanswered(error) or self._transaction.sent)
+            bool(batches) and error is not None and not (silent(error) or self._transaction.sent)
         )
-        failed = isinstance(error, BrokerFaultError) and not self._transaction.sent
         lost = isinstance(error, ConnectionFailedError) and self._repeats and not whole.done
-        if not (refused or failed or lost) or not repeatable(sends, self._dialect):
+        if not (refused or lost) or not repeatable(sends, self._dialect):
             return False
         self._salvage = Salvage(sends, batches, whole, self.settings.broker)
+        self._transaction.rollback_only = (
+            None  # what it is told now is about what is sent once more
+        )
         if not lost:
             self._outbox.disconnect(
                 f"{self.settings.broker} did not commit {whole.subject}: {error}"
@@ -372,8 +406,18 @@ class UnitOfWork:
             self.markers.open()
 
     def _resend(self, salvage: Salvage) -> None:
+        """Send it all again, as soon as the broker knows what it has of it."""
+
+        def rehearsed(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None:
+                return sent(now, error)
+            request = self._requests.open("SEND", salvage.whole.subject, sent)
+            self._outbox.transmit(*salvage.frames(request.receipt_id))
+            return None
+
         def sent(now: float, error: JmsxError | None) -> JmsxError | None:
-            if self._salvage is not salvage or (error is not None and unanswered(error)):
+            lost = error is not None and silent(error) and not self.condemned
+            if self._salvage is not salvage or lost:
                 return error  # the next link, if there is one, tries again
             self._salvage = None
             salvage.whole.end(now, error)
@@ -381,8 +425,9 @@ class UnitOfWork:
                 salvage.settle(self._carrying)
             return error
 
-        request = self._requests.open("SEND", salvage.whole.subject, sent)
-        self._outbox.transmit(*salvage.frames(request.receipt_id))
+        request = self._requests.open("SEND", salvage.whole.subject, rehearsed)
+        first = salvage.sends[0].frame
+        self._outbox.transmit(*rehearsal(first, request.receipt_id))
 
     def _committed(self, batches: Batches, now: float) -> None:
         transaction = self._transaction
@@ -409,13 +454,16 @@ class UnitOfWork:
         """
         Refused: rolled back. Unanswered, or answered with a fault of the broker's: in doubt, and we say so.
 
-        A link on which that was answered is of no further use.
+        A lost link is not the fault of what was received; that the broker complained may be, and what it would never
+        take would come again for ever. A link on which it did is of no further use.
         """
         transaction = self._transaction
         in_doubt = unanswered(error) or transaction.sent
+        complained = self.condemned or isinstance(error, BrokerFaultError)
+        failed = not in_doubt or (complained and not transaction.sent)
         self._salvage = None
         for consumer, batch in batches:
-            for delivery in batch if in_doubt else ():
+            for delivery in batch if not failed else ():
                 delivery.spared += 1
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
         if not transaction.sent:
@@ -428,6 +476,8 @@ class UnitOfWork:
         if in_doubt:
             cause = f"{_HALF}: {error}" if transaction.sent else str(error)
             transaction.step(TxInput.LOST)
+            if failed:
+                self._note_refused(batches)
             if isinstance(error, BrokerFaultError):
                 self._outbox.disconnect(f"{broker} failed to commit {name}")
             return TransactionInDoubtError(name, broker, cause)
@@ -436,10 +486,13 @@ class UnitOfWork:
             transaction.step(TxInput.LOST)
             return error
         transaction.step(TxInput.REFUSED)
-        for consumer, batch in batches:
-            self._carrying.note(consumer, batch, handed_out=True, refused=True)
+        self._note_refused(batches)
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(f"{broker} refused to commit {name}: {words}")
+
+    def _note_refused(self, batches: Batches) -> None:
+        for consumer, batch in batches:
+            self._carrying.note(consumer, batch, handed_out=True, refused=True)
 
 
 def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:

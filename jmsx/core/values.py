@@ -109,6 +109,7 @@ class ConsumerSettings:
     ] = ()  #: before each copy to `grave`: they make sure of its queue
     expired: str = ""  #: URI of the queue for copies of what expired here, where there is one
     expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
+    subscription: str | None = None  #: in events: whose copy of a topic's messages; None: a queue's
 
     @property
     def individual(self) -> bool:

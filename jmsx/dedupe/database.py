@@ -15,7 +15,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.clock import SystemClock
-from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreError
+from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreAwayError, StoreError
 from jmsx.log import logger
 from jmsx.process import Origin, keep_for_ever
 
@@ -40,8 +40,11 @@ _INTEGRITY: Final = ("IntegrityError",)
 #: Errors of what the database was given, by jmsx or by the handler.
 _OURS: Final = (*_INTEGRITY, "DataError", "NotSupportedError", "ValueError", "TypeError")
 
-#: Errors of a connection that does not work.
-_LINK: Final = ("OperationalError", "InterfaceError", "OSError")
+#: Errors of a connection that the other side has ended, or of the network.
+_BROKEN: Final = ("OperationalError", "OSError")
+
+#: Errors of a connection that does not work, whoever has ended it.
+_LINK: Final = (*_BROKEN, "InterfaceError")
 
 #: Characters of a column of the primary key.
 _WIDTH: Final = 255
@@ -126,12 +129,13 @@ class DatabaseStore:
         """
         See whether it can be used.
 
-        Raises StoreError if the database or the table cannot be reached, ConfigurationError for autocommit.
+        Raises StoreAwayError if the database cannot be reached, StoreError if the table cannot be read, or `connect`
+        fails for another reason, and ConfigurationError for autocommit.
         """
         try:
             with self._transaction() as connection:
                 self._known(connection, "", "")
-        except ConfigurationError:
+        except (ConfigurationError, StoreAwayError):
             raise
         except Exception as error:
             raise StoreError(
@@ -188,7 +192,8 @@ class DatabaseStore:
         except ConfigurationError:
             raise
         except Exception as error:
-            raise StoreError(f"no connection to the database: {_told(error)}") from error
+            kind = StoreAwayError if _is(error, _LINK) else StoreError
+            raise kind(f"no connection to the database: {_told(error)}") from error
         origin = Origin()
         try:
             _check_transactional(connection)
@@ -228,13 +233,18 @@ class DatabaseStore:
         """
         Raise SpoiltTransactionError if the handler has ended the transaction, or swallowed an error that spoils it.
 
-        A connection that does not work may be the handler's doing, or the database is away: a new one tells.
+        A connection that broke took all of the transaction with it. One that does not work may be the handler's doing,
+        or the database is away: a new one tells.
 
         PostgreSQL answers COMMIT with a rollback then, and its drivers say nothing: all that was done would be lost.
         """
         try:
             cause = None if self._known(connection, place, key) else "its row is gone"
         except Exception as error:
+            if _is(error, _BROKEN):
+                raise StoreError(
+                    f"the connection to the database broke before anything was committed: {_told(error)}"
+                ) from error
             if _is(error, _LINK):
                 self.open()
             raise SpoiltTransactionError(_SPOILT.format(cause=_told(error))) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +10,8 @@ from jmsx.clock import SystemClock
 from jmsx.dedupe.store import Turns
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
-from jmsx.process import Origin, keep_for_ever, suspend_for_forks
-from jmsx.sqlite import PATIENCE, open_file
+from jmsx.process import Origin, tell_of_forks
+from jmsx.sqlite import Guarded, open_file
 
 if TYPE_CHECKING:
     import os
@@ -61,40 +60,21 @@ class SqliteStore:
         self.path = Path(path)
         self._ttl = ttl
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
+        self._guarded = Guarded()
         self._turns = Turns()
-        self._connection: sqlite3.Connection | None = None
         self._users = 0
         self._written = 0
-        self._forking: int | None = None  #: the thread that does
-        suspend_for_forks(self)
-
-    def before_fork(self) -> None:
-        """SQLite's connections, and its locks in memory, survive no fork; it is opened again at its next use."""
-        if self._lock.acquire(timeout=2 * PATIENCE):
-            self._forking = threading.get_ident()
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def after_fork_in_parent(self) -> None:
-        """Others may go on."""
-        if self._forking == threading.get_ident():
-            self._forking = None
-            self._lock.release()
+        tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: it is closed, and whoever opens it gets a connection of its own."""
-        if self._connection is not None:  # the fork came in the middle of its work
-            keep_for_ever(self._connection)
-        self._connection, self._users = None, 0
-        self._forking, self._lock = None, threading.Lock()
+        """In the child of a fork: whoever opens it gets a connection of its own."""
+        self._users = 0
 
     def open(self) -> None:
         """Open the file; raises StoreError."""
-        with self._lock:
-            if self._connection is None:
-                self._connection = open_file(self.path, _TABLE, self._prepare)
+        with self._guarded.lock:
+            if self._guarded.connection is None:
+                self._guarded.connection = self._open()
             self._users += 1
 
     def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
@@ -110,22 +90,26 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close the file, if nobody else has opened it."""
-        with self._lock:
+        with self._guarded.lock:
             self._users = max(0, self._users - 1)
-            if self._users == 0 and self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self._users == 0:
+                self._guarded.close()
 
     def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
+        """Under the lock: the connection, or a new one behind a fork."""
+        connection = self._guarded.connection
+        if connection is None:
             if self._users == 0:
                 raise StoreError(f"{self.path} is closed")
-            self._connection = open_file(self.path, _TABLE, self._prepare)
-        return self._connection
+            connection = self._guarded.connection = self._open()
+        return connection
+
+    def _open(self) -> sqlite3.Connection:
+        return open_file(self.path, _TABLE, self._prepare)
 
     def _known(self, identity: Identity) -> bool:
         try:
-            with self._lock:
+            with self._guarded.lock:
                 found = self._opened().execute(_KNOWN, identity).fetchone()
         except sqlite3.Error as error:
             raise StoreError(
@@ -136,7 +120,7 @@ class SqliteStore:
     def _remember(self, identity: Identity) -> None:
         """Failing would do for certain what is only possible otherwise: do the message again."""
         try:
-            with self._lock:
+            with self._guarded.lock:
                 connection = self._opened()
                 connection.execute(_REMEMBER, (*identity, self._now_ms()))
                 self._written += 1

@@ -1,7 +1,8 @@
 """
-Where a ledger comes in: asked before each hand-out, told afterwards; under the pump's lock.
+What is asked before each hand-out, under the pump's lock: a ledger, which is told afterwards, and the broker.
 
-A ledger that is away pauses its session: what it would count waits in front, as if it had never been offered.
+A ledger that is away pauses its session: what it would count waits in front, as if it had never been offered. So does
+a message that came without its body, while the broker cannot be asked for that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.handing_out import Held
-from jmsx.errors import StoreError
+from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.actions import Record
     from jmsx.core.delivery import Delivery
+    from jmsx.core.frames import MessageFrame
     from jmsx.core.ledger import Ledger
     from jmsx.core.session import SessionCore
 
@@ -27,6 +29,9 @@ T = TypeVar("T")
 
 #: Seconds before a ledger that was away is asked again; it knows itself how often its file may be tried.
 AGAIN: Final = 1.0
+
+#: Messages without a body that turned out to be maps, and no other, after which there is no reason to look any longer.
+MAPS: Final = 10
 
 #: How a ledger says that it is away; anything else that it raises is a fault, or came from outside.
 _AWAY: Final = (StoreError, sqlite3.Error)
@@ -39,9 +44,14 @@ class Counting:
 
     def __init__(self, ledger: Ledger | None) -> None:
         self._ledger = ledger
+        #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
+        self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None
+        self._maps = 0.0  #: messages of one epoch for which it found one; below 0: not for all
+        self._epoch = 0  #: which
         self.away: str | None = None  #: why the ledger cannot be used
         self.withheld = False  #: the next message waits for it
         self._ask_at = -math.inf  #: when it is asked again (seconds, monotonic)
+        self._look_at = -math.inf  #: when the broker is
 
     def deliver(
         self,
@@ -56,14 +66,19 @@ class Counting:
         None also while the next message is `withheld`. What is not counted is handed out all the same.
         """
         ledger = self._ledger
-        if ledger is None:
+        if ledger is None and not core.blind:
+            self.withheld = False
             return core.handing_out.deliver(subscription_ids, now, held)
         held = Held() if held is None else held
         self.withheld = False
         while (delivery := core.handing_out.offer(subscription_ids, now, held)) is not None:
-            identity = core.handing_out.identity(delivery)
+            if core.handing_out.unclear(delivery) and not self._looked(delivery, now):
+                self.withheld = True
+                core.handing_out.decline(held)
+                return None
+            identity = None if ledger is None else core.handing_out.identity(delivery)
             entry = None
-            if identity is not None:
+            if ledger is not None and identity is not None:
                 entry = self._ask(partial(ledger.begin, identity), now)
                 if self.away is not None:
                     self.withheld = True
@@ -71,12 +86,35 @@ class Counting:
                     return None
             if core.handing_out.admit(delivery, now, entry):
                 return delivery
-        self._ask(ledger.flush, now)
+        if ledger is not None:
+            self._ask(ledger.flush, now)
         return None
 
+    def _looked(self, delivery: Delivery, now: float) -> bool:
+        """Whether it is known what the broker has of it."""
+        if now < self._look_at:
+            return False
+        try:
+            shown = self.look(delivery)
+        except JmsxError as error:
+            _log.warning("message came without its body, and waits for it", error=str(error))
+            self._look_at = now + AGAIN
+            return False
+        if self._epoch != delivery.epoch:
+            self._epoch, self._maps = delivery.epoch, 0.0
+        self._maps += 1 if shown is not None else -math.inf
+        delivery.complete(shown)
+        return True
+
+    def looks_in_vain(self, epoch: int) -> bool:
+        """Whether many messages have come without a body in this epoch, and all had one."""
+        return self._epoch == epoch and self._maps >= MAPS
+
     def patience(self, now: float) -> float:
-        """Seconds until the ledger is asked again, if it is away."""
-        return math.inf if self.away is None else max(self._ask_at - now, 0.0)
+        """Seconds until what was away is asked again."""
+        due = math.inf if self.away is None else self._ask_at
+        looks = self._look_at if self._look_at > now else math.inf
+        return max(min(due, looks) - now, 0.0)
 
     def record(self, told: Record) -> None:
         """Tell the ledger what became of hand-outs that it has."""

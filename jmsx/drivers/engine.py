@@ -413,11 +413,11 @@ class Engine:
         data = b""
         failure = None
         try:
-            data = _encoded(actions)
+            data = self._encoded(actions)
             if data and self._up:
                 failure = self._life.write(data, now)
         except BaseException:  # no frame may be left out, and nothing may follow half a one
-            self._write_after_all(data or _encoded(actions), now)
+            self._write_after_all(data or self._encoded(actions), now)
             raise
         while self._todo:  # what raises here is not repeated, and what is left is done next time
             action = self._todo[0]
@@ -430,6 +430,15 @@ class Engine:
                 self._lose("error_frame", action.reason, dropped=True)
         if failure is not None:
             self._lose("io", failure)
+
+    def _encoded(self, actions: list[Action]) -> bytes:
+        """All frames of `actions`, as they are written on this link."""
+        return b"".join(
+            self._life.encode(frame)
+            for action in actions
+            if isinstance(action, Transmit)
+            for frame in action.frames
+        )
 
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Writing `data` was interrupted."""
@@ -500,13 +509,3 @@ class Engine:
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
             self._inbox.put(None)
-
-
-def _encoded(actions: list[Action]) -> bytes:
-    """All frames of `actions`."""
-    return b"".join(
-        frame.encode()
-        for action in actions
-        if isinstance(action, Transmit)
-        for frame in action.frames
-    )

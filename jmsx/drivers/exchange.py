@@ -34,6 +34,11 @@ PATIENCE: Final = 5.0
 LIMIT: Final = 10.0
 
 
+def hurried(options: ConnectionOptions) -> ConnectionOptions:
+    """The same, for a link beside the session's."""
+    return replace(options, connect_timeout=min(options.connect_timeout or LIMIT, LIMIT))
+
+
 class UnansweredError(Exception):
     """The broker cannot, or may not, be asked; `cause` says why. `reached`: it is there."""
 
@@ -48,9 +53,7 @@ class Exchange:
 
     def __init__(self, address: BrokerAddress, options: ConnectionOptions, clock: Clock) -> None:
         self._address = address
-        self._options = replace(
-            options, connect_timeout=min(options.connect_timeout or LIMIT, LIMIT)
-        )
+        self._options = hurried(options)
         self._clock = clock
 
     def conduct(self, dialect: Dialect, management: Management, inquiry: Inquiry[T]) -> T:
@@ -59,16 +62,14 @@ class Exchange:
 
         Takes at most `connect_timeout` or LIMIT, and PATIENCE for each answer.
         """
-        inbox: Inbox = queue.SimpleQueue()
-        link = StompLink(self._address, self._options, inbox)
+        conversation = _Conversation(self._address, self._options, dialect, management, self._clock)
         try:
-            conversation = _Conversation(link, inbox, dialect, management, self._clock)
             self._begin(conversation)
             result = _conduct(inquiry, conversation)
             conversation.end()
             return result
         finally:
-            link.drop()
+            conversation.drop()
 
     def _begin(self, conversation: _Conversation) -> None:
         try:
@@ -83,23 +84,16 @@ class Exchange:
             raise UnansweredError(error) from error
 
 
-class _Conversation:
-    """One question after the other on one link."""
+class Talk:
+    """Frames and their answers on a link of its own, whose caller waits for each."""
 
     def __init__(
-        self,
-        link: StompLink,
-        inbox: Inbox,
-        dialect: Dialect,
-        management: Management,
-        clock: Clock,
+        self, address: BrokerAddress, options: ConnectionOptions, dialect: Dialect, clock: Clock
     ) -> None:
-        self._link = link
-        self._inbox = inbox
+        self._inbox: Inbox = queue.SimpleQueue()
+        self._link = StompLink(address, options, self._inbox)
         self._dialect = dialect
-        self._management = management
         self._clock = clock
-        self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
 
     @property
     def broker(self) -> str:
@@ -107,32 +101,25 @@ class _Conversation:
         return str(self._link.address)
 
     def connect(self) -> None:
-        """Open the link."""
+        """Open the link; raises what `StompLink.open` does."""
         self._link.open(None)
 
-    def listen(self) -> None:
-        """Make a place for the answers."""
-        frame = self._management.listen(self._answers)
-        self._request(Frame(frame.command, {**frame.headers, "receipt": "listening"}))
+    def drop(self) -> None:
+        """Close the socket."""
+        self._link.drop()
 
-    def ask(self, question: Question | Frame) -> Any:
-        """What the broker told to it; nothing, where it was to take a frame."""
-        if isinstance(question, Frame):
-            return self._request(Frame(question.command, {**question.headers, "receipt": "taken"}))
-        self._send(self._management.ask(question, self._answers))
-        answer = self._next(MessageFrame, "SEND", question.operation)
-        return self._management.told(question, answer)
+    def request(self, frame: Frame, subject: str) -> None:
+        """Send a frame with a receipt, and wait for that; raises as `next`."""
+        self.send(frame)
+        self.next(Frame, frame.command, subject)
 
     def end(self) -> None:
         """Say farewell, so that the broker does not log a lost connection."""
         with contextlib.suppress(JmsxError):  # we have what we wanted
-            self._request(Frame("DISCONNECT", {"receipt": "farewell"}))
+            self.request(Frame("DISCONNECT", {"receipt": "farewell"}), self.broker)
 
-    def _request(self, frame: Frame) -> None:
-        self._send(frame)
-        self._next(Frame, frame.command, self._answers)
-
-    def _send(self, frame: Frame) -> None:
+    def send(self, frame: Frame) -> None:
+        """Write a frame; raises ConnectionFailedError."""
         try:
             self._link.send(frame.encode())
         except OSError as error:
@@ -140,7 +127,7 @@ class _Conversation:
                 f"the connection to {self._link.address} is gone: {error}"
             ) from error
 
-    def _next(self, kind: type[T], command: str, subject: str) -> T:
+    def next(self, kind: type[T], command: str, subject: str) -> T:
         """The next frame of the kind; raises BrokerTimeoutError, ConnectionFailedError or the broker's error."""
         broker = self.broker
         deadline = self._clock.monotonic() + PATIENCE
@@ -160,6 +147,36 @@ class _Conversation:
                 if isinstance(frame, kind):
                     return frame
         raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {PATIENCE:g} s")
+
+
+class _Conversation(Talk):
+    """One question after the other on one link."""
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        options: ConnectionOptions,
+        dialect: Dialect,
+        management: Management,
+        clock: Clock,
+    ) -> None:
+        super().__init__(address, options, dialect, clock)
+        self._management = management
+        self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
+
+    def listen(self) -> None:
+        """Make a place for the answers."""
+        frame = self._management.listen(self._answers)
+        self.request(Frame(frame.command, {**frame.headers, "receipt": "listening"}), self._answers)
+
+    def ask(self, question: Question | Frame) -> Any:
+        """What the broker told to it; nothing, where it was to take a frame."""
+        if isinstance(question, Frame):
+            taken = Frame(question.command, {**question.headers, "receipt": "taken"})
+            return self.request(taken, self._answers)
+        self.send(self._management.ask(question, self._answers))
+        answer = self.next(MessageFrame, "SEND", question.operation)
+        return self._management.told(question, answer)
 
 
 def _conduct(inquiry: Inquiry[T], conversation: _Conversation) -> T:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.frames import Frame
 from jmsx.core.heartbeat import Heartbeat
+from jmsx.drivers.seal import Seal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +35,8 @@ class Lifeline:
     ) -> None:
         """`limit`: seconds that a frame may take which hardly grows; None: for ever."""
         self.link = connected.link
+        self._seal = Seal()
+        self.link.expect(self._seal.mark, raw_names=connected.dialect.raw_names)
         self.greeting: Mapping[str, str] = connected.frame.headers  #: of CONNECTED
         self._errors_close = connected.dialect.errors_close
         answer = self.greeting.get("heart-beat", "0,0")
@@ -41,6 +45,7 @@ class Lifeline:
         self._look_at = now
         self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
         self._since = now
+        self._asked = False  #: for a receipt, while that frame did not grow
         # A write blocks whoever would look after heart-beats, so it looks itself.
         self.link.silence = self._heartbeat.silence or math.inf
 
@@ -52,6 +57,10 @@ class Lifeline:
             return str(error) or type(error).__name__
         self._heartbeat.sent(now)
         return None
+
+    def encode(self, frame: Frame) -> bytes:
+        """The bytes of a frame on this link."""
+        return self._seal.put_on(frame).encode()
 
     def beat(self, now: float) -> tuple[str, str] | None:
         """Write a heart-beat if one is due; reason and detail if the link is dead."""
@@ -79,7 +88,13 @@ class Lifeline:
             or frame[1] - before[1] >= SLOWEST * self._limit
         )
         if grown:
-            self._frame, self._since = frame, now
+            self._frame, self._since, self._asked = frame, now, False
+        elif not self._asked:  # the answer shows whether its body has ended long since
+            self._asked = True
+            name = {"transaction": "whole"}
+            asking = (Frame("BEGIN", name), Frame("ABORT", {**name, "receipt": "whole"}))
+            failure = self.write(b"".join(self.encode(one) for one in asking), now)
+            return None if failure is None else ("io", failure)
         elif now - self._since >= self._limit:
             told = self.link.describe_incomplete()
             return "protocol", f"a frame has been incomplete for {self._limit:g} s: {told}"

@@ -116,6 +116,15 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Whether bytes have come that are not handed over yet."""
         return self._transport.unread
 
+    def expect(self, mark: bytes, *, raw_names: bool) -> None:
+        """
+        From the next frame on, every MESSAGE and RECEIPT has `mark` in its head, which is not shown.
+
+        `raw_names`: as `Dialect.raw_names`.
+        """
+        self._transport.splitter.mark = mark
+        self._transport.splitter.raw_names = raw_names
+
     @property
     def incomplete(self) -> tuple[int, int] | None:
         """Which frame has begun to come in, by number, and how many bytes of it have come; None: none has."""

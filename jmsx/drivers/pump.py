@@ -34,6 +34,7 @@ class Pump(Engine):
 
     running = True  #: deliveries are handed out: the connection is started
     closing = False  #: the session is being closed: nobody waits for a link any more
+    _barrier: Request | None = None  #: behind it the link is renewed
 
     def submit(self, what: str, operation: Callable[[SessionCore, float], T]) -> T:
         """
@@ -134,7 +135,7 @@ class Pump(Engine):
             while not given_up():
                 self.check()
                 flows = self.outage is None and self.running and not self.core.committing
-                if flows:
+                if flows and not self._regains_sight():
                     delivery = self._work(
                         lambda core, now: self._next(core, subscription_ids(), now, held)
                     )
@@ -159,6 +160,25 @@ class Pump(Engine):
                     )
                 )
             return None
+
+    def _regains_sight(self) -> bool:
+        """
+        Whether nothing is handed out, because the session goes on with a link on which maps are translated.
+
+        That waits for a moment at which nothing is unsettled, and for the broker to have read all that we wrote.
+        """
+        if (
+            self._barrier is None
+            and self.counting.looks_in_vain(self.core.epoch)
+            and self.core.at_rest
+        ):
+            self._barrier = self._work(lambda core, _now: core.barrier())
+        if self._barrier is None:
+            return False
+        if self._barrier.done:
+            self._barrier = None
+            self.renew("maps are translated again, for nothing else came without a body")
+        return True
 
     def _next(
         self, core: SessionCore, names: Sequence[str], now: float, held: Held | None

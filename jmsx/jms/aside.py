@@ -8,9 +8,9 @@ the consequences are told once, and the safe default is taken.
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from jmsx.alone import Alone
 from jmsx.core.management import Findings, Grave
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.errors import InvalidClientIdError, UnsupportedError
@@ -46,7 +46,9 @@ class Aside:
     def __init__(self, uri: BrokerUri, clock: Clock) -> None:
         self._uri = uri
         self._clock = clock
-        self._lock = threading.Lock()  #: one inquiry at a time, so that one warning says it all
+        self._alone = Alone(
+            "what asks the broker's management"
+        )  #: one inquiry at a time, so that one warning says it all
         self._found: dict[tuple[str, str], Findings] = {}  #: by broker and destination
         self._tried: set[tuple[str, str]] = (
             set()
@@ -63,7 +65,7 @@ class Aside:
         management = self._management(peer)
         if management is None or destination.startswith("temp-"):
             return default
-        with self._lock:
+        with self._alone():
             known = self._found.get((peer.address, destination))
             if known is None and peer.address not in self._silent:
                 policy = self._uri.options.policy(destination)
@@ -79,7 +81,7 @@ class Aside:
         if management is None or selector is None:
             return
         shape = (peer.address, _LITERAL.sub("?", selector))
-        with self._lock:
+        with self._alone():
             if shape not in self._tried and peer.address not in self._silent:
                 self._try(peer, management, management.try_selector(headers))
                 self._tried.add(shape)
@@ -89,7 +91,7 @@ class Aside:
         management = self._management(peer)
         if management is None or not destination.startswith("temp-queue://"):
             return
-        with self._lock:
+        with self._alone():
             if peer.address not in self._silent:
                 self._try(peer, management, management.check_temporary(destination))
 
@@ -99,7 +101,7 @@ class Aside:
         names = [uri for uri in destinations if uri.startswith("temp-queue://")]
         if management is None or not names:
             return
-        with self._lock:
+        with self._alone():
             if peer.address not in self._silent:
                 self._try(peer, management, management.remove_temporary(names))
 
@@ -114,7 +116,7 @@ class Aside:
         management = self._management(peer)
         if management is None or client_id is None:
             return
-        with self._lock:
+        with self._alone():
             if peer.address not in self._silent:
                 inquiry = management.claim_durable(client_id, subscription, headers)
                 self._try(peer, management, inquiry)

@@ -55,8 +55,8 @@ class Connection:
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.signs = False  #: its messages tell that they are its own
         self._observers = Observers(observers)
-        self._clock = SystemClock()
-        self.aside = Aside(self._uri, self._clock)
+        self.clock = SystemClock()  #: seconds, for all its sessions
+        self.aside = Aside(self._uri, self.clock)
         self._lock = threading.RLock()  #: guards what follows; never held while a link is opened
         self._opening = threading.RLock()  #: one link is opened after the other
         self._connectors: set[Connector] = set()  #: that are at it
@@ -152,9 +152,9 @@ class Connection:
             sessions = list(self._sessions)
         for session in sessions:
             session.pause()
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        deadline = None if timeout is None else self.clock.monotonic() + timeout
         left = [
-            session.wait_idle(None if deadline is None else deadline - self._clock.monotonic())
+            session.wait_idle(None if deadline is None else deadline - self.clock.monotonic())
             for session in sessions
         ]
         return all(left)
@@ -231,12 +231,12 @@ class Connection:
 
     def open_link(self, client_id: str | None, *, patient: bool = True) -> OpenLink:
         """A new link that carries `client_id`; raises what `Connector.first` does."""
-        connector = Connector(self._uri, client_id, queue.SimpleQueue(), self._clock)
+        connector = Connector(self._uri, client_id, queue.SimpleQueue(), self.clock)
         with self._lock:
             self._check()
             self._connectors.add(connector)
         try:
-            return OpenLink(connector, self._clock, self._observers, patient=patient)
+            return OpenLink(connector, self.clock, self._observers, patient=patient)
         finally:
             with self._lock:
                 self._connectors.discard(connector)

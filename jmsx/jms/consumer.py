@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.handing_out import Held
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
-from jmsx.handlers import check_runs
+from jmsx.handlers import check_runs, check_takes_message
 from jmsx.jms.translation import received
 
 if TYPE_CHECKING:
@@ -99,12 +99,14 @@ class MessageConsumer:
 
         In AUTO mode a message is acknowledged when the listener has returned, and delivered again by the redelivery
         policy if it raises; one that returns an awaitable or a generator has failed for good. Raises ConfigurationError
-        for a coroutine or generator function, and JmsxError for a consumer with prefetch 0.
+        for a coroutine or generator function and for one that does not take a message, and JmsxError for a consumer
+        with prefetch 0.
         """
         if self._closed:
             raise IllegalStateError("The Consumer is closed")
         if listener is not None:
             check_runs(listener)
+            check_takes_message(listener)
         if self._pull:
             raise JmsxError(
                 "Illegal prefetch size of zero. This setting is not supported for asynchronous"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.errors import MessageNotReadableError, MessageNotWriteableError
+from jmsx.core.checks import kind_of
+from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
+from jmsx.jms.destination import Destination, destination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
     from jmsx.core.dialect import Body
     from jmsx.core.identity import Identity
-    from jmsx.jms.destination import Destination
 
     #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
     Property = str | int | float | bool | None
@@ -32,7 +33,8 @@ class Message:
     tries gets MessageNotWriteableError.
 
     A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
-    int, float, bool, bytes and None) is a MapMessage.
+    int, float, bool, bytes and None) is a MapMessage. `reply_to` may be spelt, as `queue://answers`. Raises
+    MessageFormatError for properties that are no mapping, InvalidDestinationError for a `reply_to` that is none.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Message:
         properties: Mapping[str, Property] | None = None,
         correlation_id: str | None = None,
         type: str | None = None,  # noqa: A002 - JMSType
-        reply_to: Destination | None = None,
+        reply_to: Destination | str | None = None,
         group_id: str | None = None,
         group_sequence: int | None = None,
     ) -> None:
@@ -50,10 +52,10 @@ class Message:
         self._decode: Callable[[], Body] | None = None  #: of a body that nobody has looked at
         self._size: int | None = None  #: of the body that came, in bytes
         self._bytes_may_be_text = False  #: its sender knows no kinds of messages
-        self._properties: MutableMapping[str, Property] = dict(properties or {})
+        self._properties: MutableMapping[str, Property] = _copied(properties or {})
         self.correlation_id = correlation_id
         self.type = type
-        self.reply_to = reply_to
+        self.reply_to = None if reply_to is None else destination(reply_to)
         self.group_id = group_id  #: JMSXGroupID; of what came in, if jmsx sent it
         self.group_sequence = group_sequence
         self.message_id: str | None = None
@@ -113,7 +115,7 @@ class Message:
             raise MessageNotWriteableError(
                 f"properties of message {self.message_id} cannot be changed: {READ_ONLY}"
             )
-        self._properties = dict(properties)
+        self._properties = _copied(properties)
 
     @property
     def readable(self) -> bool:
@@ -209,3 +211,13 @@ class Message:
 
     def __reduce__(self) -> Any:
         raise TypeError("a Message belongs to its session; pass on its body and properties instead")
+
+
+def _copied(properties: Mapping[str, Property]) -> dict[str, Property]:
+    """Names and values; raises MessageFormatError for what has none."""
+    try:
+        return dict(properties)
+    except (TypeError, ValueError) as error:
+        raise MessageFormatError(
+            f"properties are a mapping of names to values, not {kind_of(properties)}"
+        ) from error

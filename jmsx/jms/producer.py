@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Never
 
+from jmsx.core.checks import check_flag
 from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame
-from jmsx.core.spelling import is_foreign_temporary
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -18,10 +17,11 @@ from jmsx.errors import (
     SendUnconfirmedError,
     UnsupportedError,
 )
-from jmsx.jms.destination import Destination, destination
+from jmsx.jms.destination import Destination
+from jmsx.jms.destination import destination as destination_of
 from jmsx.jms.message import Message
 from jmsx.jms.temporary import reachable
-from jmsx.jms.translation import send_frame
+from jmsx.jms.translation import checked_body, send_frame
 from jmsx.options import unknown
 
 if TYPE_CHECKING:
@@ -74,14 +74,14 @@ class MessageProducer:
         receipt came.
         """
         for name in others:
-            raise unknown_send_option(name, properties="Message(body, properties={...})")
+            raise unknown_send_option(name, "Message(body, properties={...})", "destination")
         self._session.check_open()
         if self._closed:
             raise IllegalStateError("The Producer is closed")
         persistent = self.persistent if persistent is None else persistent
         priority = self.priority if priority is None else priority
         time_to_live = self.time_to_live if time_to_live is None else time_to_live
-        _check_quality(priority, time_to_live)
+        _check_quality(persistent, priority, time_to_live)
         message = _message(message)
         to = reachable(self._destination(destination), self._session)
         self._session.check_temporary(to)
@@ -95,7 +95,7 @@ class MessageProducer:
             )
         headers = dict(frame.headers)
         if message.reply_to is not None:
-            reply_to = reachable(message.reply_to, self._session)
+            reply_to = reachable(destination_of(message.reply_to), self._session)
             headers["reply-to"] = self._session.dialect.reply_to(reply_to.uri)
         if self._session.signature is not None:
             headers[SENDER_HEADER] = self._session.signature
@@ -148,8 +148,7 @@ class MessageProducer:
             return request
 
         sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
-        awaited = self._session.transacted and is_foreign_temporary(to.uri)
-        if self._session.options.use_async_send and not awaited:
+        if self._session.options.use_async_send and not self._session.transacted:
             pump.submit(what, send)
         else:
             pump.ask(what, send, repeat=repeat)
@@ -160,11 +159,11 @@ class MessageProducer:
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:
-            if self._target is not None and destination(given) != self._target:
+            if self._target is not None and destination_of(given) != self._target:
                 raise UnsupportedError(
                     f"this producer sends to {self._target}; make one without a destination"
                 )
-            return destination(given)
+            return destination_of(given)
         if self._target is None:
             raise UnsupportedError("a producer without a destination needs one with each message")
         return self._target
@@ -174,15 +173,16 @@ def _message(given: Message | Body) -> Message:
     """A Message, or one made of its body."""
     if isinstance(given, Message):
         return given
-    if isinstance(given, str | bytes | Mapping):
-        return Message(given)
-    raise MessageFormatError(
-        f"send() takes a Message, or the body of one (str, bytes or a mapping), not a {type(given).__name__}"
-    )
+    if given is None:
+        raise MessageFormatError(
+            "send() takes a Message, or the body of one; for a message without body write Message()"
+        )
+    return Message(checked_body(given))
 
 
-def _check_quality(priority: int, time_to_live: float) -> None:
+def _check_quality(persistent: object, priority: int, time_to_live: float) -> None:
     """Raise ConfigurationError for what the broker could not read: it would close the connection."""
+    check_flag("persistent", persistent)
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or not 0 <= priority <= 9:  # noqa: PLR2004 - JMS has ten priorities
         raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
@@ -191,8 +191,12 @@ def _check_quality(priority: int, time_to_live: float) -> None:
         raise ConfigurationError(f"time_to_live must be seconds, 0 for ever, not {time_to_live!r}")
 
 
-def unknown_send_option(name: str, properties: str) -> ConfigurationError:
-    """An error that says where what `send()` does not take belongs; `properties`: how those are given."""
+def unknown_send_option(name: str, properties: str, *more: str) -> ConfigurationError:
+    """
+    An error that says where what `send()` does not take belongs.
+
+    `properties`: how those are given; `more`: what this `send()` takes besides.
+    """
     elsewhere = {
         "headers": properties,
         "properties": properties,
@@ -204,7 +208,7 @@ def unknown_send_option(name: str, properties: str) -> ConfigurationError:
     }
     if name in elsewhere:
         return ConfigurationError(f"unknown option of send() {name!r}; write {elsewhere[name]}")
-    return unknown("option of send()", name, ["persistent", "priority", "time_to_live"])
+    return unknown("option of send()", name, ["persistent", "priority", "time_to_live", *more])
 
 
 def new_key() -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, MutableMapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.checks import kind_of
 from jmsx.core.delivery import (
     COUNT_HEADER,
     DIGEST_HEADER,
@@ -102,8 +103,11 @@ def property_headers(message: Message, reserved: Container[str]) -> dict[str, st
     given: dict[str, object] = dict(message.properties)
     given.pop(DELIVERY_COUNT, None)  # of a message that came in; it says nothing of what is sent
     for name, field in (("JMSXGroupID", "group_id"), ("JMSXGroupSeq", "group_sequence")):
-        if getattr(message, field) is not None:
-            given.setdefault(name, getattr(message, field))
+        own = getattr(message, field)
+        if field == "group_id" and not isinstance(own, str | None):
+            raise MessageFormatError(f"group_id of a message must be a str, not {own!r}")
+        if own is not None:
+            given.setdefault(name, own)
     headers = {
         _checked(name, reserved): property_text(name, value)
         for name, value in given.items()
@@ -228,7 +232,7 @@ def property_text(name: str, value: object) -> str:
     if isinstance(value, str | int):
         return str(value)
     raise MessageFormatError(
-        f"property {name!r} is a {type(value).__name__}; JMS knows str, int, float and bool"
+        f"property {name!r} is {kind_of(value)}; JMS knows str, int, float and bool"
     )
 
 
@@ -252,7 +256,7 @@ def _checked(name: str, reserved: Container[str]) -> str:
         raise MessageFormatError(
             f"{name!r} is no property; it is set by send(), from its arguments and the message"
         )
-    if not _NAME.match(name):
+    if not isinstance(name, str) or not _NAME.match(name):
         raise MessageFormatError(f"{name!r} is not a property name")
     return name
 

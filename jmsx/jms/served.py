@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.values import AcknowledgeMode, SessionSettings
 from jmsx.drivers.counting import Counting
+from jmsx.drivers.looking import Looking
 from jmsx.errors import IllegalStateError, UnsupportedError
 from jmsx.jms.aside import Peer
 from jmsx.jms.dispatcher import Dispatcher
@@ -171,7 +172,9 @@ class Served:
         self.pump = link.attach(settings, self._connection.connection_id, MEMORY)
         self.pump.running = self._connection.started
         self.pump.on_lost = self._connection.lost
+        looking = Looking(self.dialect, self.options, self._connection.clock)
         self.pump.counting = Counting(self._connection.ledger)
+        self.pump.counting.look = lambda one: looking.look(one, self.pump.address)
         self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
 
     def abort(self) -> None:

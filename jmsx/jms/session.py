@@ -56,10 +56,21 @@ class Session(Served):
         return Topic(name)
 
     def create_temporary_queue(self) -> TemporaryQueue:
-        """A new queue that only this session can read, until it is closed."""
+        """
+        A new queue that only this session can read, until it is closed; answers may come before it has a consumer.
+
+        Raises ConnectionFailedError if there is no link, and what the broker says against it.
+        """
         self.check_open()
         made = TemporaryQueue(f"{self.session_id}-{next(self._ids)}", owner=self)
         self._temporary.add(made.uri)
+        headers = self.dialect.holding_headers(made.uri)
+        if headers is not None:
+            self.pump.ask(
+                f"SUBSCRIBE {made}",
+                lambda core, _now: core.browsings.open(_holder(made), made.uri, headers),
+                repeat=True,
+            )
         return made
 
     def create_temporary_topic(self) -> TemporaryTopic:
@@ -79,6 +90,9 @@ class Session(Served):
         """Have the broker remove a queue of this session that was deleted, where it can be told."""
         self._temporary.discard(destination.uri)
         if self.dialect.management is not None and not self._closed and self.pump.error is None:
+            self.pump.finish(
+                lambda core, _now: core.browsings.close(_holder(destination), destination.uri)
+            )
             peer = self._peer(f"DELETE {destination}")
             self._connection.aside.remove_temporary(peer, [destination.uri])
 
@@ -351,3 +365,8 @@ class Session(Served):
         aside.try_selector(peer, settings.headers)
         if durable_name is not None:
             aside.claim_durable(peer, self.options.client_id, durable_name, settings.headers)
+
+
+def _holder(queue: Temporary) -> str:
+    """The id of the subscription by which a temporary queue is there before it is read."""
+    return f"holds-{queue.name}"

@@ -69,8 +69,9 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
     auto = session.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
     findings = session.examine(destination, kind)
     grave, expired = findings.grave, findings.expired
+    subscription_id = session.next_subscription_id()
     return ConsumerSettings(
-        subscription_id=session.next_subscription_id(),
+        subscription_id=subscription_id,
         name=wanted.name or destination.uri,
         destination=destination.uri,
         kind=kind,
@@ -85,6 +86,7 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
             options=options,
         ),
         origin=_origin(session, wanted),
+        subscription=_subscription(session, wanted, subscription_id),
         grave=grave.destination,
         grave_frames=grave.before,
         expired="" if expired is None else expired.destination,
@@ -117,6 +119,15 @@ def _origin(session: Session, wanted: Wanted) -> str:
     if wanted.durable_name is None:
         return f"{uri}:{session.session_id}"
     return f"{uri}:durable:{session.options.client_id}.{wanted.durable_name}"
+
+
+def _subscription(session: Session, wanted: Wanted, subscription_id: str) -> str | None:
+    """Whose copy of a topic's messages it is: each durable subscription has one, and each other consumer."""
+    if wanted.kind is DestinationKind.QUEUE:
+        return None
+    if wanted.durable_name is None:
+        return f"{session.session_id}:{subscription_id}"
+    return f"durable:{session.options.client_id}.{wanted.durable_name}"
 
 
 def _stomp_ack(session: Session, *, non_blocking: bool) -> StompAck:

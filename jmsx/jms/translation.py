@@ -22,7 +22,7 @@ from jmsx.jms.properties import RESERVED, ReceivedProperties, property_headers, 
 
 if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
+    from jmsx.core.dialect import Body, Dialect
     from jmsx.jms.message import Property
 
 
@@ -126,16 +126,22 @@ def _check_header(name: str, text: str, limit: int) -> None:
 
 
 def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
-    if isinstance(body, bytearray | memoryview):
-        body = bytes(body)
-    if body is not None and not isinstance(body, str | bytes | Mapping):
-        raise MessageFormatError(
-            f"a body of {type(body).__name__}; send str, bytes, a mapping or None"
-        )
     try:
-        return dialect.encode_body(body)
+        return dialect.encode_body(checked_body(body))
     except UnicodeEncodeError as error:
         raise MessageFormatError("the text has a character that UTF-8 cannot carry") from error
+
+
+def checked_body(given: object) -> Body:
+    """`given`, if it can be a body; raises MessageFormatError, which says what to make of anything else."""
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    if given is None or isinstance(given, str | bytes | Mapping):
+        return given
+    raise MessageFormatError(
+        f"a body of {type(given).__name__}; send str, bytes, a mapping or None: json.dumps(...) makes a text of lists"
+        " and the like, which message.json() reads"
+    )
 
 
 def _destination(uri: str | None) -> Destination | None:

@@ -4,8 +4,8 @@ What cannot be had on Artemis over STOMP, by the guarantee table of the README.
 The scenarios are recorded on Classic. One is NOT for Artemis if every difference is one that the table names; a single
 other difference fails it. The rules look at what differs, so they hold for scenarios that nobody here has seen.
 
-Most rules rewrite what a step was expected to do, and the judge of all outcomes says whether it did just that. Two look
-at several steps as one, because what one consumer lacks another one may have got.
+Most rules rewrite what a step was expected to do, and the judge of all outcomes says whether it did just that. Three
+look at several steps as one: what one consumer lacks another one may have got, or nobody has sent.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ CLIENT_ID: Final = (
 PRIORITY: Final = "priorities: Artemis always honours them (guarantee table)"
 DEAD_LETTERS: Final = "dead letters: on Artemis jmsx never lets one be deleted (guarantee table)"
 GROUPS: Final = "groups: over STOMP Artemis does not close one by its sequence (guarantee table)"
+COMPOSITES: Final = (
+    "several destinations in one name: Artemis refuses them over STOMP (guarantee table)"
+)
 STRANDED: Final = "a crash: Artemis keeps a message of the dead consumer for nobody (README)"
 
 _REFUSED: Final[Json] = {"error": "Unsupported"}
@@ -65,12 +68,16 @@ class _Run:
         self._steps = scenario.steps
         self._outcomes = outcomes
         self._traffic = Traffic(scenario.steps)
+        self._composites: dict[str, list[str]] = {
+            step["as"]: step["of"] for step in scenario.steps if step["op"] == "composite"
+        }
         self.differing = [i for i in range(len(outcomes)) if not self._fits(i, self._expected(i))]
 
     def excuse(self, index: int) -> str | None:
         """Why this step may differ, whatever the others do."""
         rules = (
             (BROWSING, self._browses),
+            (COMPOSITES, self._sends_to_several),
             (GROUPS, self._closes_group),
             (CLIENT_ID, self._shares_client_id),
             (PRIORITY, self._orders_by_priority),
@@ -88,6 +95,8 @@ class _Run:
                 return None
         if self._keeps_groups(indices):
             return GROUPS
+        if self._lacks_refused(indices):
+            return COMPOSITES
         return STRANDED if self._lacks_stranded(indices, stranded) else None
 
     def _expected(self, index: int) -> Iterator[Json]:
@@ -113,6 +122,10 @@ class _Run:
 
     def _browses(self, index: int, expected: Json) -> Json | None:
         return _REFUSED if self._steps[index]["op"] == "browse" and "bodies" in expected else None
+
+    def _sends_to_several(self, index: int, expected: Json) -> Json | None:
+        several = self._traffic.target(self._steps[index]) in self._composites
+        return _REFUSED if several and "ok" in expected else None
 
     def _closes_group(self, index: int, expected: Json) -> Json | None:
         return _REFUSED if _closes_group(self._steps[index]) and "ok" in expected else None
@@ -198,6 +211,27 @@ class _Run:
             return False
         arriving = [one for one in wanted if one["body"] not in closing]
         return difference(arriving, seen, unordered=True) is None
+
+    def _lacks_refused(self, indices: Sequence[int]) -> bool:
+        """Nothing is wrong but that messages are missing which were to be sent to several destinations at once."""
+        sends = [
+            (index, self._traffic.target(self._steps[index]))
+            for index in self.differing
+            if self._traffic.target(self._steps[index]) in self._composites
+        ]
+        for index in indices:
+            source = self._source(index)
+            unsent = [
+                body
+                for at, name in sends
+                if at < index and source in self._composites[name or ""]
+                for body in bodies(self._steps[at])
+            ]
+            wanted = _all_messages([next(self._expected(index))])
+            rest = [one for one in wanted if one["body"] not in unsent]
+            if difference(rest, self._seen([index])) is not None:
+                return False
+        return bool(sends)
 
     def _lacks_stranded(self, indices: Sequence[int], stranded: Callable[[str], int]) -> bool:
         """Messages of a consumer whose socket broke are missing, which the broker keeps; all else is right."""

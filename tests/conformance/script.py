@@ -53,6 +53,9 @@ class Script:
             "consumer": self._consumer,
             "producer": self._producer,
             "temp_queue": self._temp_queue,
+            "temp_topic": self._temp_topic,
+            "composite": self._composite,
+            "delete": lambda step: self._destinations[step["target"]].delete(),
             "send": self._send,
             "receive": lambda step: self._receive(step, 2.0),
             "receive_none": lambda step: self._receive(step, 0.4),
@@ -205,6 +208,13 @@ class Script:
     def _temp_queue(self, step: Json) -> None:
         session: jmsx.Session = self._objects[step["in"]]
         self._destinations[step["as"]] = session.create_temporary_queue()
+
+    def _temp_topic(self, step: Json) -> None:
+        session: jmsx.Session = self._objects[step["in"]]
+        self._destinations[step["as"]] = session.create_temporary_topic()
+
+    def _composite(self, step: Json) -> None:
+        self._destinations[step["as"]] = jmsx.Queue(",".join(map(self._uri, step["of"])))
 
     # -- sending ----------------------------------------------------------------------------------
 

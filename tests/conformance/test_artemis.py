@@ -78,6 +78,13 @@ BROWSE = scenario(
     ({"op": "browse", "destination": "q"}, {"bodies": ["a"]}),
     receive(one("a")),
 )
+COMPOSITE = scenario(
+    ({"op": "composite", "as": "both", "of": ["q", "r"]}, OK),
+    ({"op": "send", "in": "s", "to": "both", "bodies": ["a"]}, OK),
+    send("b"),
+    drain(message("a"), message("b")),
+    drain(message("a"), of="r"),
+)
 CLIENT_ID = scenario(
     ({"op": "connect", "as": "c1", "client_id": "me"}, OK),
     ({"op": "connect", "as": "c2", "client_id": "me"}, {"error": "InvalidClientID"}),
@@ -120,7 +127,7 @@ CRASH = scenario(
 
 def test_what_is_as_expected_passes_whatever_is_stranded() -> None:
     """A verdict of the judge is never taken away."""
-    for each in (BROWSE, CLIENT_ID, PRIORITY, DEAD, GROUPS, CRASH):
+    for each in (BROWSE, COMPOSITE, CLIENT_ID, PRIORITY, DEAD, GROUPS, CRASH):
         assert judged(each, {}, stranded=1) is None
 
 
@@ -128,6 +135,12 @@ def test_what_is_as_expected_passes_whatever_is_stranded() -> None:
     ("of", "actual", "reason"),
     [
         pytest.param(BROWSE, {1: REFUSED}, artemis.BROWSING, id="browsing"),
+        pytest.param(
+            COMPOSITE,
+            {1: REFUSED, 3: many(message("b")), 4: many()},
+            artemis.COMPOSITES,
+            id="several destinations",
+        ),
         pytest.param(CLIENT_ID, {1: OK}, artemis.CLIENT_ID, id="client id"),
         pytest.param(PRIORITY, {1: many(*map(message, "bdca"))}, artemis.PRIORITY, id="priorities"),
         pytest.param(DEAD, {3: one("a")}, artemis.DEAD_LETTERS, id="a dead letter not deleted"),
@@ -157,6 +170,9 @@ def test_what_the_table_excepts_is_no_failure(
         pytest.param(BROWSE, {1: {"error": "JMS"}}, id="another error"),
         pytest.param(BROWSE, {1: {"bodies": []}}, id="a browser that lacks a message"),
         pytest.param(BROWSE, {1: REFUSED, 2: NONE}, id="a loss after a refusal"),
+        pytest.param(COMPOSITE, {1: {"error": "JMS"}}, id="another error for several"),
+        pytest.param(COMPOSITE, {4: many()}, id="a loss after sending to several"),
+        pytest.param(COMPOSITE, {1: REFUSED, 3: many(), 4: many()}, id="a loss beside a refusal"),
         pytest.param(CLIENT_ID, {1: {"error": "JMS"}}, id="another error for the client id"),
         pytest.param(CLIENT_ID, {2: OK}, id="a client id that nobody has"),
         pytest.param(CLIENT_ID, {0: {"error": "InvalidClientID"}}, id="the first one refused"),

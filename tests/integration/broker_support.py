@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
+from jmsx_broker.artemis_recipe import PERMISSIONS, ArtemisRecipe
 from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.local import LocalBroker
+from jmsx_broker.recipe import Listeners
 from jmsx_broker.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from jmsx_broker import Broker
-    from jmsx_broker.recipe import Listeners
+    from jmsx_broker.artemis_recipe import Setting
+    from jmsx_broker.products import Product
+    from jmsx_broker.recipe import Recipe
 
 
 def send(
@@ -101,27 +106,109 @@ def read_line(process: subprocess.Popen[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _ChangedRecipe(ClassicRecipe):
-    """Classic with other words in its activemq.xml."""
+class _Changed:
+    """A recipe with other words in its configuration."""
 
-    changes: tuple[tuple[str, str], ...] = ()
+    recipe: Recipe
+    changes: tuple[tuple[str, str], ...]
+
+    @property
+    def product(self) -> Product:
+        """As it is."""
+        return self.recipe.product
+
+    @property
+    def users(self) -> Mapping[str, str]:
+        """As they are."""
+        return self.recipe.users
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        """As it is."""
+        return self.recipe.main
+
+    @property
+    def up(self) -> tuple[str, ...]:
+        """As it is."""
+        return self.recipe.up
 
     def files(self, listeners: Listeners) -> dict[str, str]:
-        """Its activemq.xml, changed."""
-        return {
-            name: self._changed(text) for name, text in ClassicRecipe.files(self, listeners).items()
-        }
-
-    def _changed(self, text: str) -> str:
+        """Its files, changed."""
+        files = self.recipe.files(listeners)
         for old, new in self.changes:
-            assert old in text
-            text = text.replace(old, new)
-        return text
+            assert any(old in text for text in files.values())
+            files = {name: text.replace(old, new) for name, text in files.items()}
+        return files
 
 
 def changed_classic(*changes: tuple[str, str], tls: bool = False) -> LocalBroker:
     """A Classic, not yet started, in whose activemq.xml each (old, new) was replaced."""
-    return LocalBroker(_ChangedRecipe(changes=changes), 0, tls=tls)
+    return LocalBroker(_Changed(ClassicRecipe(), changes), 0, tls=tls)
+
+
+#: Who may do everything on a guarded broker, and who may do what the guard lets him; their passwords.
+GUARDS: Final = {"admin": "secret", "clerk": "secret"}
+
+
+def guarded_classic(**entries: str) -> LocalBroker:
+    """
+    A Classic, not yet started, where `clerk` may do what `entries` say, and nothing else.
+
+    Each is a destination (as `queue_orders` for the queues `orders.>`) and the rights, such as "read write".
+    """
+    rules = []
+    for name, rights in entries.items():
+        kind, _, pattern = name.partition("_")
+        given = " ".join(
+            f'{right}="{"clerks," if right in rights else ""}admins"'
+            for right in ("read", "write", "admin")
+        )
+        rules.append(f'<authorizationEntry {kind}="{pattern.replace("_", ".")}.>" {given}/>')
+    everything = 'read="admins" write="admins" admin="admins"'
+    told = 'read="admins,clerks" write="admins,clerks" admin="admins,clerks"'
+    rules += [f'<authorizationEntry {kind}=">" {everything}/>' for kind in ("queue", "topic")]
+    rules.append(f'<authorizationEntry topic="ActiveMQ.Advisory.>" {told}/>')
+    plugin = (
+        "<authorizationPlugin><map><authorizationMap><authorizationEntries>"
+        f"{''.join(rules)}</authorizationEntries></authorizationMap></map></authorizationPlugin></plugins>"
+    )
+    groups = (
+        (
+            f'username="{name}" password="secret" groups="users"',
+            f'username="{name}" password="secret" groups="{name}s"',
+        )
+        for name in GUARDS
+    )
+    return LocalBroker(_Changed(ClassicRecipe(users=GUARDS), (("</plugins>", plugin), *groups)), 0)
+
+
+def guarded_artemis(
+    entries: Mapping[str, str], settings: Mapping[str, Mapping[str, Setting]] | None = None
+) -> LocalBroker:
+    """An Artemis, not yet started, where `clerk` has, on addresses that match, the named permissions and no others."""
+    rules = "".join(
+        f'<security-setting match="{match}">'
+        + "".join(
+            f'<permission type="{kind}" roles="admins{",clerks" if kind in rights.split() else ""}"/>'
+            for kind in PERMISSIONS
+        )
+        + "</security-setting>"
+        for match, rights in {"#": "", **entries}.items()
+    )
+    recipe = ArtemisRecipe(users=GUARDS, address_settings=settings or {})
+    files = recipe.files(Listeners(host="127.0.0.1", stomp=1, openwire=2))
+    whole = re.search("<security-settings>.*</security-settings>", files["etc/broker.xml"])
+    assert whole is not None
+    changes = (
+        (whole[0], f"<security-settings>{rules}</security-settings>"),
+        (files["etc/roles.properties"], "admins=admin\nclerks=clerk\n"),
+    )
+    return LocalBroker(_Changed(recipe, changes), 0)
+
+
+def as_clerk(broker: Broker) -> str:
+    """The URL of a guarded broker for `clerk`."""
+    return broker.url.replace("://", "://clerk:secret@")
 
 
 def executable(path: Path, script: str) -> Path:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx import Discard, Message, RedeliveryPolicy
+from jmsx import Discard, Message, RedeliveryPolicy, Session
 from jmsx.app import App
-from jmsx.dedupe import MemoryStore
+from jmsx.dedupe import DatabaseStore, MemoryStore, SqliteStore
+from jmsx.errors import JmsxError
 from tests.integration.broker_support import eventually
-from tests.integration.support import TRANSACTED, Diary, bodies, fresh_queue, settles
+from tests.integration.support import (
+    TRANSACTED,
+    Diary,
+    bodies,
+    fresh_queue,
+    send_to_the_dead,
+    settles,
+)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
@@ -83,12 +94,69 @@ def test_from_elsewhere(broker: Broker) -> None:
     assert sorted(bodies(broker, out)) == ["auto", "other", "thread"]
 
 
-def test_with_a_store_that_would_know_it_as_done(broker: Broker) -> None:
-    """The store is written before the transaction is committed, so it is an error that says so."""
+@pytest.mark.parametrize("in_file", [True, False])
+def test_with_a_store_that_is_told_afterwards(
+    broker: Broker, tmp_path: Path, *, in_file: bool
+) -> None:
+    """Committed, then known as done: a failed attempt sends nothing, and a repetition is not handled again."""
+    queue, out, diary = fresh_queue(), fresh_queue(), Diary()
+    store = SqliteStore(tmp_path / "done.db") if in_file else MemoryStore()
+    app = App(broker.url, observers=[diary], redelivery_policy=QUICK)
+    calls: list[str] = []
+
+    @app.consumer(
+        queue,
+        mode=TRANSACTED,
+        dedupe=store,
+        dedupe_by=lambda each: each.text,
+        give_up_on=(KeyError,),
+    )
+    def move(message: Message) -> None:
+        calls.append(message.text)
+        app.send(out, message.text)
+        if message.text == "hopeless":
+            raise KeyError
+        if calls == ["a"]:
+            raise ValueError
+
+    with app:
+        for text in ("a", "hopeless", "a", "b"):
+            app.send(queue, text)
+        assert settles(broker, queue, size=0)
+    assert calls == ["a", "a", "hopeless", "b"]
+    assert bodies(broker, out) == ["a", "b"]
+    assert len(diary.dead()) == 1
+
+
+def test_a_commit_that_is_refused_is_not_done(classic_broker: Broker) -> None:
+    """The store does not know the message, whose next attempt is handled; nor is the refusal the handler's error."""
+    queue, out, diary = fresh_queue(), fresh_queue(), Diary()
+    app = App(classic_broker.url, observers=[diary], redelivery_policy=QUICK)
+    calls: list[int] = []
+
+    @app.consumer(queue, mode=TRANSACTED, dedupe=MemoryStore(), give_up_on=(JmsxError,))
+    def move(message: Message, session: Session) -> None:
+        calls.append(message.delivery_count)
+        if len(calls) == 1:
+            send_to_the_dead(classic_broker, session)
+        app.send(out, message.text)
+
+    with app:
+        app.send(queue, "x")
+        assert settles(classic_broker, queue, size=0)
+    assert calls == [1, 2]
+    assert bodies(classic_broker, out) == ["x"]
+    assert diary.dead() == []
+
+
+def test_with_a_store_that_would_know_it_as_done(broker: Broker, tmp_path: Path) -> None:
+    """A database is committed before the transaction is, so it is an error that says so."""
     queue, diary = fresh_queue(), Diary()
     app = App(broker.url, observers=[diary], redelivery_policy=QUICK)
+    store = DatabaseStore(lambda: sqlite3.connect(tmp_path / "shop.db"))
+    store.create_table()
 
-    @app.consumer(queue, mode=TRANSACTED, dedupe=MemoryStore())
+    @app.consumer(queue, mode=TRANSACTED, dedupe=store)
     def move(message: Message) -> None:
         app.send(fresh_queue(), message.text)
 
@@ -97,4 +165,4 @@ def test_with_a_store_that_would_know_it_as_done(broker: Broker) -> None:
         assert eventually(lambda: len(diary.dead()) == 1, 10)
     (dead,) = diary.dead()
     assert dead.error_type == "IllegalStateError"
-    assert "with dedupe= a SESSION_TRANSACTED handler cannot send" in str(dead.error_message)
+    assert "a SESSION_TRANSACTED handler cannot send" in str(dead.error_message)

@@ -13,7 +13,7 @@ import pytest
 from jmsx import Connection, Message, Queue, RedeliveryPolicy, Reject, Topic
 from jmsx.drivers.exchange import PATIENCE
 from jmsx.errors import (
-    BrokerError,
+    BrokerFaultError,
     BrokerTimeoutError,
     InvalidSelectorError,
     JmsxError,
@@ -111,7 +111,7 @@ def test_without_management_everything_else_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("kind", "error"), [("closed", BrokerError), ("moved", BrokerTimeoutError)]
+    ("kind", "error"), [("closed", BrokerFaultError), ("moved", BrokerTimeoutError)]
 )
 def test_what_needs_management_says_so(
     kind: str, error: type[JmsxError], request: pytest.FixtureRequest

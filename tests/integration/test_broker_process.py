@@ -206,3 +206,59 @@ def where(process: subprocess.Popen[str]) -> tuple[int, str, Path]:
     """What PARENT tells of its broker: process id, URL, folder."""
     pid, url, folder = read_line(process).split()
     return int(pid), url, Path(folder)
+
+
+#: A program whose children end in several ways, with a broker that it has started.
+FORKS = """
+import os, sys
+from jmsx.errors import IllegalStateError
+from jmsx_broker import ClassicBroker
+
+def child(broker, way):
+    if way == "close":
+        broker.close()
+    if way == "kill":
+        broker.kill()
+    if way == "start":
+        try:
+            broker.start()
+        except IllegalStateError as error:
+            os._exit(0 if "fork()" in str(error) else 3)
+    if way == "_exit":
+        os._exit(0)
+    sys.exit(0)  # through the `with`, and whatever else is called at the end
+
+with ClassicBroker() as broker:
+    told = []
+    for way in ("close", "kill", "start", "_exit", "exit"):
+        pid = os.fork()
+        if pid == 0:
+            child(broker, way)
+        told.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    broker.statistics("nobody")
+    sleeper = os.fork()
+    if sleeper == 0:
+        os.execvp("sleep", ["sleep", "60"]) if os.fork() == 0 else os._exit(0)
+    os.waitpid(sleeper, 0)
+    lasting = os.fork()
+    if lasting == 0:
+        import time
+        time.sleep(60)
+        os._exit(0)
+    print(told, broker.running, broker.log.exists(), broker.pid, lasting, broker.log.parent, flush=True)
+    input()
+"""
+
+
+def test_children_of_a_fork_leave_the_broker_alone() -> None:
+    """Whatever they call, and however they end; and one that lives on does not keep it alive when the parent dies."""
+    with python("-c", FORKS) as parent:
+        told = read_line(parent)
+        assert told.startswith("[0, 0, 0, 0, 0] True True ")
+        *_, pid, lasting, folder = told.split()
+        parent.send_signal(signal.SIGKILL)
+        try:
+            assert eventually(lambda: not is_running(int(pid)))
+            assert eventually(lambda: not Path(folder).exists())
+        finally:
+            os.kill(int(lasting), signal.SIGKILL)

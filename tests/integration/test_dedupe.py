@@ -273,6 +273,8 @@ def test_errors_at_the_door(classic_broker: Broker, tmp_path: Path) -> None:
     with nothing_left(), pytest.raises(StoreError, match="unable to open"):
         app.start()
 
+    database = DatabaseStore(lambda: sqlite3.connect(tmp_path / "x.db"))
+
     def wants_session(message: Message, session: Any) -> None:
         raise AssertionError(message, session)
 
@@ -280,7 +282,7 @@ def test_errors_at_the_door(classic_broker: Broker, tmp_path: Path) -> None:
         raise AssertionError(message, db)
 
     for handler, settings, complaint in (
-        (wants_session, {"mode": TRANSACTED, "dedupe": MemoryStore()}, "would never be sent"),
+        (wants_session, {"mode": TRANSACTED, "dedupe": database}, "would never be sent"),
         (wants_connection, {"dedupe": MemoryStore()}, "db= with dedupe=DatabaseStore"),
         (wants_connection, {}, "a connection for db="),
         (plain, {"dedupe_by": str}, "needs a dedupe= store"),

@@ -167,7 +167,7 @@ def test_what_it_cannot_do_reaches_the_test() -> None:
         FakeBrokerServer() as server,
         client(server) as (connection, heard),
     ):
-        connection.send("/queue/a,/queue/b", "x")
+        connection.subscribe("/queue/a,/queue/b", id="s", ack="client")
         assert heard.gone.wait(PATIENCE)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +15,26 @@ import pytest
 import stomp
 import stompman
 
-from jmsx import Connection, Message, Queue
+from jmsx import Connection, Message, Queue, ReconnectPolicy
+from jmsx.app import App
+from jmsx.core.events import LinkClosed
 from jmsx.core.policy import RedeliveryMode
-from jmsx.errors import MessageNotReadableError
+from jmsx.errors import MessageNotReadableError, TransactionInDoubtError, TransactionRolledBackError
 from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
-from tests.integration.support import AUTO, CLIENT, DEAD_LETTERS, NO_RETRY, QUICK, TRANSACTED, take
+from tests.integration.proxy import Proxy
+from tests.integration.support import (
+    AUTO,
+    CLIENT,
+    DEAD_LETTERS,
+    DUPS_OK,
+    INDIVIDUAL,
+    NO_RETRY,
+    QUICK,
+    TRANSACTED,
+    Diary,
+    take,
+)
 from tests.jdk import NEEDS_JDK
 
 if TYPE_CHECKING:
@@ -276,3 +292,103 @@ def test_texts_of_other_stomp_clients(broker: Broker, queue: Queue, send: object
     assert message.body == '{"city": "Zürich"}'.encode()
     assert message.text == '{"city": "Zürich"}'
     assert message.json() == {"city": "Zürich"}
+
+
+@NEEDS_JDK
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, TRANSACTED, INDIVIDUAL, DUPS_OK], ids=str)
+def test_an_object_message_stops_nothing(
+    classic_broker: ClassicBroker, queue: Queue, mode: AcknowledgeMode
+) -> None:
+    """The broker ends the link at the first one, and then no more; it is unreadable, and maps are read."""
+    kinds = ("text", "object", "map", "text", "stream", "object", "object", "map", "text")
+    java(classic_broker, queue, *kinds)
+    handed: dict[str, int] = {}
+    kept: dict[str, object] = {}
+    diary = Diary()
+    policy = ReconnectPolicy(initial_delay=0.01)
+    with Connection(
+        classic_broker.url, redelivery_policy=QUICK, reconnect=policy, observers=[diary]
+    ) as connection:
+        connection.start()
+        connection.create_session().create_producer(queue).send(Message({"a": 1, "b": 2}))
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(queue)
+        while len(kept) < len(kinds) + 1:
+            (message,) = take(consumer, 1)
+            handed[message.message_id] = handed.get(message.message_id, 0) + 1
+            kept[message.message_id] = message.body if message.readable else None
+            if mode is TRANSACTED:
+                with suppress(TransactionInDoubtError, TransactionRolledBackError):  # of the link
+                    session.commit() if message.readable else session.rollback()
+            else:
+                message.acknowledge()
+        assert consumer.receive(0.5) is None
+    content = {"a": 1, "b": 2}
+    text = "Zürich 😀"
+    told = [text, None, content, text, None, None, None, content, text, content]
+    assert list(kept.values()) == told
+    first, *others = kept
+    assert handed[first] <= 2  # its acknowledgement may have died with the link
+    tries = 3 if mode is TRANSACTED else 1
+    assert [handed[one] for one in others] == [
+        1 if kept[one] is not None else tries for one in others
+    ]
+    closed = [event.reason for event in diary.events if isinstance(event, LinkClosed)]
+    assert closed.count("io") == 1
+    assert eventually(lambda: classic_broker.statistics(queue.name).size == 0)
+    dead = {one.headers["message-id"] for one in classic_broker.browse(DEAD_LETTERS)}
+    lost = {name for name, body in kept.items() if body is None}
+    assert dead & kept.keys() == (lost if mode is TRANSACTED else set())
+
+
+@NEEDS_JDK
+def test_an_app_goes_on_behind_object_messages(classic_broker: ClassicBroker, queue: Queue) -> None:
+    """Those that were idle when it came, too; objects are dead letters, whole, and maps are handled."""
+    seen: list[object] = []
+    app = App(
+        classic_broker.url,
+        reconnect=ReconnectPolicy(initial_delay=0.01),
+        redelivery_policy=NO_RETRY,
+    )
+    app.consumer(queue, name="read")(lambda message: seen.append(message.body))
+    app.start()
+    try:
+        for _ in range(2):
+            java(classic_broker, queue, "object", "map", "object", "text")
+            assert eventually(lambda: classic_broker.statistics(queue.name).size == 0, 20)
+        assert app.ready().ok
+    finally:
+        app.abort()
+    assert seen == [{"a": 1, "b": 2}, "Zürich 😀"] * 2
+    dead = [one.headers for one in classic_broker.browse(DEAD_LETTERS)]
+    letters = [one for one in dead if one.get("kind") == "object" and queue.name in str(one)]
+    originals = [one for one in letters if "jmsx_death_reason" not in one]
+    assert len(originals) == 4
+    told = {one["jmsx_original_message_id"] for one in letters if "jmsx_death_reason" in one}
+    assert told == {one["message-id"] for one in originals}  # had the broker deleted them
+
+
+@NEEDS_JDK
+def test_maps_are_translated_again_when_nothing_else_came(
+    classic_broker: ClassicBroker, queue: Queue
+) -> None:
+    """A link that died for another reason makes maps slow for a moment only, and repeats nothing."""
+    diary = Diary()
+    policy = ReconnectPolicy(initial_delay=0.01)
+    with (
+        Proxy(classic_broker.url) as proxy,
+        Connection(proxy.url, reconnect=policy, observers=[diary]) as connection,
+    ):
+        connection.start()
+        session = connection.create_session()
+        consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+        producer.send(Message("first"))
+        assert take(consumer, 1)[0].text == "first"
+        time.sleep(0.1)  # the ACK is read
+        proxy.cut()
+        for number in range(40):
+            producer.send(Message({"n": number}))
+        assert [one.body for one in take(consumer, 40)] == [{"n": number} for number in range(40)]
+        assert consumer.receive(0.3) is None
+    closed = [event.reason for event in diary.events if isinstance(event, LinkClosed)]
+    assert closed == ["io", "closed", "closed"]

@@ -8,12 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
+from jmsx_broker import ClassicBroker
 from tests.integration.support import bodies, fresh_queue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jmsx_broker import Broker
 
 ROOT = Path(__file__).parents[2]
@@ -21,17 +25,31 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.broker
 
 
-@pytest.fixture(params=["classic", "artemis"])
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[ClassicBroker]:
+    """Of our own, for it offers TLS."""
+    with ClassicBroker(tls=True) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["classic_broker", "artemis_broker", "guarded"])
 def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the real brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
+    """Each of the real brokers, and one over TLS."""
+    found: Broker = request.getfixturevalue(request.param)
     return found
+
+
+def reached(broker: Broker) -> str:
+    """Its URL for the program, by TLS where it has that."""
+    if not isinstance(broker, ClassicBroker) or not broker.has_tls:
+        return broker.url
+    return f"{broker.tls_url}?tls.caFile={quote(str(broker.certificates.authority))}"
 
 
 def run(what: str, broker: Broker, queue: str, folder: Path) -> dict[str, Any]:
     """What the program of `forking.py` tells."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.forking", what, broker.url, queue],
+        [sys.executable, "-m", "tests.integration.forking", what, reached(broker), queue],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "adapters")))},
         capture_output=True,

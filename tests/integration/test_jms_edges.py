@@ -143,6 +143,35 @@ def test_what_is_gone_with_its_session(broker: Broker, connection: Connection) -
         session.create_producer(made).send(Message("x"))
 
 
+@pytest.mark.parametrize("read_first", [True, False])
+def test_an_answer_before_it_is_read(
+    connection: Connection, broker: Broker, queue: Queue, *, read_first: bool
+) -> None:
+    """JmsTempDestinationTest.testTempQueueHoldsMessagesWithoutConsumers: the queue is there when it is made."""
+    session = connection.create_session()
+    made = session.create_temporary_queue()
+    answers = session.create_consumer(made) if read_first else None
+    for _ in range(3):
+        session.create_producer(queue).send(Message("?", reply_to=made))
+    with Connection(broker.url) as other:
+        other.start()
+        server = other.create_session()
+        for number, request in enumerate(take(server.create_consumer(queue), 3)):
+            assert request.reply_to is not None
+            server.create_producer().send(Message(str(number)), destination=request.reply_to)
+        answers = answers or session.create_consumer(made)
+        assert [one.text for one in take(answers, 3)] == ["0", "1", "2"]
+        answers.close()
+        server.create_producer().send(Message("late"), destination=request.reply_to)
+        again = session.create_consumer(made)
+        assert take(again, 1)[0].text == "late"
+        again.close()
+        made.delete()
+        if not isinstance(broker, ClassicBroker):
+            with pytest.raises(InvalidDestinationError):
+                server.create_producer().send(Message("!"), destination=request.reply_to)
+
+
 def test_an_answer_to_who_is_gone(broker: Broker, connection: Connection, queue: Queue) -> None:
     """The server hears of it, and no queue of that name stays; Artemis would make one."""
     server = connection.create_session()

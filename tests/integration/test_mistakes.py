@@ -5,20 +5,23 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx import Connection, Message, ReconnectPolicy
+from jmsx import Connection, Message, ReconnectPolicy, RedeliveryPolicy, Retry
 from jmsx.app import App
 from jmsx.errors import (
     ConfigurationError,
     ConnectionFailedError,
     IllegalStateError,
+    InvalidDestinationError,
     InvalidSelectorError,
     MessageFormatError,
     MessageNotWriteableError,
     SecurityError,
+    SendUnconfirmedError,
 )
 from jmsx.plugins import needing
 from jmsx_broker import ArtemisBroker, ClassicBroker
@@ -113,6 +116,8 @@ def test_messages_that_are_changed(session: Session) -> None:
         ({"prority": 5}, r"'prority'; did you mean 'priority'\?"),
         ({"time_to_live": -4}, "time_to_live must be seconds, 0 for ever, not -4"),
         ({"time_to_live": "2s"}, "time_to_live must be seconds"),
+        ({"persistent": "no"}, "persistent must be True or False, not a str"),
+        ({"destinaton": "x"}, r"'destinaton'; did you mean 'destination'\?"),
         ({"priority": 11}, "priority must be a whole number from 0 to 9, not 11"),
     ],
 )
@@ -129,11 +134,93 @@ def test_a_timeout_that_is_none(session: Session, timeout: Any) -> None:
         session.create_consumer(fresh_queue()).receive(timeout)
 
 
-@pytest.mark.parametrize("body", [{1: "x"}, {"": "x"}, {"list": [1]}, [1], 5])
+@pytest.mark.parametrize("body", [{1: "x"}, {"": "x"}, {"list": [1]}, [1], 5, None])
 def test_bodies_that_are_none(session: Session, body: Any) -> None:
     """An error of jmsx, whichever it is."""
     with pytest.raises(MessageFormatError):
         session.create_producer(fresh_queue()).send(body)
+
+
+@pytest.mark.parametrize("body", [{"list": [1]}, [1], object()])
+def test_bodies_that_are_meant_as_json(broker: Broker, body: Any) -> None:
+    """What to write instead is said."""
+    app = App(broker.url)
+    with pytest.raises(MessageFormatError, match=r"json\.dumps"):
+        app.send(fresh_queue(), body)
+    app.stop()
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"properties": 5}, "properties are a mapping of names to values, not an int"),
+        ({"properties": {5: "x"}}, "5 is not a property name"),
+        ({"group_id": 3}, "group_id of a message must be a str, not 3"),
+    ],
+)
+def test_messages_that_are_none(session: Session, fields: dict[str, Any], text: str) -> None:
+    """An error of jmsx, which names the field."""
+    with pytest.raises(MessageFormatError, match=text):
+        session.create_producer(fresh_queue()).send(Message("x", **fields))
+
+
+def test_where_to_answer_as_text(session: Session) -> None:
+    """It is spelt as destinations are everywhere."""
+    queue, answers = fresh_queue(), fresh_queue()
+    message = Message("x", reply_to=f"/queue/{answers.name}")
+    session.create_producer(queue).send(message)
+    seen = session.create_consumer(queue).receive(5)
+    assert seen is not None
+    assert seen.reply_to == answers
+    message.reply_to = answers.uri  # type: ignore[assignment]  # as a program without type checker does
+    session.create_producer(queue).send(message)
+    with pytest.raises(InvalidDestinationError):
+        Message("x", reply_to=5)  # type: ignore[arg-type]  # that is the mistake
+
+
+def test_a_listener_that_takes_no_message(session: Session) -> None:
+    """It is refused when it is given, and not by each message."""
+    with pytest.raises(ConfigurationError, match=r"must take \(message\): too many positional"):
+        session.create_consumer(fresh_queue()).set_listener(lambda: None)  # type: ignore[arg-type, misc]  # that is it
+
+
+@pytest.mark.parametrize("delay", ["1s", timedelta(seconds=1), float("nan"), float("inf"), 1e30])
+def test_a_retry_of_no_delay(broker: Broker, delay: Any) -> None:
+    """It is the failure of that message, whose policy goes on, and of nothing else."""
+    queue, calls = fresh_queue(), []
+    policy = RedeliveryPolicy(maximum_redeliveries=1, initial_redelivery_delay=0.0)
+
+    class Late(Retry):
+        """Says so behind the back of `Retry`."""
+
+        def __init__(self) -> None:
+            super().__init__("later")
+            self.delay = delay
+
+    app = App(broker.url)
+
+    @app.consumer(queue, redelivery=policy)
+    def handle(message: Message) -> None:
+        calls.append((message.text, message.delivery_count))
+        if message.text == "given":
+            raise Retry(delay=delay)
+        if message.text == "changed":
+            raise Late
+
+    with app:
+        for text in ("given", "changed", "fine"):
+            app.send(queue, text)
+        assert eventually(lambda: ("fine", 1) in calls, 10)
+        assert app.live().ok
+    assert calls == [("given", 1), ("given", 2), ("changed", 1), ("changed", 2), ("fine", 1)]
+
+
+def test_a_body_that_the_broker_does_not_take(classic_broker: Broker) -> None:
+    """It hangs up without a word, so the error names the size."""
+    app = App(classic_broker.url)
+    with pytest.raises(SendUnconfirmedError, match=r"its body has 110000000 bytes: the broker may"):
+        app.send(fresh_queue(), b"x" * 110_000_000)
+    app.abort()
 
 
 def test_a_body_that_is_too_large(broker: Broker) -> None:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message, Queue, Reject
+from jmsx.app import App
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
 from jmsx.errors import JmsxError
+from jmsx_broker import ClassicBroker
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
@@ -29,7 +31,9 @@ from tests.integration.support import (
 from tests.jdk import NEEDS_JDK
 
 if TYPE_CHECKING:
-    from jmsx_broker import Broker, ClassicBroker
+    from collections.abc import Iterator
+
+    from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
@@ -279,3 +283,72 @@ def test_all_headers_of_a_message_on_another(
             handled_well = when < 0 and not fails
             letters = [] if handled_well else ["second"]
             assert eventually(lambda: dead(classic_broker, queue) == letters)
+
+
+#: Texts and properties of which Classic makes frames whose end nobody can tell; `␀` is a NUL, `␤` a line feed.
+ENDLESS = (
+    ("a␀b", {}),
+    ("a␀", {}),
+    ("a␀␤b", {}),
+    ("a␀␤MESSAGE␤subscription:1␤ack:f␤message-id:f␤destination:/queue/f␤␤forged␀␤b", {}),
+    ("a␀␤RECEIPT␤receipt-id:f␤␤␀␤b", {}),
+    ("a␀␤MESSAGE␤ack:f␤x:", {}),
+    ("short", {"content-length": "200"}),
+    ("short", {"content-length": "99999"}),
+    ("longer than that", {"content-length": "3"}),
+    ("none", {"content-length": "abc"}),
+    ("huge", {"content-length": "99999999999"}),
+)
+
+
+@pytest.fixture(scope="module")
+def lonely_broker() -> Iterator[ClassicBroker]:
+    """One whose dead letters nobody else reads: a program that splits frames at NULs could not."""
+    with ClassicBroker() as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        AcknowledgeMode.AUTO_ACKNOWLEDGE,
+        AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+        AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+        AcknowledgeMode.SESSION_TRANSACTED,
+    ],
+    ids=str,
+)
+@NEEDS_JDK
+def test_a_body_without_an_end_is_a_dead_letter(
+    lonely_broker: ClassicBroker, mode: AcknowledgeMode
+) -> None:
+    """Whole, for the broker has it; its neighbours are handled once, on the same link."""
+    queue, before = fresh_queue(), lonely_broker.statistics(DEAD_LETTERS).size
+    lines = []
+    for number, (body, given) in enumerate(ENDLESS):
+        lines.append((queue, "persistent", 0, f"good {number}", {}))
+        lines.append((queue, "persistent", 0, body, {**given, "case": queue.name}))
+    java(lonely_broker, *lines, (queue, "persistent", 0, "last", {}))
+    good = [f"good {number}" for number in range(len(ENDLESS))]
+    assert handled(lonely_broker, queue, len(good) + 1, mode) == [*good, "last"]
+    assert eventually(lambda: lonely_broker.statistics(queue.name).size == 0)
+    assert lonely_broker.statistics(DEAD_LETTERS).size - before == len(ENDLESS)
+
+
+@NEEDS_JDK
+def test_a_body_without_an_end_at_the_end(lonely_broker: ClassicBroker) -> None:
+    """Nothing comes behind it that would show it, so the session asks for something; and goes on."""
+    queue, seen = fresh_queue(), []
+    app = App(lonely_broker.url, request_timeout=4.0)
+    app.consumer(queue, name="read")(lambda message: seen.append(message.text))
+    app.start()
+    try:
+        for word in ("first", "second"):
+            odd = {"content-length": "99999"}
+            java(lonely_broker, (queue, "persistent", 0, "short", odd))
+            assert eventually(lambda: lonely_broker.statistics(queue.name).size == 0, 15)
+            java(lonely_broker, (queue, "persistent", 0, word, {}))
+        assert eventually(lambda: seen == ["first", "second"])
+        assert app.ready().ok
+    finally:
+        app.abort()

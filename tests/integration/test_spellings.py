@@ -66,7 +66,10 @@ def test_sessions_and_producers_take_text(broker: Broker) -> None:
         got = [consumer.receive(5) for _ in range(3)]
         assert [one and one.body for one in got] == ["text", b"bytes", {"a": 1}]
         for unfit in (None, 17, ["x"], object()):
-            with pytest.raises(MessageFormatError, match="takes a Message, or the body"):
+            with pytest.raises(
+                MessageFormatError,
+                match="takes a Message, or the body|a body of (int|list|object); send str",
+            ):
                 session.create_producer(name).send(unfit)  # type: ignore[arg-type]
         for unfit in ("/queue/", "queue//x", 17, None):
             with pytest.raises(InvalidDestinationError):

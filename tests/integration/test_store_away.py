@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
-from jmsx.app import App, worker
+from jmsx.app import App, application, worker
 from jmsx.dedupe import DatabaseStore
+from jmsx.errors import IllegalStateError, JmsxError, StoreAwayError, StoreError
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     CLIENT,
@@ -50,6 +52,7 @@ class Database:
         self.path = path
         self.away = False
         self.at_commit = ""
+        self.breaks = 0  #: how many connections break when the handler has returned
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("CREATE TABLE bookings (article TEXT)")
         self.store = DatabaseStore(self.connect)
@@ -74,6 +77,13 @@ class Line(sqlite3.Connection):
         super().__init__(*arguments, **options)
         self._of = database
 
+    def cursor(self, *arguments: Any, **options: Any) -> Any:
+        """As jmsx asks for one; handlers of these tests do not."""
+        if self.in_transaction and self._of.breaks:
+            self._of.breaks -= 1
+            raise sqlite3.OperationalError("terminating connection due to administrator command")
+        return super().cursor(*arguments, **options)
+
     def commit(self) -> None:
         """Commit, or lose the server before or after that."""
         when, self._of.at_commit = self._of.at_commit, ""
@@ -86,7 +96,8 @@ class Line(sqlite3.Connection):
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "FIRST_PAUSE", 0.1)
+    for module in (worker, application):
+        monkeypatch.setattr(module, "FIRST_PAUSE", 0.1)
 
 
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])
@@ -206,3 +217,93 @@ def test_a_dead_letter_that_is_refused(classic_broker: Broker) -> None:
         assert f"desk: a dead letter cannot be put into {gone.uri}" in str(app.ready().body)
         assert app.live().ok
     assert bodies(classic_broker, queue) == ["x"]
+
+
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
+@pytest.mark.parametrize(("breaks", "dead"), [(2, 0), (3, 1)])
+def test_a_connection_that_breaks_behind_the_handler(
+    broker: Broker, tmp_path: Path, mode: AcknowledgeMode, breaks: int, dead: int
+) -> None:
+    """Nothing was committed, so it is done anew, uncounted; a handler that breaks each of them fails in the end."""
+    queue, diary, database = fresh_queue(), Diary(), Database(tmp_path / "shop.db")
+    policy = RedeliveryPolicy(maximum_redeliveries=0)
+    app = App(broker.url, observers=[diary], redelivery_policy=policy)
+    counts: list[int] = []
+
+    @app.consumer(queue, mode=mode, dedupe=database.store)
+    def book(message: Message, *, db: sqlite3.Connection) -> None:
+        counts.append(message.delivery_count)
+        db.execute("INSERT INTO bookings VALUES (?)", (message.text,))
+
+    with app:
+        database.breaks = breaks
+        app.send(queue, "a")
+        app.send(queue, "b")
+        assert settles(broker, queue, size=0)
+    assert database.booked() == (["b"] if dead else ["a", "b"])
+    assert len(diary.dead()) == dead
+    assert counts == [1] * (3 + 1)
+
+
+def test_a_database_that_is_away_at_the_start(
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The app waits for it, as for its broker, and takes nothing meanwhile."""
+    queue, database = fresh_queue(), Database(tmp_path / "shop.db")
+    app = App(broker.url)
+
+    @app.consumer(queue, dedupe=database.store)
+    def book(message: Message, *, db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO bookings VALUES (?)", (message.text,))
+
+    app.send(queue, "a")
+    database.away = True
+    starting = Thread(target=app.start)
+    starting.start()
+    assert eventually(lambda: "store away" in caplog.text, 5)
+    assert app.ready().body["reasons"] == ["not started"]
+    database.away = False
+    starting.join(10)
+    assert settles(broker, queue, size=0)
+    app.stop()
+    assert database.booked() == ["a"]
+
+
+def test_giving_it_up_at_the_start(broker: Broker, tmp_path: Path) -> None:
+    """By quit(), or at once where the app is not to wait for anything."""
+    database = Database(tmp_path / "shop.db")
+    database.away = True
+    for reconnect in (True, False):
+        app = App(broker.url, reconnect=reconnect)
+        app.consumer(fresh_queue(), dedupe=database.store)(lambda _message: None)
+        raised: list[JmsxError] = []
+
+        def start(app: App = app, raised: list[JmsxError] = raised) -> None:
+            try:
+                app.start()
+            except JmsxError as error:
+                raised.append(error)
+
+        starting = Thread(target=start)
+        starting.start()
+        if reconnect:
+            starting.join(0.3)
+            assert starting.is_alive()
+            app.quit()
+        starting.join(5)
+        assert isinstance(raised[0], IllegalStateError if reconnect else StoreAwayError)
+        app.abort()
+
+
+def test_a_store_that_makes_no_sense_is_no_outage(broker: Broker, tmp_path: Path) -> None:
+    """A table that is not there, or a function that is wrong, would be waited for in vain."""
+
+    def wrong() -> Any:
+        raise KeyError("DATABASE_URL")
+
+    for connect in (lambda: sqlite3.connect(tmp_path / "empty.db"), wrong):
+        app = App(broker.url)
+        app.consumer(fresh_queue(), dedupe=DatabaseStore(connect))(lambda _message: None)
+        with pytest.raises(StoreError, match=r"create_table\(\)"):
+            app.start()
+        app.abort()

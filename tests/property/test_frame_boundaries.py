@@ -69,9 +69,10 @@ class Relay(Peer):
                     {**DIALECT.send_headers("queue://out"), "persistent": "true"},
                     f"{body}{part}".encode(),
                 )
-                self.call(
+                request: Request | None = self.call(
                     lambda core, now, frame=frame: core.send(frame, "key", "queue://out", now)
                 )
+                self.ask(request)
             self.call(self._commit)
             while not self.committing.done:
                 if self.dead:

@@ -171,6 +171,28 @@ def test_what_others_are_at_is_left_to_them() -> None:
     assert inspect.getgeneratorstate(begun) == inspect.GEN_SUSPENDED  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda one: [1, one],
+        lambda one: (one,),
+        lambda one: {one},
+        lambda one: frozenset([one]),
+        lambda one: {"a": one},
+    ],
+)
+@pytest.mark.parametrize("function", [coroutine, generator])
+def test_so_are_collections_of_them(
+    function: Callable[..., Any], made: Callable[[Any], Any]
+) -> None:
+    """What somebody forgot to give to asyncio.gather(); each is closed."""
+    result = function("x")
+    with pytest.raises(Reject, match=rf"returned a \w+ with a {type(result).__name__} in it"):
+        check_ran(plain, made(result))
+    assert getattr(result, "cr_frame", None) is None
+    assert getattr(result, "gi_frame", None) is None
+
+
 def test_a_future_is_a_failure() -> None:
     """What it stands for may never be."""
     loop = asyncio.new_event_loop()

@@ -13,6 +13,7 @@ import pytest
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.ledger import FIRST_PAUSE, LONGEST_PAUSE, LOOK_EVERY, DeliveryLedger, release, share
+from tests.unit.interrupts import Alarm, Interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,8 +212,8 @@ def test_a_full_disk_is_away(ledger: DeliveryLedger, path: Path, clock: Clock) -
     entry = ledger.begin(A)
     assert entry is not None
     ledger.settle([entry])
-    (pages,) = ledger._connection.execute("PRAGMA page_count").fetchone()
-    ledger._connection.execute(f"PRAGMA max_page_count={pages}")
+    (pages,) = ledger._guarded.connection.execute("PRAGMA page_count").fetchone()
+    ledger._guarded.connection.execute(f"PRAGMA max_page_count={pages}")
     big = Identity("queue://q", "k" * 100_000)
     with pytest.raises(StoreError, match="full; make room"):
         ledger.begin(big)
@@ -226,11 +227,11 @@ def test_a_broken_file_is_away_until_it_is_removed(path: Path, clock: Clock) -> 
     ledger = DeliveryLedger(path, clock=clock)
     for number in range(100):
         ledger.begin(Identity("queue://q", str(number)))
-    ledger._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ledger._guarded.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with path.open("r+b") as file:
         file.seek(1024)
         file.write(b"x" * 50_000)
-    ledger._connection.execute("PRAGMA shrink_memory")
+    ledger._guarded.connection.execute("PRAGMA shrink_memory")
     for _ in range(2):
         with pytest.raises(StoreError, match="remove it, and begin anew"):
             ledger.begin(A)
@@ -376,3 +377,17 @@ def test_nonsense_is_refused() -> None:
     """At the door."""
     with pytest.raises(ConfigurationError, match="a path or a DeliveryLedger, not 5"):
         share(5)  # type: ignore[arg-type]  # what is refused
+
+
+def test_who_is_interrupted_while_it_writes_leaves_no_transaction_open(path: Path) -> None:
+    """Whatever step a signal handler raises at, the next hand-out is counted."""
+    within = ["/jmsx/ledger.py"]
+    clean = Interrupt(within=within)
+    ledger = DeliveryLedger(path)
+    clean.run(lambda: ledger.begin(A))
+    for step in range(1, clean.steps + 1):
+        with pytest.raises(Alarm):
+            Interrupt(step, within=within).run(lambda: ledger.begin(A))
+        assert ledger.begin(B) is not None, step
+    ledger.close()
+    assert rows(path)["b"][0] == clean.steps

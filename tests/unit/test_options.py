@@ -91,7 +91,7 @@ def test_password_is_not_shown() -> None:
         ),
         ({"max_body_size": 0}, "max_body_size must be 1 or more"),
         ({"max_body_size": 1.5}, "max_body_size must be a whole number, not a float"),
-        ({"client_id": 7}, "client_id must be a str, not a int"),
+        ({"client_id": 7}, "client_id must be a str, not an int"),
         ({"client_id": "a\nb"}, "client_id holds a line end"),
         ({"username": "a\0"}, "username holds a line end or NUL"),
         ({"password": "geheim\r"}, "password holds a line end"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jmsx.testing.classic.destination import Destination
     from jmsx.testing.classic.link import ClassicLink
+    from jmsx.testing.classic.message import StoredMessage
     from jmsx.testing.classic.subscription import Acknowledgement
 
 #: Headers that would change what happens in ways that are not modelled.
@@ -114,11 +115,23 @@ def _send(link: ClassicLink, frame: Frame) -> None:
     name = frame.headers.get("destination")
     if name is None:
         raise ProtocolFault("SEND received without a Destination specified!")
-    destination = link.destination(name)
+    transaction = _transaction(link, frame.headers)
+    message_id = link.house.next_message_id(link)
+    messages = [_message(link, frame, each, message_id) for each in name.split(",")]
+
+    def send() -> None:
+        for message in messages:
+            link.house.send(message, transaction)
+
+    link.ask_broker(frame, send, transaction)
+
+
+def _message(link: ClassicLink, frame: Frame, destination: str, message_id: str) -> StoredMessage:
+    """What a SEND brings to one of its destinations."""
     message = from_send(
         frame,
-        destination,
-        message_id=link.house.next_message_id(link),
+        link.destination(destination),
+        message_id=message_id,
         connection_id=link.connection_id,
         now_ms=link.broker.now_ms(),
     )
@@ -128,8 +141,7 @@ def _send(link: ClassicLink, frame: Frame) -> None:
             message.reply_to = link.destination(reply_to, strict=True)
         except ProtocolFault:
             message.properties["reply-to"] = reply_to
-    transaction = _transaction(link, frame.headers)
-    link.ask_broker(frame, lambda: link.house.send(message, transaction), transaction)
+    return message
 
 
 def _ack(link: ClassicLink, frame: Frame) -> None:

@@ -116,7 +116,9 @@ class ClassicLink(FakeLink):
         """
         name = name.strip()
         if "," in name:
-            raise NotImplementedError(f"the fake broker has no composite destinations: {name}")
+            raise NotImplementedError(
+                f"the fake broker has no composite destinations, save to send to: {name}"
+            )
         for prefix, kind in TEMP_ALIASES.items():
             if name.startswith(prefix):
                 if name not in self._temporary:

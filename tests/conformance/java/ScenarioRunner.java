@@ -59,6 +59,7 @@ import org.apache.activemq.command.ActiveMQBytesMessage;
 import org.apache.activemq.command.ActiveMQDestination;
 import org.apache.activemq.command.ActiveMQMessage;
 import org.apache.activemq.command.ActiveMQQueue;
+import org.apache.activemq.command.ActiveMQTempDestination;
 import org.apache.activemq.command.ActiveMQTextMessage;
 import org.apache.activemq.command.ActiveMQTopic;
 import org.apache.activemq.command.MessageAck;
@@ -248,7 +249,14 @@ public final class ScenarioRunner {
                 case "session": return session(step);
                 case "consumer": return consumer(step);
                 case "producer": return producer(step);
-                case "temp_queue": return temporaryQueue(step);
+                case "temp_queue":
+                    register(step.path("as").asText(), object(step, "in", Session.class).createTemporaryQueue());
+                    return ok();
+                case "temp_topic":
+                    register(step.path("as").asText(), object(step, "in", Session.class).createTemporaryTopic());
+                    return ok();
+                case "composite": return composite(step);
+                case "delete": ((ActiveMQTempDestination) destination(step.path("target"))).delete(); return ok();
                 case "send": return send(step);
                 case "receive": return receive(step, 2.0);
                 case "receive_none": return receive(step, 0.4);
@@ -432,8 +440,12 @@ public final class ScenarioRunner {
             return ok();
         }
 
-        private ObjectNode temporaryQueue(JsonNode step) throws JMSException {
-            register(step.path("as").asText(), object(step, "in", Session.class).createTemporaryQueue());
+        private ObjectNode composite(JsonNode step) throws JMSException {
+            List<String> names = new ArrayList<>();
+            for (JsonNode each : step.path("of")) {
+                names.add(((ActiveMQDestination) destination(each)).getQualifiedName());
+            }
+            register(step.path("as").asText(), new ActiveMQQueue(String.join(",", names)));
             return ok();
         }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jmsx.core.policy import (
@@ -123,3 +125,12 @@ def test_keys_that_match_nothing_are_refused(pattern: str, complaint: str) -> No
 def test_without_entries_all_get_the_default() -> None:
     """A map is as good as its default."""
     assert RedeliveryPolicyMap().policy("queue://a") == RedeliveryPolicy()
+
+
+@pytest.mark.parametrize("wrong", [3, None, RedeliveryPolicy, "exponential"])
+def test_what_is_no_policy(wrong: Any) -> None:
+    """Is refused at once: it would end the session that asks it."""
+    with pytest.raises(ConfigurationError, match="must be a RedeliveryPolicy, not"):
+        RedeliveryPolicyMap(default=wrong)
+    with pytest.raises(ConfigurationError, match=r"policy for 'orders\.>' must be a"):
+        RedeliveryPolicyMap(entries={"orders.>": wrong})

@@ -27,7 +27,7 @@ LAYERS: Final = {
     },
     "jms": {
         "core", "drivers", "jms", "errors", "clock", "ledger", "memory", "log", "observe", "options", "plugins", "uri",
-        "steering", "handlers", "process",
+        "steering", "handlers", "process", "alone",
     },
     "testing": {"core", "testing", "errors"},
 }  # fmt: skip

@@ -114,3 +114,13 @@ def test_a_send_that_is_answered_with_a_fault_is_in_doubt() -> None:
     assert isinstance(request.error, SendUnconfirmedError)
     assert "ConcurrentModificationException" in str(request.error)
     assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]
+
+
+def test_expiry_of_a_send_is_told() -> None:
+    """What the broker may throw away is not lost; a time that no calendar has is none."""
+    talk = Talk(AUTO)
+    for expires in ("1790000000000", "0", "soon"):
+        headers = {"destination": "/queue/x", "persistent": "false", "expires": expires}
+        talk.core.send(Frame("SEND", headers, b""), "key", "queue://x", 0.0)
+
+    assert [event.expires_ms for event in talk.reported(MessageSent)] == [1790000000000, None, None]

@@ -57,7 +57,7 @@ def test_what_is_meant(text: str, meant: tuple[str, str]) -> None:
         ("TOPIC://x", "write topic://x"),
         ("/orders", "write queue://orders, or queue:///orders"),
         ("que://x", "'que' is none of queue, topic"),
-        (17, "not a int"),
+        (17, "not an int"),
         (None, "not a NoneType"),
     ],
 )

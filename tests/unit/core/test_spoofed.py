@@ -10,7 +10,9 @@ from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
+    CLIENT,
     INDIVIDUAL,
+    REJECTED,
     WALL,
     Talk,
     at_most,
@@ -108,3 +110,33 @@ def test_what_expires_where_artemis_has_no_place_for_it(persistent: str) -> None
     assert talk.receive() is None
     copied = persistent == "true"
     assert talk.wrote() == (["SEND ActiveMQ.DLQ 'a' ?"] if copied else ["ACK a"])
+
+
+def test_what_came_without_a_body_is_copied_before_it_is_left_to_the_broker() -> None:
+    """Whether that moves it or deletes it, only a header says that its sender may have written."""
+    name = "java-ID:host-1-1-1:1:1:1:1"
+    talk = Talk(CLIENT)
+    talk.subscribe(policy=at_most(0))
+    talk.comes(name, "b", body="")
+    talk.take()
+    talk.core.recover(talk.now, REJECTED)
+    assert talk.wrote() == ["SEND queue:ActiveMQ.DLQ '' ?"]
+    assert talk.receive() is None  # an ACK of it would cover the original
+    talk.answer()
+    assert talk.wrote() == [f"NACK {name}"]
+    assert [(one[0], one[4]) for one in buried(talk)] == [(name, False)]
+    assert talk.receive() == "b#1"
+
+
+def test_a_copy_that_is_refused_keeps_the_original() -> None:
+    """It is tried again, and nothing is given to the broker before."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("java-ID:host-1-1-1:1:1:1:1", body="")
+    talk.take()
+    talk.core.recover(talk.now, REJECTED)
+    talk.refuse()
+    assert (talk.wrote(), buried(talk)) == (["SEND queue:ActiveMQ.DLQ '' ?"], [])
+    talk.timer()
+    talk.answer()
+    assert talk.wrote()[-1].startswith("NACK java-ID")

@@ -7,7 +7,12 @@ import pytest
 from jmsx.core.actions import Transmit
 from jmsx.core.events import MessageSent, TransactionEnded
 from jmsx.core.frames import Frame
-from jmsx.errors import BrokerTimeoutError, TransactionInDoubtError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    IllegalStateError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
 from jmsx_artemis import DIALECT
 from tests.unit.core.harness import TRANSACTED, Talk, outcome, sent, transactions
 
@@ -149,3 +154,105 @@ def test_an_output_without_an_input_has_no_identity() -> None:
     talk = Talk(TRANSACTED, dialect=DIALECT)
     talk.send()
     assert identities(talk) == [None]
+
+
+# -- what an older commit may have sent -------------------------------------------------------------------------------
+
+REHEARSAL = [
+    "BEGIN in jmsx-rehearsal",
+    "SEND queue:x 'out' in jmsx-rehearsal",
+    "ABORT in jmsx-rehearsal ?",
+]
+
+
+def test_outputs_of_an_input_that_came_before_are_rehearsed() -> None:
+    """Whoever had it may be dead in the middle of a commit, which the broker does not know yet; once will do."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", redelivered="true")
+    talk.receive()
+    request = talk.send()
+    assert request is not None
+    assert talk.wrote() == [BEGIN, *REHEARSAL]
+    assert outcome(request) == "open"
+    talk.answer()
+    assert outcome(request) == "done"
+    assert talk.send("more") is None
+    assert talk.wrote() == [OUT, "SEND queue:x 'more' in jmsx"]
+    talk.commit()
+    talk.answer()
+    talk.answer()
+    assert (sent(talk), transactions(talk)) == (["confirmed"] * 2, [("committed", 2, 1)])
+
+
+def test_each_input_that_came_before_is_one_more_reason() -> None:
+    """Its own commit may have been tried after the last rehearsal; the next transaction has none of them."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", "b", redelivered="true")
+    talk.comes("c")
+    for _ in range(2):
+        talk.receive()
+        assert talk.send() is not None
+        talk.wrote()
+        talk.answer()
+    talk.commit()
+    talk.answer()
+    talk.answer()
+    talk.receive()
+    assert talk.send() is None
+
+
+def test_input_that_comes_back_to_its_session_unflagged() -> None:
+    """The broker flags only the oldest of what a lost link had; the session knows better."""
+    talk = talk_with("a")
+    talk.send()
+    talk.cut()
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.rollback()
+    talk.reopen()
+    talk.comes("a")
+    talk.receive()
+    assert talk.send() is not None
+
+
+def test_link_that_is_lost_at_a_rehearsal() -> None:
+    """As anywhere in a transaction: its commit tells."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", redelivered="true")
+    talk.receive()
+    request = talk.send()
+    talk.cut()
+    assert request is not None
+    assert outcome(request) == "done"
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+
+
+def test_what_was_not_sent_for_a_rehearsal_that_nobody_answered_is_not_committed() -> None:
+    """`send()` has raised; the rest of the transaction is worth what it was."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", redelivered="true")
+    talk.receive()
+    request = talk.send()
+    assert request is not None
+    talk.wrote()
+    talk.core.abandon(request, BrokerTimeoutError("SEND was not answered"), talk.now)
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    assert OUT not in talk.wrote()
+
+
+def test_who_does_not_wait_for_a_rehearsal_cannot_commit() -> None:
+    """An interrupt may have ended the wait."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", redelivered="true")
+    talk.receive()
+    talk.send()
+    with pytest.raises(IllegalStateError, match="waits for the broker"):
+        talk.send()
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == []

@@ -9,6 +9,7 @@ from jmsx.core.frames import Frame, MessageFrame, parse_headers
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
+    BrokerFaultError,
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
@@ -291,10 +292,15 @@ def test_body_of_a_foreign_sender(block: bytes, body: bytes, decoded: object) ->
     assert DIALECT.decode_body(parse_headers(block), body) == decoded
 
 
+#: XML whose encoding Python does not know.
+OF_NO_ENCODING = b'<?xml version="1.0" encoding="foo"?><map></map>'
+
+
 @pytest.mark.parametrize(
     ("kind", "body", "decoded"),
     [
         ("map", b"no map", b"no map"),
+        ("map", OF_NO_ENCODING, OF_NO_ENCODING),
         ("text", b"\xff", "�"),
         ("bytes", b"hello", b"hello"),
         ("newer", b"hello", "hello"),
@@ -372,7 +378,6 @@ def test_properties_that_do_something_are_not() -> None:
         ("AMQ339001 Destination does not exist my.selector", "", InvalidDestinationError),
         ("AMQ339031 Error handling send", "", BrokerError),
         ("AMQ339016 Error creating subscription 1", "", BrokerError),
-        ("AMQ339013 Error committing t", "", BrokerError),
         ("AMQ339025 failed to ack because no message with id 9,9", "", BrokerError),
         ("AMQ119119 Disk Capacity is Low, cannot produce more messages.", "", ResourceAllocationError),
         ("", "AMQ229031: Unable to validate user", SecurityError),
@@ -394,7 +399,29 @@ def test_error_does_not_repeat_the_message_that_was_sent() -> None:
         "AMQ339011 Error sending message CoreMessage[messageID=1, durable=true,"
         " properties=TypedProperties[pin=1234, hint=selector]]@1"
     )
-    error = DIALECT.error("SEND", "queue://a", Frame("ERROR", {"message": told}), "shop:61613")
-    assert type(error) is BrokerError
+    frame = Frame("ERROR", {"message": told})
+    error = DIALECT.error("SEND", "queue://a", frame, "shop:61613")
     assert "AMQ339011 Error sending message; it does not tell why" in str(error)
     assert "1234" not in str(error)
+    assert DIALECT.complaint(frame) == "AMQ339011 Error sending message"
+
+
+@pytest.mark.parametrize(
+    ("command", "told", "kind"),
+    [
+        ("SEND", "AMQ339011 Error sending message CoreMessage[x]@1", BrokerFaultError),
+        ("COMMIT", "AMQ339013 Error committing t", BrokerFaultError),
+        ("SEND", "AMQ339031 Error handling send", BrokerError),
+        (
+            "SEND",
+            "AMQ229032 User guest does not have permission='SEND' on address a",
+            SecurityError,
+        ),
+    ],
+)
+def test_what_stands_for_any_exception_is_no_refusal(
+    command: str, told: str, kind: type[JmsxError]
+) -> None:
+    """The broker wraps whatever sending or committing raises, also what comes behind the work."""
+    error = DIALECT.error(command, "queue://a", Frame("ERROR", {"message": told}), "shop:61613")
+    assert type(error) is kind

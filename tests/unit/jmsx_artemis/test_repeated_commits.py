@@ -8,6 +8,12 @@ from jmsx.errors import TransactionInDoubtError, TransactionRolledBackError
 from jmsx_artemis import DIALECT
 from tests.unit.core.harness import TRANSACTED, Talk, outcome, sent, transactions
 
+#: What is sent again is rehearsed first, so that the broker knows what it has.
+REHEARSED = [
+    "BEGIN in jmsx-rehearsal",
+    "SEND queue:x 'out' in jmsx-rehearsal",
+    "ABORT in jmsx-rehearsal ?",
+]
 AGAIN = "SEND queue:x 'out' ?"
 
 
@@ -32,15 +38,33 @@ def test_a_lost_answer_is_no_doubt(step: int) -> None:
     talk.cut()
     assert outcome(request) == "open"
     talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
-    assert talk.wrote()[0] == AGAIN
+    assert talk.wrote()[:3] == REHEARSED
+    talk.answer()
+    assert talk.wrote() == [AGAIN]
+    talk.answer()  # SUBSCRIBE, which was written meanwhile
+    assert outcome(request) == "open"
     talk.answer()
     assert outcome(request) == "done"
-    talk.answer()
     talk.comes("a", redelivered="true")
     assert talk.drain() == []
     assert talk.wrote() == ["ACK a"]
     assert sent(talk) == ["confirmed"]
     assert transactions(talk) == [("committed", 1, 1)]
+
+
+def test_input_that_comes_before_its_outputs_are_confirmed() -> None:
+    """The broker is still writing them; the application has done with it all the same."""
+    talk = talk_with("a")
+    request = talk.commit()
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
+    talk.comes("a", redelivered="true")
+    while outcome(request) == "open":
+        talk.answer()
+    talk.wrote()
+    assert talk.drain() == []
+    assert talk.wrote() == ["ACK a"]
 
 
 def test_what_comes_of_no_input_can_be_repeated_too() -> None:
@@ -50,24 +74,45 @@ def test_what_comes_of_no_input_can_be_repeated_too() -> None:
     talk.cut()
     talk.wrote()
     talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
-    assert talk.wrote()[0] == AGAIN
+    assert talk.wrote()[:3] == REHEARSED
+    talk.answer()
+    assert talk.wrote() == [AGAIN]
+    talk.answer()  # SUBSCRIBE
     talk.answer()
     assert outcome(request) == "done"
     assert transactions(talk) == [("committed", 1, 0)]
 
 
-def test_it_is_repeated_until_it_is_answered() -> None:
-    """The next link may be lost, too."""
-    talk = talk_with("a")
+@pytest.mark.parametrize("rehearsed", [False, True])
+def test_it_is_repeated_until_it_is_answered(*, rehearsed: bool) -> None:
+    """The next link may be lost, too, before or behind the rehearsal."""
+    talk = talk_with()
     request = talk.commit()
     for _ in range(3):
         talk.cut()
         talk.wrote()
         talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
-        assert talk.wrote()[0] == AGAIN
+        assert talk.wrote()[:3] == REHEARSED
+        if rehearsed:
+            talk.answer()
+            assert talk.wrote() == [AGAIN]
         assert outcome(request) == "open"
-    talk.answer()
+    while outcome(request) == "open":
+        talk.answer()
     assert outcome(request) == "done"
+    assert sent(talk) == ["confirmed"]
+
+
+def test_a_refused_rehearsal_is_the_end() -> None:
+    """What is refused then would be refused again."""
+    talk = talk_with()
+    request = talk.commit()
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
+    talk.refuse("AMQ339040 Error sending")
+    assert AGAIN not in talk.wrote()
+    assert isinstance(request.error, TransactionRolledBackError)
 
 
 def test_without_another_link_the_doubt_stays() -> None:
@@ -102,9 +147,16 @@ def test_receives_alone_stay_in_doubt() -> None:
     assert isinstance(request.error, TransactionInDoubtError)
 
 
-def test_sends_that_are_refused_are_rolled_back() -> None:
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ("AMQ339031 Error handling send", TransactionRolledBackError),
+        ("AMQ339013 Error committing jmsx", TransactionInDoubtError),  # it stands for anything
+    ],
+)
+def test_sends_that_are_refused_are_not_repeated(told: str, kind: type[Exception]) -> None:
     """Nothing came of an input, so nothing was there before: one by one, some of them would be sent all the same."""
     talk = talk_with()
     request = talk.commit()
-    talk.refuse("AMQ339013 Error committing jmsx")
-    assert isinstance(request.error, TransactionRolledBackError)
+    talk.refuse(told)
+    assert isinstance(request.error, kind)

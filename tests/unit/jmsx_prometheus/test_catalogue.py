@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from jmsx.core import events
-from jmsx_prometheus.catalogue import LABELS, METRICS, RAW_ONLY, Kind, Metric, find
+from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, Kind, Metric, find
 from jmsx_prometheus.observer import PrometheusObserver
 from jmsx_prometheus.series import Distribution
 from tests.dashboards.stories import lifetime, stand_still
@@ -59,7 +59,7 @@ def test_names_are_unique() -> None:
 
 def test_every_label_is_used() -> None:
     """Nothing is explained that no metric has."""
-    assert {label for row in METRICS for label in row.labels} == LABELS.keys()
+    assert {label for row in (*METRICS, *PIPELINE) for label in row.labels} == LABELS.keys()
 
 
 def test_raw_only_has_reasons() -> None:
@@ -86,7 +86,7 @@ def test_fed_by_is_the_truth() -> None:
 
 
 def _numbers(observer: PrometheusObserver) -> dict[tuple[str, tuple[str, ...]], object]:
-    table = observer._table.copy()
+    table = observer._copy()
     numbers: dict[tuple[str, tuple[str, ...]], object] = {}
     for name, tallies in table._tallies.items():
         numbers |= {(name, labels): tally.value for labels, tally in tallies.items()}

@@ -203,13 +203,24 @@ def test_refused_connect_closes(broker: FakeBroker) -> None:
     assert client.link.closed
 
 
+def test_what_is_sent_to_several_is_in_each(broker: FakeBroker) -> None:
+    """In a transaction at its commit."""
+    client = Talk(broker)
+    client.tell("SEND", {"destination": "/queue/a,/queue/b"}, "x")
+    client.tell("BEGIN", TX)
+    client.tell("SEND", {"destination": "/queue/a,/queue/b", **TX}, "y")
+    assert [len(broker.queue(name)) for name in "ab"] == [1, 1]
+    client.tell("COMMIT", TX)
+    assert [left(broker, name) for name in "ab"] == [["x", "y"], ["x", "y"]]
+
+
 # -- what it cannot do --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("command", "headers"),
     [
-        ("SEND", {"destination": "/queue/a,/queue/b"}),
+        ("SUBSCRIBE", {"destination": "/queue/a,/queue/b", "id": "s"}),
         ("SUBSCRIBE", {"destination": "/queue/a.>", "id": "s"}),
         ("SEND", {"destination": "/queue/q", "AMQ_SCHEDULED_DELAY": "1", "AMQ_SCHEDULED_REPEAT": "2"}),
         ("SEND", {"destination": "/queue/q", "AMQ_SCHEDULED_CRON": "* * * * *"}),

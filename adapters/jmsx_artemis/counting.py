@@ -1,0 +1,47 @@
+"""What ActiveMQ Artemis counts of its queues, by its management."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.clock import SystemClock
+from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.inspection import QueueCounts
+from jmsx_artemis.questions import count, queues
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jmsx import Session
+    from jmsx.core.management import Inquiry
+
+
+def counts(session: Session, uris: Sequence[str]) -> dict[str, QueueCounts] | None:
+    """The counts of the queues `uris` that exist; None if the broker cannot be asked. Raises JmsxError."""
+    management = session.dialect.management
+    if management is None or not session.options.use_management:
+        return None
+    exchange = Exchange(session.address, session.options, SystemClock())
+    try:
+        return exchange.conduct(session.dialect, management, inquiry(uris))
+    except UnansweredError as error:
+        if error.reached:
+            return None
+        raise error.cause from error
+
+
+def inquiry(uris: Sequence[str]) -> Inquiry[dict[str, QueueCounts]]:
+    """The counts of each queue; of `queue://address::queue` those of the queue."""
+    found = {}
+    for uri in uris:
+        listed = yield from queues("NAME", uri.removeprefix("queue://").rpartition("::")[2])
+        if listed:
+            told = listed[0]
+            left = ("messagesAcked", "messagesKilled", "messagesExpired")
+            found[uri] = QueueCounts(
+                enqueued=count(told, "messagesAdded"),
+                dequeued=sum(count(told, name) for name in left),
+                expired=count(told, "messagesExpired"),
+                size=count(told, "messageCount"),
+            )
+    return found

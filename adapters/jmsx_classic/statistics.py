@@ -1,0 +1,99 @@
+"""
+What ActiveMQ Classic counts, by its statistics plugin, which answers messages to reserved destinations.
+
+A broker without the plugin answers nothing and takes the question for a message, so the first one goes to a topic,
+where it leaves none. A queue that does not exist is not answered; that the broker answers for itself ends the answers.
+
+Source: https://activemq.apache.org/components/classic/documentation/statisticsplugin, `StatisticsBroker.java`;
+probed on 6.1.8.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from jmsx import Message
+from jmsx.core.headers import whole
+from jmsx.inspection import QueueCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jmsx import Session
+
+    Told = Mapping[str, object]
+
+_QUESTIONS: Final = "ActiveMQ.Statistics."
+_OF_BROKER: Final = f"topic://{_QUESTIONS}Broker"
+
+#: Seconds that an answer may take where somebody waits for it; the broker answers in some milliseconds, or never.
+PATIENCE: Final = 2.0
+
+#: The same where nobody waits: the first answer of a broker that was just started on a busy machine took 2 s and more.
+LEISURE: Final = 10.0
+
+
+class Statistics:
+    """Asks the broker of a started `session` that nobody else uses meanwhile."""
+
+    def __init__(self, session: Session, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._reply_to = session.create_temporary_queue()
+        self._producer = session.create_producer()
+        self._answers = session.create_consumer(self._reply_to)
+
+    def broker(self) -> Told | None:
+        """What the broker tells of itself; None: it has no such plugin, or does not let this user ask."""
+        self._ask(_OF_BROKER)
+        return next(self._told(), None)
+
+    def queues(self, names: Sequence[str]) -> dict[str, Told]:
+        """What the broker tells of those of the queues `names` that exist, by their names."""
+        for name in names:
+            self._ask(f"queue://{_QUESTIONS}Destination.{name}")
+        self._ask(_OF_BROKER)
+        found = {}
+        for told in self._told():
+            destination = told.get("destinationName")
+            if destination is None:
+                break
+            found[str(destination).removeprefix("queue://")] = told
+        return found
+
+    def _ask(self, question: str) -> None:
+        message = Message(None, reply_to=self._reply_to)
+        self._producer.send(
+            message, destination=question, persistent=False, time_to_live=self._patience
+        )
+
+    def _told(self) -> Iterator[Told]:
+        """The answers, until none comes for a while."""
+        deadline = time.monotonic() + self._patience
+        while (answer := self._answers.receive(max(deadline - time.monotonic(), 0.0))) is not None:
+            if isinstance(answer.body, dict):
+                yield answer.body
+
+
+def counts(session: Session, queues: Sequence[str]) -> dict[str, QueueCounts] | None:
+    """The counts of `queues` (URIs) that exist; None if the broker does not tell any. Raises JmsxError."""
+    asked = Statistics(session, LEISURE)
+    if asked.broker() is None:
+        return None
+    found = asked.queues([uri.removeprefix("queue://") for uri in queues])
+    return {f"queue://{name}": _counts(told) for name, told in found.items()}
+
+
+def _counts(told: Told) -> QueueCounts:
+    def count(name: str) -> int:
+        number = whole(str(told[name]))
+        if number is None:
+            raise ValueError(f"{name} is {told[name]!r}")
+        return number
+
+    return QueueCounts(
+        enqueued=count("enqueueCount"),
+        dequeued=count("dequeueCount"),
+        expired=count("expiredCount"),
+        size=count("size"),
+    )

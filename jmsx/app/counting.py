@@ -1,0 +1,164 @@
+"""
+The broker's own counts of an app's queues, for observers that keep them: a book that the app does not write itself.
+
+An event log shows what this process saw. Whether others read the same queue, what nobody has read, and what has expired
+in the broker, only the broker knows. It is asked over a connection that lives for the moment, by what an adapter has in
+the entry point group `jmsx.counts`; a broker that does not tell is not asked again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx import plugins
+from jmsx.core.events import QueueCounted
+from jmsx.core.spelling import is_pattern
+from jmsx.direct import connect_to
+from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.events import Source
+    from jmsx.jms.connection import Connection
+    from jmsx.observe import Observer
+    from jmsx.options import ConnectionOptions
+    from jmsx.uri import BrokerAddress, BrokerUri
+
+#: Queues that are asked for in one look: a program that makes up names has no end of them.
+MOST: Final = 100
+
+#: Seconds that the last look may take, while the app waits to end.
+LAST: Final = 2.0
+
+#: Seconds that connecting may take.
+CONNECT: Final = 5.0
+
+#: Looks without an answer after which a broker is taken for one that does not tell: it may be only slow.
+TRIES: Final = 3
+
+_GROUP: Final = "jmsx.counts"
+
+_log = logger("jmsx.app")
+
+
+class Counting:
+    """
+    Has the brokers tell their counts at once, every so often, and at `close()` a last time; on a thread of its own.
+
+    Args:
+        places: destination -> the session that has used it last; the app's, and growing.
+        uri: the app's brokers, and the options to connect with.
+        observer: is told each answer as a `QueueCounted` of that session.
+        every: seconds between two looks.
+
+    """
+
+    def __init__(
+        self, places: Mapping[str, Source], uri: BrokerUri, observer: Observer, every: float
+    ) -> None:
+        self._places = places
+        self._brokers = {str(address): address for address in uri.addresses}
+        timeout = min(uri.options.connect_timeout or CONNECT, CONNECT)
+        self._options: ConnectionOptions = replace(uri.options, connect_timeout=timeout)
+        self._observer = observer
+        self._every = every
+        self._silent: set[str] = set()  #: brokers that do not tell
+        self._unanswered: dict[str, int] = {}  #: looks in vain, one after the other
+        self._asking: Connection | None = None
+        self._closing = threading.Event()
+        self._left = False
+        self._thread = threading.Thread(target=self._run, name="jmsx-counting", daemon=True)
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Ask no more, not even a last time; waits for nothing."""
+        self._left = True
+        self._closing.set()
+        asking = self._asking
+        if asking is not None:
+            asking.abort()
+
+    def close(self, patience: float = LAST) -> None:
+        """Ask a last time, and give up on that after `patience` seconds."""
+        self._closing.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(patience)
+        self.leave()
+
+    def _run(self) -> None:
+        while not self._left:
+            last = self._closing.is_set()
+            self._look()
+            if last or (self._closing.wait(self._every) and self._left):
+                return
+
+    def _look(self) -> None:
+        """Ask each broker for the queues that were last used on it."""
+        wanted: dict[str, dict[str, Source]] = {}
+        for destination, source in dict(self._places).items():
+            if source.broker in self._brokers and source.broker not in self._silent:
+                wanted.setdefault(source.broker, {})[destination] = source
+        for broker, places in wanted.items():
+            if not self._left:
+                self._try(self._brokers[broker], places)
+
+    def _try(self, address: BrokerAddress, places: Mapping[str, Source]) -> None:
+        """Ask a broker; one that is away is asked another time, one that does not tell is not."""
+        try:
+            told = self._ask(address, places)
+        except (ConnectionFailedError, BrokerTimeoutError) as error:
+            _log.debug("broker does not tell its counts now", broker=str(address), why=str(error))
+        except JmsxError as error:
+            self._give_up(str(address), str(error))
+        except Exception as error:  # noqa: BLE001 - of a book beside the work nothing may end the work
+            self._give_up(str(address), f"{type(error).__name__}: {error}")
+        else:
+            broker = str(address)
+            self._unanswered[broker] = 0 if told else self._unanswered.get(broker, 0) + 1
+            if self._unanswered[broker] == TRIES:
+                self._give_up(broker, "it has no means for it, or does not let this user")
+
+    def _give_up(self, broker: str, why: str) -> None:
+        """Say once that a broker does not tell, and leave it alone."""
+        if not self._left:
+            self._silent.add(broker)
+            _log.info("broker does not tell its counts", broker=broker, why=why)
+
+    def _ask(self, address: BrokerAddress, places: Mapping[str, Source]) -> bool:
+        """Tell the observer what the broker counts; False if it does not tell."""
+        with connect_to(address, self._options) as connection:
+            self._asking = connection
+            try:
+                connection.start()
+                session = connection.create_session()
+                if session.dialect.name not in plugins.names(_GROUP):
+                    return False
+                count: Any = plugins.load(_GROUP, session.dialect.name)
+                found = count(session, list(places))
+            finally:
+                self._asking = None
+        for destination, counts in (found or {}).items():
+            event = QueueCounted(at=time.monotonic(), destination=destination, **counts._asdict())
+            self._observer.observe(event, places[destination])
+        return found is not None
+
+
+class Places(dict[str, "Source"]):
+    """Destination -> the session that has used it last: single queues, at most `MOST`."""
+
+    def note(self, destination: str, source: Source) -> None:
+        """Note a use; cheap where nothing is new."""
+        if self.get(destination) is not source and (
+            destination in self
+            or (
+                len(self) < MOST
+                and destination.startswith("queue://")
+                and not is_pattern(destination)
+            )
+        ):
+            self[destination] = source

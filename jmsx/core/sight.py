@@ -1,0 +1,58 @@
+"""
+Whether the bodies of messages may be translated by the broker, or had better be left alone.
+
+Classic has to be asked to write a MapMessage as text, and then takes Java's ObjectMessages to pieces, too. At a class
+that it does not trust it fails, and closes the connection without a word (`JmsFrameTranslator.convertMessage`, measured
+on 6.1.8). So after such an end the next link goes without translation ("blind"): what comes without a body there may be
+a map, and is looked at aside before the application gets it. That nothing was wrong but the network costs no more than
+that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.values import DestinationKind
+
+if TYPE_CHECKING:
+    from jmsx.core.values import ConsumerSettings
+
+#: Seconds after something new, a link or a message, within which the end of a link may be for what the broker meant to
+#: send next.
+SOON: Final = 2.0
+
+#: Ends of links in a row before topics go without maps, too: what comes there can be looked at nowhere else.
+OFTEN: Final = 2
+
+
+class Sight:
+    """Of one session, over its links; times are seconds, monotonic."""
+
+    def __init__(self) -> None:
+        self._ends = 0  #: of links in a row that may be for an ObjectMessage
+        self._stirred_at = -math.inf
+
+    def stirred(self, now: float) -> None:
+        """A link was opened, or messages came."""
+        self._stirred_at = now
+
+    def closed(self, reason: str, now: float) -> None:
+        """The link is gone, for `reason` as in `LinkClosed`."""
+        suspicious = reason == "io" and now - self._stirred_at <= SOON
+        self._ends = self._ends + 1 if suspicious else 0
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the last link may have ended for an ObjectMessage."""
+        return self._ends > 0
+
+    def blind(self, settings: ConsumerSettings) -> bool:
+        """Whether this consumer goes without translation on the next link, or on this one."""
+        return self._ends >= (1 if lies_open(settings) else OFTEN)
+
+
+def lies_open(settings: ConsumerSettings) -> bool:
+    """Whether what the consumer reads can be looked at by others, while it has it."""
+    temporary = settings.destination.startswith("temp-")
+    return settings.kind is DestinationKind.QUEUE and not temporary

@@ -1,0 +1,96 @@
+"""
+Looking at one message aside, by a browser on a link of its own: whether it has a body that did not come.
+
+A browser sees what is at a consumer, too. The broker shows it a map as text; at an ObjectMessage that it may not take
+to pieces it closes the connection without a word, which here costs nobody anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.frames import Frame, MessageFrame, escape
+from jmsx.drivers.exchange import Talk, hurried
+from jmsx.errors import ConnectionFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.clock import Clock
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
+    from jmsx.options import ConnectionOptions
+    from jmsx.uri import BrokerAddress
+
+#: Connections that the broker closes at one message before that is known to be the reason.
+SURE: Final = 2
+
+#: Headers that differ between two showings of one message.
+_OWN: Final = frozenset({"ack", "subscription", "redelivered", "transformation"})
+
+
+class Looking:
+    """The looks of one session; each has a link of its own."""
+
+    def __init__(self, dialect: Dialect, options: ConnectionOptions, clock: Clock) -> None:
+        self._dialect = dialect
+        self._options = hurried(options)
+        self._clock = clock
+
+    def look(self, delivery: Delivery, address: BrokerAddress) -> MessageFrame | None:
+        """
+        `delivery` as a browser shows it; None if the broker shows nothing more of it.
+
+        Raises JmsxError if the broker cannot be asked.
+        """
+        shown = None
+        for _ in range(SURE):
+            talk = Talk(address, self._options, self._dialect, self._clock)
+            try:
+                talk.connect()
+                shown = self._shown(talk, delivery)
+            except _ClosedError:
+                continue
+            finally:
+                talk.drop()
+            break
+        if shown is None or not shown.body or not _is_same(shown, delivery):
+            return None
+        return _merged(delivery.frame, shown)
+
+    def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
+        name = delivery.message_id.replace("'", "''")
+        destination = self._dialect.addresses(delivery.headers).destination or ""
+        headers = self._dialect.browse_headers(
+            destination=destination, prefetch=1, selector=f"JMSMessageID = '{name}'"
+        )
+        talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
+        try:
+            shown = talk.next(MessageFrame, "SUBSCRIBE", destination)
+        except ConnectionFailedError as error:
+            raise _ClosedError from error
+        talk.send(Frame("DISCONNECT", {}))
+        return None if shown.headers.get("browser") == "end" else shown
+
+
+class _ClosedError(Exception):
+    """The broker closed the connection at the message."""
+
+
+def _is_same(shown: MessageFrame, delivery: Delivery) -> bool:
+    """The name that a message goes by may be one that its sender gave it."""
+    return _lasting(shown.headers) == _lasting(delivery.headers)
+
+
+def _lasting(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name not in _OWN}
+
+
+def _merged(frame: MessageFrame, shown: MessageFrame) -> MessageFrame:
+    """`frame` with the body that was shown, and with what tells how to read that."""
+    lines = frame.block.split(b"\n")
+    kept = [line for line in lines if not line.startswith(b"transformation:")]
+    told = shown.headers.get("transformation")
+    if told is not None:
+        kept.append(f"transformation:{escape(told)}".encode())
+    return MessageFrame(b"\n".join(kept), shown.body)

@@ -1,0 +1,248 @@
+"""Brokers that forbid things: what is told as refused is not there, and what may not be sent stops nothing else."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from jmsx import Connection, Message, RedeliveryPolicy
+from jmsx.app import App
+from jmsx.errors import (
+    InvalidDestinationError,
+    InvalidSelectorError,
+    SecurityError,
+    SendUnconfirmedError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
+from tests.integration.broker_support import (
+    GUARDS,
+    as_clerk,
+    eventually,
+    guarded_artemis,
+    guarded_classic,
+)
+from tests.integration.support import TRANSACTED, fresh_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jmsx.errors import JmsxError
+    from jmsx_broker.local import LocalBroker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+
+_MAKE: Final = "createAddress createDurableQueue createNonDurableQueue"
+_REMOVE: Final = "deleteAddress deleteDurableQueue deleteNonDurableQueue"
+_ALL: Final = f"send consume browse {_MAKE} {_REMOVE}"
+
+POLICY: Final = RedeliveryPolicy(
+    maximum_redeliveries=1, initial_redelivery_delay=0.1, redelivery_delay=0.1
+)
+
+
+@pytest.fixture(scope="module")
+def classic() -> Iterator[LocalBroker]:
+    """`clerk` may use open.>, read and make read.>, write graves.>; of the broker's dead letter queue nothing."""
+    rights = {"queue_open": "read write admin", "queue_read": "read admin"}
+    with guarded_classic(**rights, queue_graves="write admin") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def artemis() -> Iterator[LocalBroker]:
+    """The same; what full.> takes is little, and noauto.> must be made by hand."""
+    rights = {
+        "open.#": _ALL,
+        "full.#": _ALL,
+        "read.#": f"consume {_MAKE}",
+        "graves.#": f"send {_MAKE}",
+    }
+    settings: dict[str, dict[str, str | int | float | bool]] = {
+        "full.#": {"address-full-policy": "FAIL", "max-size-bytes": 2000},
+        "noauto.#": {"auto-create-queues": False, "auto-create-addresses": False},
+    }
+    with guarded_artemis(rights | {"noauto.#": _ALL}, settings) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["classic", "artemis"])
+def broker(request: pytest.FixtureRequest) -> LocalBroker:
+    """Each of them."""
+    found: LocalBroker = request.getfixturevalue(request.param)
+    return found
+
+
+def name(*parts: str) -> str:
+    """A queue of its own behind a prefix."""
+    return ".".join((*parts, fresh_queue().name))
+
+
+def made(broker: LocalBroker, queue: str) -> str:
+    """The queue, made by who may."""
+    with Connection(broker.url, username="admin", password=GUARDS["admin"]) as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(queue).send("first")
+        assert session.create_consumer(queue).receive(5) is not None
+        session.create_producer(queue).send("second")
+    return queue
+
+
+def send(broker: LocalBroker, queue: str, body: str = "x") -> None:
+    """As the clerk, confirmed."""
+    with Connection(as_clerk(broker), use_management=False) as connection:
+        connection.create_session().create_producer(queue).send(body)
+
+
+def commit(broker: LocalBroker, queue: str) -> None:
+    """As the clerk, in a transaction."""
+    with Connection(as_clerk(broker), use_management=False) as connection:
+        session = connection.create_session(TRANSACTED)
+        session.create_producer(queue).send("x")
+        session.commit()
+
+
+def test_what_is_told_as_refused_is_not_there(classic: LocalBroker) -> None:
+    """Classic names the cause of each, in a transaction too."""
+    queue = made(classic, name("read"))
+    with pytest.raises(SecurityError, match="clerk is not authorized to write to"):
+        send(classic, queue)
+    with pytest.raises(TransactionRolledBackError, match="clerk is not authorized to write to"):
+        commit(classic, queue)
+    assert classic.statistics(queue).enqueue_count == 2
+    with (
+        Connection(as_clerk(classic)) as connection,
+        pytest.raises(SecurityError, match="clerk is not authorized to read from"),
+    ):
+        connection.create_session().create_consumer(name("graves"))
+    with (
+        Connection(as_clerk(classic)) as connection,
+        pytest.raises(InvalidSelectorError),
+    ):
+        connection.create_session().create_consumer(name("open"), selector="a = = 1")
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "told"),
+    [
+        ("elsewhere", SecurityError, "does not have permission='CREATE_ADDRESS'"),
+        ("noauto", InvalidDestinationError, "Destination does not exist"),
+    ],
+)
+def test_what_artemis_tells_as_refused_is_not_there(
+    artemis: LocalBroker, place: str, error: type[JmsxError], told: str
+) -> None:
+    """These it does not even begin; behind one in a transaction it commits the rest."""
+    queue = name(place)
+    with pytest.raises(error, match=told):
+        send(artemis, queue)
+    with pytest.raises(TransactionInDoubtError, match=told):
+        commit(artemis, queue)
+    assert not artemis.statistics(queue).exists
+
+
+@pytest.mark.parametrize("place", ["read", "full"])
+def test_what_artemis_does_not_explain_is_in_doubt(artemis: LocalBroker, place: str) -> None:
+    """Whatever sending raises looks the same on the wire, so nobody can tell; the usual causes are named."""
+    queue = name(place)
+    with Connection(artemis.url, username="admin", password=GUARDS["admin"]) as connection:
+        connection.create_session().create_producer(queue).send("x" * 2000)
+    for attempt in (send, commit):
+        with pytest.raises((SendUnconfirmedError, TransactionInDoubtError)) as caught:
+            attempt(artemis, queue)
+        assert "AMQ339011 Error sending message" in str(caught.value)
+        assert "CoreMessage" not in str(caught.value)  # which repeats what was sent
+    with pytest.raises(SendUnconfirmedError, match="the user may not send there, or the address"):
+        send(artemis, queue)
+    assert artemis.statistics(queue).size == 1
+
+
+def test_an_output_that_nobody_takes_is_a_dead_letter(broker: LocalBroker) -> None:
+    """And not tried for ever, with everything behind it waiting."""
+    source, output, graves = name("open"), made(broker, name("read")), name("graves")
+    app = App(as_clerk(broker), use_management=False, redelivery_policy=POLICY)
+    seen: list[str] = []
+
+    @app.consumer(source, mode=TRANSACTED, dead_letter=f"queue://{graves}")
+    def forward(message: Message) -> None:
+        seen.append(message.text)
+        if message.text == "bad":
+            app.send(output, "x")
+
+    with app:
+        app.send(source, "bad")
+        app.send(source, "next")
+        assert eventually(lambda: "next" in seen and broker.statistics(graves).size == 1, 30)
+    assert broker.statistics(output).size == 1
+    assert (
+        2 <= seen.count("bad") <= 6
+    )  # a link that ended before the complaint was read counts for nothing
+
+
+def test_who_may_not_ask_for_the_scheduler_waits_himself(
+    broker: LocalBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The app starts, and what failed is delivered again by it."""
+    source = name("open")
+    policy = RedeliveryPolicy(
+        maximum_redeliveries=2, initial_redelivery_delay=0.1, mode="scheduled"
+    )
+    app = App(as_clerk(broker), use_management=False)
+    counts: list[int] = []
+
+    @app.consumer(source, redelivery=policy)
+    def fail_twice(message: Message) -> None:
+        counts.append(message.delivery_count)
+        if len(counts) < 3:
+            raise ValueError
+
+    with app:
+        app.send(source, "x")
+        assert eventually(lambda: counts == [1, 2, 3])
+    assert "scheduler cannot be asked for" in caplog.text
+    assert broker.statistics(source).size == 0
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_a_dead_letter_that_nobody_takes_is_told(broker: LocalBroker, *, persistent: bool) -> None:
+    """It stays in its queue, and the probe says why; nothing is deleted for want of a place."""
+    source = name("open")
+    app = App(
+        as_clerk(broker),
+        use_management=False,
+        redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0),
+    )
+
+    @app.consumer(source, dead_letter=f"queue://{made(broker, name('read'))}")
+    def fail(_message: Message) -> None:
+        raise ValueError
+
+    with app:
+        app.send(source, "x", persistent=persistent)
+        assert eventually(lambda: "a dead letter cannot be put into" in str(app.ready().body))
+        for _ in range(5):  # also while there is no link, which Artemis ends with each refusal
+            (told,) = app.ready().body["reasons"]
+            assert "not authorized to write" in told or "AMQ339011 Error sending" in told
+            time.sleep(0.3)  # there is nothing to wait for: it is to stay so
+        assert broker.statistics(source).size == 1
+    assert broker.statistics(source).size == 1
+
+
+def test_a_non_persistent_message_that_the_broker_would_delete(classic: LocalBroker) -> None:
+    """By default it is copied into the broker's dead letter queue; who may not do that keeps it where it is."""
+    source = name("open")
+    app = App(as_clerk(classic), redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0))
+
+    @app.consumer(source)
+    def fail(_message: Message) -> None:
+        raise ValueError
+
+    with app:
+        app.send(source, "x", persistent=False)
+        assert eventually(
+            lambda: "cannot be put into queue://ActiveMQ.DLQ" in str(app.ready().body)
+        )
+    assert classic.statistics(source).size == 1

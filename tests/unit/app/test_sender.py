@@ -1,0 +1,88 @@
+"""The app's own sender where signal handlers come in between: an error, never a dead thread."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx import Message
+from jmsx.alone import Alone
+from jmsx.app.sender import Sender
+from jmsx.errors import IllegalStateError
+from tests.unit.interrupts import Alarm, Interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.timeout(30)
+
+
+class Line:
+    """A connection, session and producer of nobody's, which calls `meanwhile` while it is opened."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self._meanwhile = meanwhile
+        self.aborted = False
+
+    def create_session(self) -> Line:
+        """Open it."""
+        self._meanwhile()
+        return self
+
+    def create_producer(self) -> Line:
+        """The same."""
+        return self
+
+    def send(self, message: Message, **_: Any) -> str:
+        """Its text for a key."""
+        return message.text
+
+    def abort(self) -> None:
+        """Close it."""
+        self.aborted = True
+
+
+def sender(meanwhile: Callable[[], object]) -> Sender:
+    """Over such lines."""
+    connect: Any = lambda: Line(meanwhile)  # noqa: E731 - in place of a Connection
+    return Sender(connect)
+
+
+def test_a_send_that_interrupts_the_first_one_is_refused() -> None:
+    """A signal handler runs on the thread that opens the line; the send that it interrupts is done."""
+    refused: list[str] = []
+
+    def handler() -> None:
+        with pytest.raises(IllegalStateError, match="signal handler") as told:
+            made.send(Message("handler"), "queue://q", {})
+        refused.append(str(told.value))
+
+    made = sender(handler)
+    assert made.send(Message("main"), "queue://q", {}) == "main"
+    assert len(refused) == 1
+    assert made.send(Message("next"), "queue://q", {}) == "next"
+
+
+def test_a_send_that_is_interrupted_anywhere_leaves_a_sender_that_sends() -> None:
+    """Nobody waits for a line that nobody opens."""
+    clean, first = Interrupt(within=["/jmsx/app/sender.py"]), sender(lambda: None)
+    clean.run(lambda: first.send(Message("a"), "queue://q", {}))
+    assert clean.steps > 10
+    for step in range(1, clean.steps + 1):
+        made, interrupt = sender(lambda: None), Interrupt(step, within=["/jmsx/app/sender.py"])
+        with pytest.raises(Alarm):
+            interrupt.run(partial(made.send, Message("a"), "queue://q", {}))
+        assert made.send(Message("b"), "queue://q", {}) == "b", step
+
+
+def test_who_is_alone_is_told_so_and_others_come_after() -> None:
+    """Also behind an exception."""
+    alone = Alone("this")
+    with alone(), pytest.raises(IllegalStateError, match="this was called"), alone():
+        pass
+    with pytest.raises(ValueError, match="x"), alone():
+        raise ValueError("x")
+    with alone():
+        pass

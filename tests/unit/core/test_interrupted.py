@@ -1,0 +1,297 @@
+"""
+A `receive()` that is interrupted anywhere loses no message, and acknowledges none that nobody got.
+
+Each program here is run once for every step of the core, and that step raises (interrupts.py). What the driver does
+then is done, and the books of a small broker are looked at.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx.core.handing_out import Held
+from jmsx.core.values import OptimizeAcknowledge
+from jmsx.drivers.counting import AGAIN, Counting
+from tests.unit.core.harness import (
+    AUTO,
+    CLIENT,
+    INDIVIDUAL,
+    TRANSACTED,
+    WALL,
+    Talk,
+    at_most,
+)
+from tests.unit.core.test_ledger import Book
+from tests.unit.interrupts import Alarm, Interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.frames import Frame
+    from jmsx.core.values import AcknowledgeMode
+
+#: What is interrupted.
+CORE = ("/jmsx/core/", "/jmsx/drivers/")
+
+#: A program with fewer steps than this is not followed through the core.
+ENOUGH = 200
+
+#: Attempts of the driver to give back what a `receive()` had been given.
+TRIES = 5
+
+#: Expired before it came, as the broker says in epoch milliseconds.
+EXPIRED = {"expires": str(round((WALL - 1) * 1000))}
+
+
+class Books:
+    """What a broker with cumulative ACKs knows of the messages of one queue, from the frames that it is sent."""
+
+    def __init__(self, *names: str, single: bool) -> None:
+        self.single = single
+        self.mine = list(names)  #: in the order of the queue
+        self.dead: list[str] = []
+        self.done: list[str] = []
+        self._open: dict[str, list[Frame]] = {}  #: by transaction
+        self._copied: list[str] = []
+
+    def read(self, frame: Frame) -> None:
+        """Take one frame."""
+        wire = frame.headers.get("transaction", "")
+        if frame.command == "BEGIN":
+            self._open[wire] = []
+        elif frame.command == "ABORT":
+            del self._open[wire]
+        elif frame.command == "COMMIT":
+            for one in self._open.pop(wire):
+                self._do(one)
+        elif wire:
+            self._open[wire].append(frame)
+        else:
+            self._do(frame)
+
+    def lose(self) -> None:
+        """The link is gone."""
+        self._open.clear()
+
+    def _do(self, frame: Frame) -> None:
+        if frame.command == "SEND":
+            self.dead.append(frame.body.decode())
+        elif frame.command == "NACK":
+            self.dead.append(frame.headers["id"])
+            self.mine.remove(frame.headers["id"])
+        elif frame.command == "ACK" and frame.headers["id"] in self.mine:
+            upto = self.mine.index(frame.headers["id"])
+            gone = self.mine[upto : upto + 1] if self.single else self.mine[: upto + 1]
+            self.done += gone
+            self.mine = [one for one in self.mine if one not in gone]
+
+
+class Program(Talk):
+    """A session that is driven as the pump does it, on the thread where signal handlers run."""
+
+    def __init__(
+        self,
+        mode: AcknowledgeMode,
+        messages: dict[str, dict[str, str]],
+        *,
+        single: bool = False,
+        book: Book | None = None,
+        **settings: Any,
+    ) -> None:
+        self.counting = Counting(book)
+        self.book = book
+        self.messages = messages
+        self.books = Books(*messages, single=single or mode is INDIVIDUAL)
+        self._done = 0
+        self.last: Delivery | None = None
+        self.drops = 0
+        super().__init__(mode, single=single)
+        self.subscribe(**settings)
+        self._come()
+
+    def _come(self, **headers: str) -> None:
+        for name in self.books.mine:
+            self.comes(name, to="1", wall=None, **self.messages[name], **headers)
+
+    def recorded(self, told: Any) -> None:
+        """As the pump."""
+        self.counting.record(told)
+
+    def settle(self) -> None:
+        """What the core has written reaches the broker, which answers."""
+        self.wrote()
+        for frame in self.frames[self._done :]:
+            self.books.read(frame)
+        self._done = len(self.frames)
+        while self._asked:
+            self.answer()
+            self.settle()
+
+    def returned(self, interrupt: Interrupt) -> str | None:
+        """What one `receive()` returns."""
+        held = Held()
+        try:
+            name: str | None = interrupt.run(lambda: self._receive(held))
+        except Alarm:
+            self._give_back(held, interrupt)
+            raise
+        else:
+            if self.last is not None and self.mode is INDIVIDUAL:
+                self.core.acknowledge(self.last, self.now)
+            return name
+        finally:
+            self.settle()
+
+    def _receive(self, held: Held) -> str | None:
+        delivery = self.counting.deliver(self.core, ["1"], self.now, held)
+        if delivery is None:
+            return None
+        self.core.consumed(delivery, self.now, hurry=True)
+        self.last = delivery
+        return delivery.message_id
+
+    def _give_back(self, held: Held, interrupt: Interrupt) -> None:
+        """As the pump."""
+        for _ in range(TRIES):
+            try:
+                if not interrupt.run(lambda: self.core.take_back(held)):
+                    self.drop()
+            except Alarm:
+                continue
+            return
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop the link, and get what is the broker's again on the next one."""
+        self.settle()
+        self.drops += 1
+        self.cut()
+        self.books.lose()
+        self.core.take_actions()
+        self.reopen()
+        self._come(redelivered="true")
+
+    def finish(self) -> None:
+        """The application is done with all that it got."""
+        if self.mode is TRANSACTED:
+            self.commit()
+        elif self.last is not None:
+            self.core.acknowledge(self.last, self.now)
+        self.now += 1
+        self.core.handle_timer(self.now)
+        self.settle()
+
+
+def run(make: Callable[[], Program], *at: int) -> tuple[Interrupt, Program, list[str]]:
+    """Receive all there is, while the steps `at` raise; what a transaction lost with its link is received again."""
+    interrupt, program = Interrupt(*at, within=CORE), make()
+    seen: list[str] = []
+    for _ in range(2):
+        receive_all(program, interrupt, seen)
+        program.finish()
+    return interrupt, program, seen
+
+
+def receive_all(program: Program, interrupt: Interrupt, seen: list[str]) -> None:
+    """Until there is nothing any more."""
+    for _ in range(40):
+        with suppress(Alarm):
+            name = program.returned(interrupt)
+            if name is not None:
+                seen.append(name)
+            elif program.book is not None and program.counting.withheld:
+                program.now += AGAIN
+                program.book.away = False
+            else:
+                return
+
+
+def wrong(program: Program, seen: list[str]) -> str | None:
+    """What is wrong with the books."""
+    names, books = list(program.messages), program.books
+    lost = [one for one in names if one not in seen + books.mine + books.dead]
+    twice = [one for one in names if (seen + books.dead).count(one) > 1]
+    if lost:
+        return f"lost {lost}"
+    if books.mine:
+        return f"never settled {books.mine}"
+    if program.drops:
+        return None
+    if twice:
+        return f"twice {twice}"
+    if seen != [one for one in names if one in seen]:
+        return f"out of order {seen}"
+    return None
+
+
+Messages = dict[str, dict[str, str]]
+
+PLAIN: Messages = {"a": {}, "b": {}}
+
+
+def away() -> Book:
+    """A ledger that cannot be written at first."""
+    book = Book()
+    book.away = True
+    return book
+
+
+def over(name: str) -> dict[str, Any]:
+    """A ledger that knows of too many deliveries of `name`."""
+    return {"book": Book(**{name: 5}), "policy": at_most(2)}
+
+
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "auto": lambda: Program(AUTO, PLAIN),
+    "auto, single acks": lambda: Program(AUTO, PLAIN, single=True),
+    "auto, in batches": lambda: Program(AUTO, PLAIN, optimize=OptimizeAcknowledge()),
+    "client": lambda: Program(CLIENT, PLAIN),
+    "individual": lambda: Program(INDIVIDUAL, PLAIN),
+    "transacted": lambda: Program(TRANSACTED, PLAIN),
+    "auto, ledger away": lambda: Program(AUTO, PLAIN, book=away()),
+    "client, ledger away": lambda: Program(CLIENT, PLAIN, book=away()),
+    "transacted, ledger away": lambda: Program(TRANSACTED, PLAIN, book=away()),
+    "auto, over the limit": lambda: Program(AUTO, PLAIN, **over("a")),
+    "transacted, over the limit": lambda: Program(TRANSACTED, PLAIN, **over("b")),
+    "client, copied": lambda: Program(CLIENT, {"java-a": {}, "b": {}}, **over("java-a")),
+    "individual, copied": lambda: Program(INDIVIDUAL, {"java-a": {}, "b": {}}, **over("java-a")),
+    "client, expired": lambda: Program(CLIENT, {"a": {}, "b": EXPIRED, "c": {}}),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_receive_that_is_interrupted_at_any_step(name: str) -> None:
+    """Each message is returned once, or comes again on another link."""
+    make = PROGRAMS[name]
+    interrupt, program, seen = run(make)
+    assert (wrong(program, seen), program.drops) == (None, 0)
+    assert interrupt.steps > ENOUGH
+    found = {step: wrong(*run(make, step)[1:]) for step in range(1, interrupt.steps + 1)}
+    assert {step: why for step, why in found.items() if why is not None} == {}
+
+
+@pytest.mark.parametrize("name", ["auto, ledger away", "client, ledger away"])
+def test_so_is_taking_back(name: str) -> None:
+    """The second one comes while the driver puts things right, and wherever that has come to."""
+    make = PROGRAMS[name]
+    last = run(make)[0].steps
+    twice = [(step, step + more) for step in range(1, last + 1, 5) for more in range(1, 40, 2)]
+    found = {at: wrong(*run(make, *at)[1:]) for at in twice}
+    assert {at: why for at, why in found.items() if why is not None} == {}
+
+
+def test_a_consumer_that_closes_then_acknowledges_what_was_returned() -> None:
+    """AUTO acknowledges at its end what was handed out: not what a receive() was interrupted with."""
+    for step in range(1, run(PROGRAMS["auto, ledger away"])[0].steps + 1):
+        program, interrupt = PROGRAMS["auto, ledger away"](), Interrupt(step, within=CORE)
+        seen: list[str | None] = []
+        for _ in range(2):
+            with suppress(Alarm):
+                seen.append(program.returned(interrupt))
+        program.core.close_consumer("1", program.now)
+        program.settle()
+        assert set(program.books.done) <= set(seen), step

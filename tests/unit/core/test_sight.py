@@ -1,0 +1,103 @@
+"""When consumers go without translated bodies, and when with them again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import MessageFrame
+from jmsx.core.sight import OFTEN, SOON, Sight
+from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
+from jmsx_artemis import DIALECT as ARTEMIS
+from jmsx_classic import DIALECT as CLASSIC
+
+QUEUE = ConsumerSettings(
+    subscription_id="1",
+    name="q",
+    destination="queue://q",
+    kind=DestinationKind.QUEUE,
+    mode=AcknowledgeMode.AUTO_ACKNOWLEDGE,
+    stomp_ack=StompAck.CLIENT,
+    headers={},
+    origin="queue://q",
+    grave="queue://ActiveMQ.DLQ",
+    prefetch=1000,
+)
+TOPIC = replace(QUEUE, destination="topic://t", kind=DestinationKind.TOPIC)
+DURABLE = replace(TOPIC, kind=DestinationKind.DURABLE)
+TEMPORARY = replace(QUEUE, destination="temp-queue://t")
+
+
+def ended(*links: tuple[float, str]) -> Sight:
+    """After links that ended so many seconds after they were opened, for these reasons."""
+    sight, now = Sight(), 0.0
+    for lasted, reason in links:
+        sight.stirred(now)
+        now += lasted
+        sight.closed(reason, now)
+    return sight
+
+
+def test_a_first_link_sees() -> None:
+    """Nothing has happened."""
+    sight = Sight()
+    sight.stirred(0.0)
+    assert not sight.blind(QUEUE)
+    assert not sight.doubted
+
+
+@pytest.mark.parametrize("reason", ["closed", "heartbeat", "error_frame", "protocol"])
+def test_what_has_another_reason_changes_nothing(reason: str) -> None:
+    """What the broker said, or we did."""
+    assert not ended((0.1, reason)).blind(QUEUE)
+
+
+def test_a_queue_goes_blind_at_once() -> None:
+    """For each end repeats what came before it; a link that was quiet for long ended for something else."""
+    assert ended((SOON, "io")).blind(QUEUE)
+    assert not ended((SOON + 0.1, "io")).blind(QUEUE)
+
+
+def test_messages_count_as_much_as_a_new_link() -> None:
+    """The one that the broker could not write came right behind others."""
+    sight = Sight()
+    sight.stirred(0.0)
+    sight.stirred(1000.0)
+    sight.closed("io", 1000.5)
+    assert sight.blind(QUEUE)
+
+
+@pytest.mark.parametrize("settings", [TOPIC, DURABLE, TEMPORARY])
+def test_what_cannot_be_looked_at_takes_longer(settings: ConsumerSettings) -> None:
+    """Its maps cannot be read then."""
+    assert not ended(*[(0.1, "io")] * (OFTEN - 1)).blind(settings)
+    assert ended(*[(0.1, "io")] * OFTEN).blind(settings)
+
+
+def test_it_sees_again_on_the_next_link() -> None:
+    """Unless that ends in the same way."""
+    assert not ended((0.1, "io"), (0.1, "closed")).blind(QUEUE)
+    assert not ended((0.1, "io"), (60.0, "io")).blind(QUEUE)
+    assert ended((0.1, "io"), (0.1, "io")).blind(QUEUE)
+
+
+def test_only_classic_translates() -> None:
+    """Its consumers leave out one header."""
+    headers = {"destination": "/queue/q", "transformation": "jms-map-xml"}
+    assert CLASSIC.untranslated(headers) == {"destination": "/queue/q"}
+    assert ARTEMIS.untranslated(headers) == headers
+
+
+def test_what_was_looked_at_is_another_message() -> None:
+    """Its identity is asked for anew, and nobody looks twice."""
+    frame = MessageFrame.of({"ack": "1"})
+    delivery = Delivery(frame, arrival=1, message_id="m", epoch=1, received_at=0.0, expires_at=None)
+    delivery.complete(None)
+    assert delivery.looked_at
+    assert delivery.frame is frame
+    shown = MessageFrame.of({"ack": "1"}, b"<map/>")
+    delivery.complete(shown)
+    assert delivery.frame is shown
+    assert delivery.identity is None

@@ -1,0 +1,129 @@
+"""Small logs made by hand, and the audit of them without a file or a process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+import polars as pl
+
+from jmsx_report.audit import Audit, audit
+from jmsx_report.books import PARTIALS, Terms, books, second_look
+from jmsx_report.events import SCHEMAS, Events
+from jmsx_report.flows import stories
+from jmsx_report.period import Period, within
+from jmsx_report.table import Context, Partial, added
+from jmsx_report.writers import SOCKETS, WRITERS
+
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 3600 * SECOND
+#: 2026-11-20 06:00 UTC, at a full hour.
+START: Final = 1_795_154_400 * SECOND
+ORDERS: Final = "queue://orders"
+
+
+def key(at_us: int, number: int) -> str:
+    """A key as jmsx senders make them."""
+    return f"{at_us // 1000:012x}{number:020x}"
+
+
+class Log:
+    """The lines of some writers; each writer numbers its own."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._next: dict[str, int] = defaultdict(int)
+        self._keys = 0
+
+    def line(self, writer: str, kind: str, at: int, **fields: Any) -> dict[str, Any]:
+        """Add a line."""
+        seq = self._next[writer]
+        self._next[writer] += 1
+        line = {"v": 1, "kind": kind, "writer": writer, "seq": seq, "ts_us": at} | fields
+        self.lines.append(line)
+        return line
+
+    def opens(self, writer: str, at: int = START - SECOND, **fields: Any) -> Log:
+        """Open a writer's log; its service and host are its name unless told."""
+        told = {"service": writer, "host": writer} | fields
+        self.line(writer, "log.open", at, **told)
+        self.line(writer, "conn.up", at, session_id=f"{writer}-1", epoch=1, broker="b:61613")
+        return self
+
+    def closes(self, writer: str, at: int, dropped: int = 0) -> Log:
+        """End a writer's log in order."""
+        self.line(writer, "log.close", at, dropped=dropped)
+        return self
+
+    def reads(self, writer: str, dest: str = ORDERS, **fields: Any) -> None:
+        """Subscribe."""
+        self._of("sub.open", writer, START - SECOND, {"dest": dest, "consumer": "c"} | fields)
+
+    def send(
+        self, writer: str, at: int, dest: str = ORDERS, outcome: str = "confirmed", **fields: Any
+    ) -> str:
+        """Send a message; its key is made by the sender's clock, `at`, unless told."""
+        self._keys += 1
+        made: str = fields.pop("msg_key", key(at, self._keys))
+        self._of(
+            "send",
+            writer,
+            at + 2000,
+            {"dest": dest, "msg_key": made, "outcome": outcome, "start_us": at} | fields,
+        )
+        return made
+
+    def deliver(
+        self,
+        writer: str,
+        made: str,
+        at: int,
+        dest: str = ORDERS,
+        outcome: str = "acknowledged",
+        **fields: Any,
+    ) -> None:
+        """Deliver a message and settle it at once, by the consumer's clock."""
+        told = {"dest": dest, "consumer": "c", "msg_key": made, "attempt": 1, "outcome": outcome}
+        times = {"recv_us": at - 300, "start_us": at - 200, "end_us": at - 100}
+        self._of("delivery", writer, at, told | times | fields)
+
+    def stats(self, writer: str, at: int, dest: str = ORDERS, **counted: int) -> None:
+        """What the broker counts of a queue."""
+        none = {"enqueued": 0, "dequeued": 0, "expired": 0, "size": 0}
+        self._of("broker.stats", writer, at, {"dest": dest} | none | counted)
+
+    def _of(self, kind: str, writer: str, at: int, fields: dict[str, Any]) -> None:
+        self.line(writer, kind, at, session_id=f"{writer}-1", epoch=1, **fields)
+
+
+def events(lines: list[dict[str, Any]]) -> Events:
+    """Lines as the reader of segments gives them."""
+    by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        schema = SCHEMAS[line["kind"]]
+        by_kind[line["kind"]].append({name: line.get(name) for name in schema})
+    return Events(
+        {kind: pl.DataFrame(rows, schema=dict(SCHEMAS[kind])) for kind, rows in by_kind.items()}
+    )
+
+
+def merged(partial: Partial, units: list[Events]) -> pl.DataFrame:
+    """Make a partial of each unit and add them up, as the engine does."""
+    parts = [added(partial, partial.of(unit)) for unit in [*units, Events({})]]
+    columns = [*partial.keys, *partial.adds]
+    return added(partial, pl.concat([part.select(columns) for part in parts]))
+
+
+def audited(log: Log, units: int = 3, asked: Period | None = None, **terms: Any) -> Audit:
+    """Audit a log that is cut into so many units; of what was sent in the period `asked`."""
+    cut = [events(log.lines[number::units]) for number in range(units)]
+    sums = {one.name: merged(one, cut) for one in (*PARTIALS, WRITERS, SOCKETS)}
+    context = Context(writers=sums[WRITERS.name], sockets=sums[SOCKETS.name])
+    held = books(within(sums, asked or Period()), context, Terms(**terms))
+    return audit(held, merged(stories(second_look(held)), cut))
+
+
+def told(log: Log, **how: Any) -> dict[str, Any]:
+    """The summary of the audit."""
+    return audited(log, **how).summary

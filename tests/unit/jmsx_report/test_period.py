@@ -1,0 +1,67 @@
+"""An audit of a part of the log's time: of what was sent then, whenever it was settled."""
+
+from __future__ import annotations
+
+from jmsx_report.period import Period
+from tests.unit.jmsx_report.logs import HOUR, MINUTE, SECOND, START, Log, told
+
+SENDER, WORKER = "shop", "work"
+
+
+def day() -> Log:
+    """One message each hour for six hours, each settled half an hour later; that of the second hour is lost."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    for hour in range(6):
+        at = START + hour * HOUR + 45 * MINUTE
+        made = log.send(SENDER, at)
+        if hour != 1:
+            log.deliver(WORKER, made, at + 30 * MINUTE)
+    return log
+
+
+def closed(log: Log) -> Log:
+    """Both end in order."""
+    return log.closes(SENDER, START + 7 * HOUR).closes(WORKER, START + 7 * HOUR)
+
+
+def period(begin: int, end: int) -> Period:
+    """From the full hour `begin` to that of `end`."""
+    return Period(since_us=START + begin * HOUR, until_us=START + end * HOUR)
+
+
+def test_what_was_sent_before_or_after_is_not_judged() -> None:
+    """The loss is in the second hour only; what was settled after the end of a period counts all the same."""
+    log = closed(day())
+    counted = ("verdict", "sent", "settled", "unaccounted", "unsent")
+
+    whole, second, later = (
+        told(log, asked=asked) for asked in (Period(), period(1, 2), period(2, 5))
+    )
+    assert [whole[name] for name in counted] == ["suspect", 6, 5, 1, 0]
+    assert [second[name] for name in counted] == ["suspect", 1, 0, 1, 0]
+    assert [later[name] for name in counted] == ["balanced", 3, 3, 0, 0]
+    assert [row["hour_us"] for row in later["hours"]] == [START + hour * HOUR for hour in (2, 3, 4)]
+
+
+def test_a_period_in_which_nothing_was_sent_proves_nothing() -> None:
+    """As with a log without messages."""
+    assert told(closed(day()), asked=period(6, 9))["verdict"] == "unverifiable"
+
+
+def test_a_gap_before_the_period_taints_nothing_of_it() -> None:
+    """A line was written before the next one that is there; it cannot be about what was sent after that."""
+    log = day()
+    lost = next(
+        line
+        for line in log.lines
+        if line["kind"] == "delivery" and line["ts_us"] > START + 3 * HOUR
+    )
+    log.lines.remove(lost)
+    closed(log)
+
+    assert lost["ts_us"] == START + 3 * HOUR + 15 * MINUTE
+    assert told(log, asked=period(5, 6))["verdict"] == "balanced"
+    assert told(log, asked=period(2, 3))["verdict"] == "unverifiable"
+    assert told(log, asked=period(2, 3))["unaccounted"] == 1
+    assert told(log, asked=Period(since_us=START + 2 * HOUR + 46 * MINUTE + SECOND))["sent"] == 3
