@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
@@ -10,7 +11,7 @@ from jmsx.core import events as core
 from jmsx_eventlog.schema import FIELDS, KINDS, VERSION, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from jmsx.core.events import Event, Source
 
@@ -31,6 +32,7 @@ _KIND_OF_CLASS: Final[dict[type, str | None]] = {
     core.LinkRestored: "conn.restored",
     core.ErrorReceived: "broker.error",
     core.AckDropped: "ack.dropped",
+    core.QueueCounted: "broker.stats",
 }
 _KIND_OF_TRANSACTION: Final = {
     core.TransactionOutcome.COMMITTED: "tx.commit",
@@ -59,44 +61,68 @@ def urgent_classes() -> frozenset[type]:
     )
 
 
-def _as_is(value: Any, _offset: float) -> Any:
-    return value
-
-
-def _from_monotonic(value: float, offset: float) -> int:
-    return round((value + offset) * _MICROSECONDS)
-
-
-def _from_seconds(value: float, _offset: float) -> int:
-    return round(value * _MICROSECONDS)
-
-
-def _from_epoch_ms(value: int, _offset: float) -> int:
-    return value * 1000
-
-
-_CONVERSION: Final[dict[Origin, Callable[[Any, float], Any]]] = {
-    Origin.COPIED: _as_is,
-    Origin.OPT_IN: _as_is,
-    Origin.FROM_MONOTONIC: _from_monotonic,
-    Origin.FROM_SECONDS: _from_seconds,
-    Origin.FROM_EPOCH_MS: _from_epoch_ms,
+#: What is written of a value, as Python.
+_EXPRESSION: Final = {
+    Origin.COPIED: "{}",
+    Origin.OPT_IN: "{}",
+    Origin.FROM_MONOTONIC: f"round(({{}} + offset) * {_MICROSECONDS})",
+    Origin.FROM_SECONDS: f"round({{}} * {_MICROSECONDS})",
+    Origin.FROM_EPOCH_MS: "{} * 1000",
 }
-#: Field name, attribute of the event, conversion (None: copy).
-Plan: TypeAlias = "tuple[tuple[str, str, Callable[[Any, float], Any] | None], ...]"
+#: What stands in a `conn.up` of the session rather than the event.
+_OF_SOURCE: Final = {"broker": "broker", "broker_kind": "broker_kind", "conn_id": "connection_id"}
+
+#: Makes the members of one line: event, source, seq, and what the wall clock is ahead, in seconds.
+Maker: TypeAlias = "Callable[[Any, Source, int, float], dict[str, Any]]"
 
 
-def _plan(kind: str, *, with_text: bool) -> Plan:
-    """How the lines of `kind` are filled."""
-    return tuple(
-        (
-            field.name,
-            field.sources[kind],
-            None if field.origin is Origin.COPIED else _CONVERSION[field.origin],
-        )
-        for field in FIELDS
-        if field.sources.get(kind) and (with_text or field.origin is not Origin.OPT_IN)
-    )
+def _maker(kind: str, writer: str, optional: frozenset[str], *, with_text: bool) -> Maker:
+    """
+    Make the function that fills lines of `kind`; attributes in `optional` may be None and are left out then.
+
+    It is compiled from the table, as a dataclass is from its fields: a loop over the table costs three times as much,
+    and this is done for each event.
+    """
+    members = {
+        "v": repr(VERSION),
+        "kind": repr(kind),
+        "writer": repr(writer),
+        "seq": "seq",
+        "ts_us": _EXPRESSION[Origin.FROM_MONOTONIC].format("event.at"),
+        "mono_us": _EXPRESSION[Origin.FROM_SECONDS].format("event.at"),
+        "session_id": "source.session_id",
+        "epoch": "source.epoch",
+    }
+    last = []
+    for field in FIELDS:
+        attribute = field.sources.get(kind)
+        if attribute is None or (field.origin is Origin.OPT_IN and not with_text):
+            continue
+        if not attribute:
+            members[field.name] = f"source.{_OF_SOURCE[field.name]}"
+        elif attribute in optional:
+            value = _EXPRESSION[field.origin].format("value")
+            last += [
+                f"    value = event.{attribute}",
+                f"    if value is not None: record[{field.name!r}] = {value}",
+            ]
+        else:
+            members[field.name] = _EXPRESSION[field.origin].format(f"event.{attribute}")
+    first = ", ".join(f"{name!r}: {value}" for name, value in members.items())
+    code = ["def make(event, source, seq, offset):", f"    record = {{{first}}}", *last]
+    made: dict[str, Any] = {}
+    exec("\n".join([*code, "    return record"]), made)  # noqa: S102 - made of the table and nothing else
+    maker: Maker = made["make"]
+    return maker
+
+
+def _kinds_of(cls: type) -> tuple[str, ...]:
+    """The kinds of line that events of `cls` become."""
+    if cls is core.TransactionEnded:
+        return tuple(_KIND_OF_TRANSACTION.values())
+    if cls is core.LinkClosed:
+        return ("conn.closed", "conn.lost")
+    return (_KIND_OF_CLASS[cls] or "",)
 
 
 class Encoder:
@@ -108,37 +134,40 @@ class Encoder:
 
     def __init__(self, writer: str, *, with_text: bool = False) -> None:
         self._writer = writer
-        self._plans = {kind.name: _plan(kind.name, with_text=with_text) for kind in KINDS}
+        self._makers: dict[str, Maker] = {}
+        self._maker_of: dict[type, Maker] = {}  # of the classes with one kind
+        for cls in _KIND_OF_CLASS:
+            optional = frozenset(one.name for one in fields(cls) if "None" in str(one.type))
+            for kind in _kinds_of(cls):
+                self._makers[kind] = _maker(kind, writer, optional, with_text=with_text)
+            if len(_kinds_of(cls)) == 1:
+                self._maker_of[cls] = self._makers[kind]
+
+    def events(self, events: Iterable[tuple[Event, Source]], seq: int, offset: float) -> bytes:
+        """
+        Make the lines of `events`, numbered from `seq`, each with its line feed.
+
+        `offset` is what the wall clock is ahead of the monotonic clock, in seconds. Raises what JSON cannot carry as
+        TypeError, ValueError or AttributeError; one by one with `event` it shows which it is.
+        """
+        maker_of, records = self._maker_of, []
+        for number, (event, source) in enumerate(events, seq):
+            make = maker_of.get(type(event)) or self._makers[kind_of(event)]
+            records.append(make(event, source, number, offset))
+        # One call for all is ten times as fast as one for each. A quote in a text has a backslash before it, and no
+        # value is an object, so nothing else reads like the end of one line and the beginning of the next.
+        lines = orjson.dumps(records)[1:-1].replace(b'},{"', b'}\n{"') + b"\n"
+        if lines.count(b"\n") != len(records):
+            raise TypeError("a value is an array of objects")
+        return lines
 
     def event(self, event: Event, source: Source, seq: int, offset: float) -> bytes:
         """
         Make the line for `event`, with its line feed.
 
-        `offset` is what the wall clock is ahead of the monotonic clock, in seconds. Raises
-        TypeError where a value is of no type that JSON has; the caller reports a gap.
+        Raises TypeError where a value is of no type that JSON has; the caller reports a gap.
         """
-        kind = kind_of(event)
-        record: dict[str, Any] = {
-            "v": VERSION,
-            "kind": kind,
-            "writer": self._writer,
-            "seq": seq,
-            "ts_us": _from_monotonic(event.at, offset),
-            "mono_us": _from_seconds(event.at, offset),
-            "session_id": source.session_id,
-            "epoch": source.epoch,
-        }
-        for name, attribute, convert in self._plans[kind]:
-            value = getattr(event, attribute)
-            if value is not None:
-                record[name] = value if convert is None else convert(value, offset)
-        if kind == "conn.up":
-            record |= {
-                "broker": source.broker,
-                "broker_kind": source.broker_kind,
-                "conn_id": source.connection_id,
-            }
-        return _line(record)
+        return _line(self._makers[kind_of(event)](event, source, seq, offset))
 
     def own(
         self, kind: str, seq: int, wall: float, monotonic: float | None, **members: Any
@@ -152,9 +181,9 @@ def own_line(
 ) -> bytes:
     """Make a line about the log; clocks in seconds, `monotonic` None for another writer's line."""
     record: dict[str, Any] = {"v": VERSION, "kind": kind, "writer": writer, "seq": seq}
-    record["ts_us"] = _from_seconds(wall, 0)
+    record["ts_us"] = round(wall * _MICROSECONDS)
     if monotonic is not None:
-        record["mono_us"] = _from_seconds(monotonic, 0)
+        record["mono_us"] = round(monotonic * _MICROSECONDS)
     return _line(record | members)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import Counter
-from queue import Empty, SimpleQueue
+from collections import Counter, deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -15,87 +15,136 @@ if TYPE_CHECKING:
 
 _URGENT: Final = urgent_classes()
 
+#: Events that may be in memory only while the disk takes what is written: what a SIGKILL can cost.
+IN_MEMORY: Final = 1000
+
+#: Seconds that the first event of a batch waits for company; a wake-up of the writer for each costs more.
+LINGER: Final = 0.008
+
+_NEVER: Final = sys.maxsize
+
 
 class Intake:
     """
-    Takes events from any thread; one thread takes them out.
+    Takes events from any thread; one thread takes them out and says when they are written.
 
-    `capacity` is in events (approximate by the number of threads that put at once); `patience` is
-    how long, in seconds, an urgent event waits for room. After one wait was in vain nobody waits
-    until there is room: a full disk costs delivery `patience` once, not once a message.
+    Up to `IN_MEMORY` events wait to be written. Whoever comes then waits for room, at most `patience` seconds: so a
+    writer that is only busy holds back those who tell, and nothing is left out. After one such wait was in vain nobody
+    waits until something is written again, so that a full disk costs delivery `patience` once and not once a message:
+    until then urgent events are kept, up to `capacity` in all, and the others are dropped. Both numbers are exact but
+    for the number of threads that put at once.
     """
 
     def __init__(self, capacity: int, patience: float) -> None:
-        self._queue: SimpleQueue[tuple[Event, Source] | None] = SimpleQueue()
+        self._queue: deque[tuple[Event, Source]] = deque()
+        self._taken = 0  # events that the writer has, and that are not yet written
+        self._most = min(capacity, IN_MEMORY)
         self._capacity = capacity
         self._patience = patience
-        self._room = threading.Event()
+        self._wake_at = _NEVER  # so many waiting events wake the writer
+        self._wake = threading.Event()
+        self._room = threading.Condition(threading.Lock())
+        self._held = 0  # threads that wait for room
         self._stuck = False
         self._counting = threading.Lock()
         self._uncounted: Counter[tuple[str, str]] = Counter()
         self.closing = threading.Event()  #: no more is taken in; the writer thread is to end
         self.dropped = 0  #: events, since the start
+        self._dropped: Counter[str] = Counter()  # the same by kind
 
     def __len__(self) -> int:
-        """How many events wait."""
-        return self._queue.qsize()
+        """How many events are not yet written."""
+        return len(self._queue) + self._taken
 
     def put(self, event: Event, source: Source) -> None:
-        """Take in one event, or count it as dropped."""
-        if (
-            self._queue.qsize() < self._capacity or self._waited(event)
-        ) and not self.closing.is_set():
-            self._queue.put((event, source))
-        else:
+        """Take in one event, or count it as dropped; raises nothing."""
+        waiting = len(self._queue) + self._taken
+        if waiting >= self._most and not self._admitted(event):
             self.drop(kind_of(event), "overflow")
+            return
+        self._queue.append((event, source))
+        if waiting >= self._wake_at:
+            self._wake_at = _NEVER
+            self._wake.set()
 
     def drop(self, kind: str, reason: str, count: int = 1) -> None:
         """Count `count` events of `kind` as missing from the log."""
         with self._counting:
             self.dropped += count
+            self._dropped[kind] += count
             self._uncounted[kind, reason] += count
+
+    def dropped_by_kind(self) -> dict[str, int]:
+        """Tell what was dropped since the start, by kind."""
+        with self._counting:
+            return dict(self._dropped)
 
     def take_dropped(self) -> Counter[tuple[str, str]]:
         """Hand over what was dropped since the last call, by kind and reason, and forget it."""
+        if not self._uncounted:
+            return Counter()
         with self._counting:
             dropped, self._uncounted = self._uncounted, Counter()
         return dropped
 
-    def take(self, most: int, timeout: float) -> list[tuple[Event, Source]]:
-        """Take up to `most` events, oldest first; waits `timeout` seconds for the first one."""
-        taken: list[tuple[Event, Source]] = []
-        try:
-            item = self._queue.get(timeout=timeout)
-            while True:
-                if item is not None:
-                    taken.append(item)
-                if len(taken) >= most:
-                    break
-                item = self._queue.get_nowait()
-        except Empty:
-            pass
-        if taken:
-            self._stuck = False
-            self._room.set()
-        return taken
+    # The writer's side -----------------------------------------------------------------------------------------------
+
+    def wait(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds for the first event, and then a moment for company."""
+        if not self._queue:
+            self._wait_for(1, timeout)
+        if self._queue:
+            self._wait_for(self._most // 2, LINGER)
+
+    def take(self, most: int) -> list[tuple[Event, Source]]:
+        """Take up to `most` events, oldest first; they count as waiting until `written()`."""
+        count = min(len(self._queue), most)
+        self._taken += count
+        return [self._queue.popleft() for _ in range(count)]
+
+    def written(self) -> None:
+        """All that was taken is written, or dropped: there is room."""
+        self._taken = 0
+        self._stuck = False
+        if self._held:
+            with self._room:
+                self._room.notify_all()
 
     def close(self) -> None:
         """Take in no more, and wake the writer thread."""
         self.closing.set()
-        self._room.set()
-        self._queue.put(None)
+        self._most = 0  # whoever comes now asks whether it is closed
+        self._wake.set()
+        with self._room:
+            self._room.notify_all()
 
-    def _waited(self, event: Event) -> bool:
-        """Whether `event` is worth waiting for and room came in time."""
-        if self._stuck or type(event) not in _URGENT:
-            return False
+    def _wait_for(self, events: int, timeout: float) -> None:
+        self._wake.clear()
+        self._wake_at = events - 1  # as who comes counts those before him
+        if len(self._queue) < events and not self.closing.is_set():
+            self._wake.wait(timeout)
+        self._wake_at = _NEVER
+
+    def _admitted(self, event: Event) -> bool:
+        """Whether an event that found no room is taken in all the same, or after a while."""
+        if not self._stuck and not self.closing.is_set() and self._waited():
+            return True
+        urgent = type(event) in _URGENT
+        return urgent and len(self) < self._capacity and not self.closing.is_set()
+
+    def _waited(self) -> bool:
+        """Whether room came in time."""
         deadline = monotonic() + self._patience
-        while self._queue.qsize() >= self._capacity and not self.closing.is_set():
-            self._room.clear()
-            remaining = deadline - monotonic()
-            if remaining <= 0:
-                self._stuck = True
-                return False
-            if self._queue.qsize() >= self._capacity:
-                self._room.wait(remaining)
-        return True
+        with self._room:
+            self._held += 1
+            try:
+                while len(self) >= self._most and not self.closing.is_set() and not self._stuck:
+                    remaining = deadline - monotonic()
+                    if remaining <= 0:
+                        self._stuck = True
+                        self._room.notify_all()
+                        break
+                    self._room.wait(remaining)
+                return len(self) < self._most
+            finally:
+                self._held -= 1

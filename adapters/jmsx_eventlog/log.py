@@ -39,9 +39,12 @@ class EventLog:
         service: the application's name, in `log.open`.
         segment_bytes: a segment is closed before it grows past this.
         segment_seconds: and when it is this old, so that readers see it.
-        queue_events: how many events may wait for the writer thread.
-        patience_seconds: how long an urgent event (delivery, send, dead letter, transaction) waits
-            when the queue is full, before it is dropped and counted; the others do not wait.
+        patience_seconds: how long an event that finds 1,000 others unwritten waits for room. So a
+            writer that is only slower than the application costs no line, and a SIGKILL no more
+            than those 1,000, or what came in the last 10 ms. Where the disk takes nothing for as
+            long, nobody waits any more, until it does: rare events are dropped and counted, while
+            deliveries, sends, dead letters and transactions are kept in memory,
+        queue_events: up to so many, and dropped and counted after that.
         sync: when lines are forced to the disk: "always" (each write), "interval" (each second) or
             "none". A crash of the process alone loses nothing that was written in any of them.
         close_seconds: how long close() tries to write the rest.
@@ -52,6 +55,8 @@ class EventLog:
 
     """
 
+    keeps_counts: Final = True  #: an `App` has the broker tell its own, as a book beside this one
+
     def __init__(
         self,
         directory: Path | str,
@@ -60,7 +65,7 @@ class EventLog:
         segment_bytes: int = 64 * _MEBIBYTE,
         segment_seconds: float = 60.0,
         queue_events: int = 65_536,
-        patience_seconds: float = 0.25,
+        patience_seconds: float = 1.0,
         sync: Literal["always", "interval", "none"] = "interval",
         close_seconds: float = 5.0,
         with_text: bool = False,
@@ -101,6 +106,10 @@ class EventLog:
         """Events that are missing from the log of this process."""
         return self._intake.dropped
 
+    def dropped_by_kind(self) -> dict[str, int]:
+        """Tell of which kinds they are, and how many of each."""
+        return self._intake.dropped_by_kind()
+
     @property
     def errors(self) -> int:
         """How often the disk refused."""
@@ -108,11 +117,16 @@ class EventLog:
 
     @property
     def queued(self) -> int:
-        """Events that wait for the writer thread."""
+        """Events that are not yet written."""
         return len(self._intake)
 
+    @property
+    def unsynced_seconds(self) -> float:
+        """How long ago the oldest line was written that is not yet forced to the disk; 0: there is none."""
+        return self._writer.unsynced_seconds if self._writer else 0.0
+
     def observe(self, event: Event, source: Source) -> None:
-        """Queue one event; returns at once, save for an urgent one that finds the queue full."""
+        """Queue one event; returns at once, or holds its caller back as long as `patience_seconds` allow."""
         if self._writer is None:
             self._start()
         self._intake.put(event, source)

@@ -1,16 +1,22 @@
 """
 The one table of what stands in the event log: its kinds, its fields, where each field comes from.
 
-The writer, SCHEMA.md and the Spark StructType are all made from `KINDS` and `FIELDS`. Nothing here
-imports anything but the standard library, so a reader needs no more than this file. Fields are only
-ever added: a reader of version 1 must be able to read every line of version 1.
+The writer, SCHEMA.md, the columns of readers, and `fault_of`, which tells what is wrong with a line, are
+all made from `KINDS` and `FIELDS`. Nothing here imports anything but the standard library, so a reader
+needs no more than this file. Within a major version fields, kinds and words are only ever added, and what
+a kind did not have from its first day is never required of it: a reader of version 1 must be able to read
+every line of version 1 (`tests/pipeline/golden` keeps lines of each).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: The major version of the schema, in each line as `v`.
 VERSION: Final = 1
@@ -42,6 +48,7 @@ class Kind:
 
     name: str
     meaning: str
+    required: tuple[str, ...]  #: the fields without which a line says nothing, beside `REQUIRED`
     urgent: bool = (
         False  #: the evidence of the audit: a full queue is waited for before this is dropped
     )
@@ -57,31 +64,76 @@ class Field:
     meaning: str
     sources: dict[str, str]  #: kind -> attribute of the event; empty: in every line
     origin: Origin = Origin.COPIED
+    words: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  #: kind -> the only words it may be there; of other kinds it is any text
+    least: int | None = None  #: of a number: there is none below
 
+
+#: What every line has.
+REQUIRED: Final = ("v", "kind", "writer", "seq", "ts_us")
+_WHERE: Final = ("dest", "consumer")
+_COUNTED: Final = (*_WHERE, "messages")
 
 KINDS: Final = (
-    Kind("delivery", "one delivery of one message, from frame to fate", urgent=True),
-    Kind("send", "a SEND ended", urgent=True),
-    Kind("dlq", "a message was given to a dead letter queue", urgent=True),
-    Kind("dlq.failed", "a dead letter could not be confirmed; the original is kept", urgent=True),
-    Kind("tx.commit", "a transaction was committed", urgent=True),
-    Kind("tx.rollback", "a transaction was rolled back", urgent=True),
-    Kind("tx.in_doubt", "nobody knows how a transaction ended", urgent=True),
-    Kind("redelivery.scheduled", "a message will be delivered again by us after a delay"),
-    Kind("recv.batch", "MESSAGE frames of one chunk came in for one consumer"),
-    Kind("ack.batch", "one ACK frame was written"),
-    Kind("ack.dropped", "acknowledgements not sent, because their connection is gone"),
-    Kind("sub.open", "the broker confirmed a subscription; holds what is constant for it"),
-    Kind("sub.close", "a consumer was closed"),
-    Kind("conn.up", "a socket is up; holds what is constant for the session"),
-    Kind("conn.closed", "a socket was closed by us"),
-    Kind("conn.lost", "a socket was lost"),
-    Kind("conn.restored", "after a loss there is a socket again, with every subscription on it"),
-    Kind("broker.error", "the broker sent ERROR"),
-    Kind("log.open", "the first line of a writer; holds what is constant for the process"),
-    Kind("log.close", "the last line of a writer that ended in order"),
-    Kind("log.gap", "events of one kind that are missing from the log, and why"),
-    Kind("log.recovered", "the last line of a writer that died, added by another"),
+    Kind(
+        "delivery",
+        "one delivery of one message, from frame to fate",
+        (*_WHERE, "msg_key", "attempt", "outcome"),
+        urgent=True,
+    ),
+    Kind("send", "a SEND ended", ("dest", "msg_key", "outcome"), urgent=True),
+    Kind(
+        "dlq",
+        "a message was given to a dead letter queue",
+        (*_WHERE, "msg_key", "reason"),
+        urgent=True,
+    ),
+    Kind(
+        "dlq.failed",
+        "a dead letter could not be confirmed; the original is kept",
+        (*_WHERE, "msg_key"),
+        urgent=True,
+    ),
+    Kind("tx.commit", "a transaction was committed", ("tx_id",), urgent=True),
+    Kind("tx.rollback", "a transaction was rolled back", ("tx_id",), urgent=True),
+    Kind("tx.in_doubt", "nobody knows how a transaction ended", ("tx_id",), urgent=True),
+    Kind(
+        "redelivery.scheduled",
+        "a message will be delivered again by us after a delay",
+        (*_WHERE, "msg_key", "next_attempt", "delay_us"),
+    ),
+    Kind("recv.batch", "MESSAGE frames of one chunk came in for one consumer", _COUNTED),
+    Kind("ack.batch", "one ACK frame was written", _COUNTED),
+    Kind("ack.dropped", "acknowledgements not sent, because their connection is gone", _COUNTED),
+    Kind("sub.open", "the broker confirmed a subscription; holds what is constant for it", _WHERE),
+    Kind("sub.close", "a consumer was closed", _WHERE),
+    Kind(
+        "conn.up",
+        "a socket is up; holds what is constant for the session",
+        ("session_id", "broker"),
+    ),
+    Kind("conn.closed", "a socket was closed by us", ("session_id",)),
+    Kind("conn.lost", "a socket was lost", ("session_id",)),
+    Kind(
+        "conn.restored",
+        "after a loss there is a socket again, with every subscription on it",
+        ("session_id",),
+    ),
+    Kind("broker.error", "the broker sent ERROR", ()),
+    Kind(
+        "broker.stats",
+        "what the broker itself counts of one queue",
+        ("dest", "enqueued", "dequeued", "size"),
+    ),
+    Kind("log.open", "the first line of a writer; holds what is constant for the process", ()),
+    Kind("log.close", "the last line of a writer that ended in order", ("dropped",)),
+    Kind(
+        "log.gap",
+        "events of one kind that are missing from the log, and why",
+        ("dropped", "dropped_kind"),
+    ),
+    Kind("log.recovered", "the last line of a writer that died, added by another", ()),
 )
 
 #: Kinds that the audit of sent against settled is built on.
@@ -106,13 +158,28 @@ _STRING, _INT, _LONG, _BOOLEAN = (
 _US_EPOCH: Final = "us, epoch"
 _MESSAGES: Final = "messages"
 
+_DELIVERY_OUTCOMES: Final = (
+    *("acknowledged", "committed", "rolled_back", "dead_lettered", "discarded"),
+    *("duplicate", "expired", "released", "abandoned"),
+)
+_SEND_OUTCOMES: Final = ("confirmed", "unconfirmed", "error", "rolled_back")
+_REASONS: Final = {
+    "dlq": ("max_redeliveries", "rejected", "expired", "undecodable"),
+    "conn.closed": ("closed",),
+    "conn.lost": ("heartbeat", "error_frame", "io", "protocol"),
+    "ack.dropped": ("stale_epoch",),
+    "log.gap": ("overflow", "unencodable"),
+}
+_TRIGGERS: Final = ("each", "threshold", "idle", "explicit", "commit", "close")
+_ACK_MODES: Final = ("auto", "client", "dups_ok", "individual", "transacted")
+
 #: In the order of a line, about: `v` and `kind` come first, so that a parser may stop early.
 FIELDS: Final = (
     Field("v", _INT, "", "major version of this schema", {}, Origin.BY_WRITER),
     Field("kind", _STRING, "", "which kind of line this is", {}, Origin.BY_WRITER),
     Field("writer", _STRING, "", "host-pid-8 hex digits: one per process", {}, Origin.BY_WRITER),
-    Field("seq", _LONG, "", "gapless for each writer, from 0", {}, Origin.BY_WRITER),
-    Field("ts_us", _LONG, _US_EPOCH, "when it happened, wall clock", {}, Origin.BY_WRITER),
+    Field("seq", _LONG, "", "gapless for each writer, from 0", {}, Origin.BY_WRITER, least=0),
+    Field("ts_us", _LONG, _US_EPOCH, "when it happened, wall clock", {}, Origin.BY_WRITER, least=0),
     Field("mono_us", _LONG, "us", "the same, monotonic clock of the process", {}, Origin.BY_WRITER),
     Field("session_id", _STRING, "", "the session; its `conn.up` says more", {}, Origin.BY_WRITER),
     Field("epoch", _INT, "", "which socket of the session, from 1", {}, Origin.BY_WRITER),
@@ -121,7 +188,7 @@ FIELDS: Final = (
         _STRING,
         "",
         "destination, such as queue://orders",
-        _from("destination", *_CONSUMED, *_BATCHES, "sub.close", "send"),
+        _from("destination", *_CONSUMED, *_BATCHES, "sub.close", "send", "broker.stats"),
     ),
     Field(
         "consumer",
@@ -129,6 +196,14 @@ FIELDS: Final = (
         "",
         "the listener's name",
         _from("consumer", *_CONSUMED, *_BATCHES, "sub.close"),
+    ),
+    Field(
+        "subscription",
+        _STRING,
+        "",
+        "whose copy of the topic's messages: `durable:` client id `.` name, or this consumer alone;"
+        " absent where all who read `dest` share its messages",
+        _from("subscription", "delivery", "sub.open"),
     ),
     Field(
         "msg_key",
@@ -140,7 +215,12 @@ FIELDS: Final = (
     Field("msg_id", _STRING, "", "the broker's message-id", _from("message_id", "delivery", "dlq")),
     Field("corr_id", _STRING, "", "correlation id", _from("correlation_id", "delivery")),
     Field(
-        "attempt", _INT, "", "which delivery of the message, from 1", _from("attempt", "delivery")
+        "attempt",
+        _INT,
+        "",
+        "which delivery of the message, from 1",
+        _from("attempt", "delivery"),
+        least=1,
     ),
     Field(
         "redelivered", _BOOLEAN, "", "the broker's flag, or ours", _from("redelivered", "delivery")
@@ -151,6 +231,14 @@ FIELDS: Final = (
         _US_EPOCH,
         "the broker's `timestamp` header",
         _from("sent_ms", "delivery"),
+        Origin.FROM_EPOCH_MS,
+    ),
+    Field(
+        "expires_us",
+        _LONG,
+        _US_EPOCH,
+        "the broker may throw it away from then on; absent: never",
+        _from("expires_ms", "send"),
         Origin.FROM_EPOCH_MS,
     ),
     Field(
@@ -181,9 +269,9 @@ FIELDS: Final = (
         "outcome",
         _STRING,
         "",
-        "delivery: acknowledged, committed, rolled_back, dead_lettered, discarded, duplicate,"
-        " expired, released, abandoned; send: confirmed, unconfirmed, error",
+        "how it ended",
         _from("outcome", "delivery", "send"),
+        words={"delivery": _DELIVERY_OUTCOMES, "send": _SEND_OUTCOMES},
     ),
     Field(
         "error_type",
@@ -206,16 +294,31 @@ FIELDS: Final = (
         "the transaction",
         _from("transaction_id", "delivery", "send", *_TRANSACTIONS),
     ),
-    Field("size", _INT, "bytes", "length of the body", _from("size", "delivery", "send")),
-    Field("messages", _INT, _MESSAGES, "how many", _from("messages", *_BATCHES)),
+    Field(
+        "size",
+        _INT,
+        "bytes",
+        "length of the body; of `broker.stats`: messages in the queue",
+        _from("size", "delivery", "send", "broker.stats"),
+        least=0,
+    ),
+    Field("messages", _INT, _MESSAGES, "how many", _from("messages", *_BATCHES), least=0),
     Field(
         "redelivered_messages",
         _INT,
         _MESSAGES,
         "how many of them the broker flagged as redelivered",
         _from("redelivered", "recv.batch"),
+        least=0,
     ),
-    Field("trigger", _STRING, "", "why the ACK was written", _from("trigger", "ack.batch")),
+    Field(
+        "trigger",
+        _STRING,
+        "",
+        "why the ACK was written",
+        _from("trigger", "ack.batch"),
+        words={"ack.batch": _TRIGGERS},
+    ),
     Field(
         "next_attempt",
         _INT,
@@ -257,9 +360,10 @@ FIELDS: Final = (
         "reason",
         _STRING,
         "",
-        "why: dead letter, lost socket, dropped ACK; of `log.gap`: overflow, unencodable",
+        "why; of `dlq.failed` the broker's own words",
         _from("reason", "dlq", "dlq.failed", "conn.closed", "conn.lost", "ack.dropped")
         | _from("", "log.gap"),
+        words=_REASONS,
     ),
     Field("tx_sends", _INT, _MESSAGES, "sends in it", _from("sends", *_TRANSACTIONS)),
     Field(
@@ -269,7 +373,14 @@ FIELDS: Final = (
         "acknowledgements in it",
         _from("acknowledgements", *_TRANSACTIONS),
     ),
-    Field("ack_mode", _STRING, "", "acknowledge mode", _from("ack_mode", "sub.open")),
+    Field(
+        "ack_mode",
+        _STRING,
+        "",
+        "acknowledge mode",
+        _from("ack_mode", "sub.open"),
+        words={"sub.open": _ACK_MODES},
+    ),
     Field("prefetch", _INT, _MESSAGES, "prefetch limit", _from("prefetch", "sub.open")),
     Field(
         "max_redeliveries",
@@ -302,6 +413,30 @@ FIELDS: Final = (
         _from("seconds", "conn.restored"),
         Origin.FROM_SECONDS,
     ),
+    Field(
+        "enqueued",
+        _LONG,
+        _MESSAGES,
+        "came in since the broker was started",
+        _from("enqueued", "broker.stats"),
+        least=0,
+    ),
+    Field(
+        "dequeued",
+        _LONG,
+        _MESSAGES,
+        "left since then: acknowledged, dead-lettered or expired",
+        _from("dequeued", "broker.stats"),
+        least=0,
+    ),
+    Field(
+        "expired",
+        _LONG,
+        _MESSAGES,
+        "whose time was over since then",
+        _from("expired", "broker.stats"),
+        least=0,
+    ),
     Field("broker", _STRING, "", "the broker's address", _from("", "conn.up"), Origin.BY_WRITER),
     Field("broker_kind", _STRING, "", "the dialect", _from("", "conn.up"), Origin.BY_WRITER),
     Field("conn_id", _STRING, "", "the connection", _from("", "conn.up"), Origin.BY_WRITER),
@@ -333,6 +468,7 @@ FIELDS: Final = (
         "how many are missing; in `log.close`: all in all",
         _from("", "log.gap", "log.close"),
         Origin.BY_WRITER,
+        least=0,
     ),
     Field("dropped_kind", _STRING, "", "of which kind", _from("", "log.gap"), Origin.BY_WRITER),
     Field(
@@ -359,6 +495,93 @@ def fields_of(kind: str) -> tuple[Field, ...]:
     return tuple(field for field in FIELDS if not field.sources or kind in field.sources)
 
 
+#: The first number that no field of its type has.
+_END: Final = {FieldType.INT: 2**31, FieldType.LONG: 2**63}
+_YEAR_10000: Final = 253_402_300_800_000_000  #: us, epoch; most calendars end before it
+
+
+def limits_of(one: Field) -> tuple[int, int]:
+    """Tell the least number that the field may have, and the first that is too great."""
+    end = _YEAR_10000 if one.unit == _US_EPOCH else _END[one.type]
+    return -end if one.least is None else one.least, end
+
+
+def fault_of(line: object) -> str | None:
+    """
+    Say why `line`, what the JSON of one line was decoded to, is none of this log; None: it is one.
+
+    Checked are the version, the kind, the fields that the kind requires, the types and ranges of the
+    kind's own fields, and the words of those that know only some. A field that is null is absent, and a
+    field that the kind does not know is of no account: later releases may have it. The answer is one
+    sentence without a full stop, of at most some 120 characters; equal faults read alike, save for
+    the value that is quoted. Raises nothing, whatever `line` is.
+    """
+    if not isinstance(line, dict):
+        return "no JSON object"
+    kind = line.get("kind")
+    if (fault := _fault_of_version(line.get("v")) or _fault_of_kind(kind)) is not None:
+        return fault
+    required, checks = _CHECKS[str(kind)]
+    for name in required:
+        if line.get(name) is None:
+            return f"{kind} without {name}"
+    for name, value in line.items():
+        if value is not None and name in checks and not checks[name](value):
+            return f"{name} of {kind} is {_shown(value)}"
+    return None
+
+
+def _fault_of_version(version: object) -> str | None:
+    if type(version) is not int or version < 1:
+        return "no version (v)" if version is None else f"v is {_shown(version)}, and no version"
+    if version > VERSION:
+        return f"v {_shown(version)} is newer than {VERSION}, the newest that this release knows"
+    return None
+
+
+def _fault_of_kind(kind: object) -> str | None:
+    if isinstance(kind, str) and kind in _CHECKS:
+        return None
+    return "no kind" if kind is None else f"unknown kind {_shown(kind)}"
+
+
+_SHOWN: Final = 40  #: characters of a text that are told
+_BITS: Final = 64  #: greater numbers are not written out
+
+
+def _shown(value: object) -> str:
+    """A value as it is told to people: short and ASCII, whatever it is."""
+    if isinstance(value, str):
+        text = ascii(value[:_SHOWN])
+        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}...'"
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    if isinstance(value, int) and value.bit_length() > _BITS:  # str() raises for very great ones
+        return f"a number of {value.bit_length()} bits"
+    return json.dumps(value)
+
+
+def _check(one: Field, kind: str) -> Callable[[Any], bool]:
+    """Make the test that a value of the field passes in lines of `kind`."""
+    if one.type is FieldType.BOOLEAN:
+        return lambda value: isinstance(value, bool)
+    if one.type is FieldType.STRING:
+        words = frozenset(one.words.get(kind, ()))
+        return lambda value: isinstance(value, str) and (not words or value in words)
+    least, end = limits_of(one)
+    return lambda value: type(value) is int and least <= value < end
+
+
+#: Kind -> the fields that it requires, and how the value of each of its fields is checked.
+_CHECKS: Final = {
+    kind.name: (
+        (*REQUIRED[2:], *kind.required),
+        {one.name: _check(one, kind.name) for one in fields_of(kind.name)},
+    )
+    for kind in KINDS
+}
+
+
 def markdown() -> str:
     """Write the schema as SCHEMA.md shows it."""
     lines = [
@@ -369,16 +592,30 @@ def markdown() -> str:
             " without a value is left out."
         ),
         "",
-        "| kind | meaning |",
-        "|---|---|",
-        *(f"| `{kind.name}` | {kind.meaning} |" for kind in KINDS),
+        (
+            f"Every line has {_names(REQUIRED)}. A line that lacks one of these or one that its kind"
+            " requires, has a value of another type or a word that is not in the last table, or is of an"
+            " unknown kind or a newer version, is put aside by readers; further fields are not."
+        ),
+        "",
+        "| kind | meaning | requires |",
+        "|---|---|---|",
+        *(f"| `{kind.name}` | {kind.meaning} | {_names(kind.required)} |" for kind in KINDS),
         "",
         "| field | type | unit | in | meaning |",
         "|---|---|---|---|---|",
     ]
-    for field in FIELDS:
-        kinds = ", ".join(f"`{kind}`" for kind in field.sources) or "every kind"
-        lines.append(
-            f"| `{field.name}` | {field.type} | {field.unit or '-'} | {kinds} | {field.meaning} |"
-        )
+    for one in FIELDS:
+        kinds = ", ".join(f"`{kind}`" for kind in one.sources) or "every kind"
+        lines.append(f"| `{one.name}` | {one.type} | {one.unit or '-'} | {kinds} | {one.meaning} |")
+    lines += ["", "| field | in | words |", "|---|---|---|"]
+    lines += [
+        f"| `{one.name}` | `{kind}` | {_names(words)} |"
+        for one in FIELDS
+        for kind, words in one.words.items()
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "-"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.log import logger
 from jmsx_eventlog.encode import Encoder, kind_of
+from jmsx_eventlog.intake import IN_MEMORY
 from jmsx_eventlog.segment import Segment, recover
 
 if TYPE_CHECKING:
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
 
 _log = logger("jmsx.eventlog")
 
-_BATCH: Final = 1000  #: events; about 0.4 MB in one write()
-_LINGER: Final = (
-    0.01  #: seconds that the first event of a batch waits for company; a wake-up each costs more
-)
+_BATCH: Final = IN_MEMORY // 2  #: events of one write(): others come in while they are written
 _IDLE: Final = 0.2  #: seconds between looks at the age of the segment when nothing happens
 _RETRY: Final = 0.2  #: seconds between two tries to write what could not be written
 
@@ -80,11 +78,18 @@ class Writer:
         self._segment: Segment | None = None
         self._opened_at = 0.0  # of the segment; seconds, monotonic
         self._synced_at = 0.0  # seconds, monotonic
-        self._dirty = False
+        self._dirty_since: float | None = None  # seconds, monotonic; None: all is on the disk
         self._seq = 0  # of the next line
-        self._unwritten: list[bytes] = []  # encoded lines, their seq given
+        self._unwritten: list[bytes] = []  # encoded lines, one or more together, their seq given
+        self._encoded = 0  # lines in it
         self._thread = threading.Thread(target=self._run, name="jmsx-eventlog", daemon=True)
         self._thread.start()
+
+    @property
+    def unsynced_seconds(self) -> float:
+        """How long ago the oldest line was written that is not yet forced to the disk; 0: there is none."""
+        since = self._dirty_since
+        return 0.0 if since is None else max(self._settings.monotonic() - since, 0.0)
 
     def stop(self) -> None:
         """Write what is left, seal the segment, end the thread; gives up after `close_seconds`."""
@@ -107,28 +112,30 @@ class Writer:
         )
         while not self._intake.closing.is_set():
             self._write_all()
-            events = self._intake.take(1, _IDLE)
-            if events and not self._intake.closing.is_set():
-                sleep(_LINGER)
-            self._add(events + (self._intake.take(_BATCH, 0) if events else []))
+            self._intake.wait(_IDLE)
+            self._add(self._intake.take(_BATCH))
             self._roll_if_old()
         self._finish()
 
     def _finish(self) -> None:
         """Write the rest and `log.close`, but try no longer than `close_seconds`."""
         deadline = real_monotonic() + self._settings.close_seconds
-        while events := self._intake.take(_BATCH, 0):
+        while events := self._intake.take(_BATCH):
             self._add(events)
         self._add_dropped()
         self._add_own("log.close", dropped=self._intake.dropped)
         while not self._written():
             if real_monotonic() > deadline:
-                _log.error("event log is incomplete", writer=self.name, lines=len(self._unwritten))
-                self._intake.drop("log.close", "unwritable", len(self._unwritten))
+                _log.error("event log is incomplete", writer=self.name, lines=self._encoded)
+                self._intake.drop("log.close", "unwritable", self._encoded)
                 self.forget()
                 return
             sleep(_RETRY)
         self._seal()
+        for event, _ in self._intake.take(
+            len(self._intake)
+        ):  # of who was about to tell as it closed
+            self._intake.drop(kind_of(event), "overflow")
 
     def _recover_orphans(self) -> None:
         settings = self._settings
@@ -145,26 +152,36 @@ class Writer:
     def _add(self, events: list[tuple[Event, Source]]) -> None:
         """Encode `events`; each that JSON cannot carry becomes a gap."""
         offset = self._settings.wall() - self._settings.monotonic()
+        if events:
+            try:
+                lines = self._encoder.events(events, self._seq, offset)
+            except (TypeError, ValueError, AttributeError):
+                self._add_each(events, offset)
+            else:
+                self._add_lines(lines, len(events))
+        self._add_dropped()
+
+    def _add_each(self, events: list[tuple[Event, Source]], offset: float) -> None:
         for event, source in events:
             try:
                 line = self._encoder.event(event, source, self._seq, offset)
             except (TypeError, ValueError, AttributeError):
                 self._intake.drop(kind_of(event), "unencodable")
             else:
-                self._unwritten.append(line)
-                self._seq += 1
-        self._add_dropped()
+                self._add_lines(line, 1)
+
+    def _add_lines(self, lines: bytes, count: int) -> None:
+        self._unwritten.append(lines)
+        self._encoded += count
+        self._seq += count
 
     def _add_dropped(self) -> None:
         for (kind, reason), count in sorted(self._intake.take_dropped().items()):
             self._add_own("log.gap", reason=reason, dropped=count, dropped_kind=kind)
 
     def _add_own(self, kind: str, **members: object) -> None:
-        settings = self._settings
-        self._unwritten.append(
-            self._encoder.own(kind, self._seq, settings.wall(), settings.monotonic(), **members)
-        )
-        self._seq += 1
+        wall, monotonic = self._settings.wall(), self._settings.monotonic()
+        self._add_lines(self._encoder.own(kind, self._seq, wall, monotonic, **members), 1)
 
     def _write_all(self) -> None:
         """Write what is encoded, again and again, until that is done or the log is to close."""
@@ -176,37 +193,40 @@ class Writer:
 
     def _written(self) -> bool:
         """Whether nothing is left to be written; tries once."""
-        if not self._unwritten:
-            return True
-        try:
-            while self._unwritten:
-                self._append_some()
-        except OSError as error:
-            self._note(error)
-            return False
-        self._sync_if_due()
+        if self._unwritten:
+            try:
+                while self._unwritten:
+                    self._append_some()
+            except OSError as error:
+                self._note(error)
+                return False
+            self._sync_if_due()
+        self._intake.written()
         return True
 
     def _append_some(self) -> None:
-        """Append as many lines as the segment has room for, at least one to a new one."""
-        room = self._settings.segment_bytes - (self._segment.size if self._segment else 0)
-        count = 0
-        for line in self._unwritten:
-            room -= len(line)
-            if room < 0 and (count or self._segment):
-                break
-            count += 1
-        if count:
-            self._append(b"".join(self._unwritten[:count]))
-            self.records += count
-            del self._unwritten[:count]
+        """Append all lines if the segment has room for them, or else as many as it has room for."""
+        segment = self._segment
+        room = self._settings.segment_bytes - (segment.size if segment else 0)
+        lines = b"".join(self._unwritten)
+        if len(lines) > room:
+            end = lines.rfind(b"\n", 0, max(room, 0)) + 1
+            if not end and segment:
+                self._seal()
+                return
+            end = end or lines.find(b"\n") + 1  # a segment has one line at least
         else:
-            self._seal()
+            end = len(lines)
+        count = self._encoded if end == len(lines) else lines.count(b"\n", 0, end)
+        self._append(lines[:end])
+        self.records += count
+        self._encoded -= count
+        self._unwritten = [lines[end:]] if end < len(lines) else []
 
     def _append(self, lines: bytes) -> None:
         settings = self._settings
         if self._segment is None:
-            first_seq = self._seq - len(self._unwritten)
+            first_seq = self._seq - self._encoded
             self._segment = Segment(settings.directory, self.name, first_seq, settings.wall())
             self._opened_at = settings.monotonic()
         try:
@@ -216,14 +236,15 @@ class Writer:
                 self._segment.abandon()
                 self._segment = None
             raise
-        self._dirty = True
+        if self._dirty_since is None:
+            self._dirty_since = settings.monotonic()
 
     def _sync_if_due(self) -> None:
         every, now = self._settings.sync_seconds, self._settings.monotonic()
         if (
             self._segment is None
             or every is None
-            or not self._dirty
+            or self._dirty_since is None
             or now - self._synced_at < every
         ):
             return
@@ -231,7 +252,9 @@ class Writer:
             self._segment.sync()
         except OSError as error:
             self._note(error)
-        self._synced_at, self._dirty = now, False
+        else:
+            self._dirty_since = None
+        self._synced_at = now
 
     def _roll_if_old(self) -> None:
         if self._segment is None:
@@ -249,6 +272,7 @@ class Writer:
             segment.seal(durable=self._settings.sync_seconds is not None)
         except OSError as error:
             self._note(error)
+        self._dirty_since = None  # nothing more can be done for it
 
     def _note(self, error: OSError) -> None:
         self.errors += 1

@@ -2,8 +2,9 @@
 The metric catalogue: every metric that jmsx exports, once.
 
 Code, dashboards, rules, runbooks, the table in `dashboards/prometheus/metrics.md` and the tests
-read it here and nowhere else. A row stands here only when an event of `jmsx.core.events` feeds it
-today. No message id, no correlation id and no text of an exception is ever a label.
+read it here and nowhere else. A row stands here only when something feeds it today: an event of
+`jmsx.core.events`, an event log, or a report. No message id, no correlation id and no text of an
+exception is ever a label.
 
 Names follow https://prometheus.io/docs/practices/naming: base units, the unit last, then `_total`.
 """
@@ -68,6 +69,7 @@ LABELS: Final[dict[str, str]] = {
     "destination": "as subscribed; temporary ones are `__temp__`, after 100 others `__other__`",
     "error_type": "class name of what the handler raised; at most 20, then `__other__`",
     "kind": "`send` or `acknowledgement`",
+    "line": "the kind of line that is missing, of those in the schema of the event log",
     "label": "the name of the label whose values grew too many",
     "maximum_redeliveries": "the policy's limit, -1 for none; set once for each consumer",
     "mode": "`client_immediate` or `client_delayed`: without or with a delay",
@@ -77,7 +79,9 @@ LABELS: Final[dict[str, str]] = {
     "reason": "why, in one word; at most 20 and no sentence, else `__other__`",
     "redelivered": "`true` when the broker's own flag was set",
     "result": "`ok`, or `error` when the handler raised",
+    "stage": "where rows were counted: `read`, `quarantined`, or the name of a table",
     "trigger": "why the ACK was written; the values of `AckTrigger`",
+    "verdict": "`balanced`, `suspect` or `unverifiable`",
     "version": "the version of jmsx; one for each process",
 }
 
@@ -345,10 +349,45 @@ _LINK: Final = (
         "ERROR frames from the broker.",
         "ErrorReceived",
     ),
+    _gauge(
+        "jmsx_broker_queue_messages",
+        ("destination",),
+        "Messages in a queue, at consumers too, when the broker last told its counts.",
+        "QueueCounted",
+    ),
     _counter(
         "jmsx_label_overflow_total",
         ("label",),
         "Events whose label value was replaced, because there were too many values.",
+    ),
+)
+
+#: Read off an event log at each scrape, where the observer is given one.
+_LOG: Final = (
+    _counter(
+        "jmsx_event_log_lines_total",
+        (),
+        "Lines that this process has written to its event log.",
+    ),
+    _counter(
+        "jmsx_event_log_dropped_events_total",
+        ("line",),
+        "Events that are missing from the event log, as the disk or the writer did not keep up.",
+    ),
+    _gauge(
+        "jmsx_event_log_unwritten_events",
+        (),
+        "Events in memory that are not yet written; a kill of the process costs them.",
+    ),
+    _gauge(
+        "jmsx_event_log_unsynced_seconds",
+        (),
+        "Age of the oldest line that is written and not yet forced to the disk.",
+    ),
+    _counter(
+        "jmsx_event_log_errors_total",
+        (),
+        "Writes, syncs and renames of the event log that the disk refused.",
     ),
 )
 
@@ -359,12 +398,46 @@ METRICS: Final[tuple[Metric, ...]] = (
     *_CONFIGURATION,
     *_PRODUCTION,
     *_LINK,
+    *_LOG,
+)
+
+#: What a report writes of its own outcome; no observer exports it.
+PIPELINE: Final[tuple[Metric, ...]] = (
+    _gauge("jmsx_report_timestamp_seconds", (), "When the report was made."),
+    _gauge(
+        "jmsx_report_horizon_timestamp_seconds",
+        (),
+        "Up to when every writer is complete, so that the verdict holds; absent: nowhere.",
+    ),
+    _gauge("jmsx_report_verdict", ("verdict",), "1 for the verdict of the report, 0 for others."),
+    _gauge("jmsx_report_rows", ("stage",), "Rows that went through each stage of the report."),
+    _gauge(
+        "jmsx_report_unaccounted_messages",
+        ("destination",),
+        "Messages that were sent, and of which the log does not say what became of them.",
+    ),
+    _gauge(
+        "jmsx_report_unread_messages",
+        ("destination",),
+        "Messages that were sent to a destination, and that no consumer in the log has read.",
+    ),
+    _gauge(
+        "jmsx_report_duplicate_messages",
+        ("destination",),
+        "Messages that were settled more than once.",
+    ),
 )
 
 #: Metrics that no panel and no alert shows, and why.
 RAW_ONLY: Final[dict[str, str]] = {
     "jmsx_transaction_messages": "how an application cuts its work; nobody needs it at night",
     "jmsx_reconnect_duration_seconds": "read after an outage, to tell how long it was",
+    "jmsx_broker_queue_messages": "the broker's own exporter tells it for all queues, and each second",
+    "jmsx_event_log_lines_total": "a rate of writing; what is wrong with a log, its drops tell",
+    "jmsx_event_log_dropped_events_total": "until there is an alert for it, the report tells of each gap",
+    "jmsx_event_log_unwritten_events": "to be looked at where events were dropped",
+    "jmsx_event_log_unsynced_seconds": "matters for a loss of power, and only then",
+    "jmsx_event_log_errors_total": "to be looked at where events were dropped",
     "jmsx_connect_duration_seconds": "read once, when somebody asks why a start is slow",
 }
 

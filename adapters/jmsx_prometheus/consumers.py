@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.events import SETTLED, AckTrigger, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jmsx.core.events import (
         AckDropped,
         DeliveryEnded,
@@ -31,6 +34,7 @@ _HANDLED: Final = frozenset(
     }
 )
 _DONE: Final = frozenset({Outcome.ACKNOWLEDGED, Outcome.COMMITTED})
+_DEAD: Final = frozenset({Outcome.DEAD_LETTERED})
 #: What `MessageDeadLettered` says today.
 DEAD_LETTER_REASONS: Final = ("max_redeliveries", "rejected", "expired", "undecodable")
 
@@ -131,42 +135,70 @@ class ConsumerSeries:
         for reason in DEAD_LETTER_REASONS:
             self._tally("jmsx_dead_lettered_messages_total", reason=reason)
 
-    def note_received(self, event: MessagesReceived) -> None:
-        """Count the frames."""
-        self._received_again.value += event.redelivered
-        self._received_first.value += event.messages - event.redelivered
+    def note_received(self, events: Sequence[MessagesReceived]) -> int:
+        """Count the frames; returns how many messages they were."""
+        messages = sum([event.messages for event in events])
+        again = sum([event.redelivered for event in events])
+        self._received_again.value += again
+        self._received_first.value += messages - again
+        return messages
 
-    def note_ended(self, event: DeliveryEnded, offset: float) -> None:
-        """Count one delivery; `offset` is wall clock minus monotonic clock, in seconds."""
-        outcome = event.outcome
-        self._processed[outcome].value += 1
-        if event.error_type is not None:
-            error_type = self._open.error_type.admit(event.error_type)
-            self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
-        if outcome in _HANDLED:
-            self._note_handled(event, offset)
-        if outcome in SETTLED:
-            self._settled_by(event.ack_mode)[outcome].value += 1
-            self._last_settled.value = event.at + offset
-        if outcome in _DONE:
-            self._attempts_done.observe(event.attempt)
-            self._ack_delay.observe(event.at - event.ended_at)
-            if event.sent_ms is not None:
-                latency = event.at + offset - event.sent_ms / 1000
-                self._end_to_end_latency.observe(latency)
-        elif outcome is Outcome.DEAD_LETTERED:
-            self._attempts_dead.observe(event.attempt)
+    def note_ended(self, events: Sequence[DeliveryEnded], offset: float) -> int:
+        """
+        Count deliveries; `offset` is wall clock minus monotonic clock, in seconds.
 
-    def _note_handled(self, event: DeliveryEnded, offset: float) -> None:
-        process = self._process_ok if event.error_type is None else self._process_error
-        process.observe(event.ended_at - event.started_at)
-        if event.attempt != 1:
-            return  # what passed since the frame or the sender is mostly our own back-off
-        self._buffer_wait.observe(event.started_at - event.received_at)
-        if event.sent_ms is not None:
-            latency = event.started_at + offset - event.sent_ms / 1000
-            self._negative.value += latency < 0
-            self._delivery_latency.observe(latency)
+        Returns how many of them wait here no longer: all but those that are delivered again by us.
+        """
+        outcomes = Counter([event.outcome for event in events])
+        for outcome, count in outcomes.items():
+            self._processed[outcome].value += count
+        self._note_handled(_those(events, outcomes, _HANDLED), offset)
+        self._note_settled(_those(events, outcomes, SETTLED), offset)
+        self._note_done(_those(events, outcomes, _DONE), offset)
+        dead = _those(events, outcomes, _DEAD)
+        self._attempts_dead.observe_all([event.attempt for event in dead])
+        for event in events:
+            if event.error_type is not None:
+                error_type = self._open.error_type.admit(event.error_type)
+                self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
+        return len(events) - outcomes[Outcome.ROLLED_BACK]
+
+    def _note_handled(self, events: Sequence[DeliveryEnded], offset: float) -> None:
+        well = [event for event in events if event.error_type is None]
+        self._process_ok.observe_all([event.ended_at - event.started_at for event in well])
+        if len(well) < len(events):
+            failed = [event for event in events if event.error_type is not None]
+            self._process_error.observe_all([event.ended_at - event.started_at for event in failed])
+        # What passed since the frame or the sender is, at a later attempt, mostly our own back-off.
+        first = [event for event in events if event.attempt == 1]
+        self._buffer_wait.observe_all([event.started_at - event.received_at for event in first])
+        latencies = [
+            event.started_at + offset - event.sent_ms / 1000
+            for event in first
+            if event.sent_ms is not None
+        ]
+        if latencies and min(latencies) < 0:
+            self._negative.value += sum([latency < 0 for latency in latencies])
+        self._delivery_latency.observe_all(latencies)
+
+    def _note_settled(self, events: Sequence[DeliveryEnded], offset: float) -> None:
+        if events:
+            self._last_settled.value = events[-1].at + offset
+        for mode in {event.ack_mode for event in events}:
+            outcomes = Counter([event.outcome for event in events if event.ack_mode == mode])
+            for outcome, count in outcomes.items():
+                self._settled_by(mode)[outcome].value += count
+
+    def _note_done(self, events: Sequence[DeliveryEnded], offset: float) -> None:
+        self._attempts_done.observe_all([event.attempt for event in events])
+        self._ack_delay.observe_all([event.at - event.ended_at for event in events])
+        self._end_to_end_latency.observe_all(
+            [
+                event.at + offset - event.sent_ms / 1000
+                for event in events
+                if event.sent_ms is not None
+            ]
+        )
 
     def _settled_by(self, ack_mode: str) -> dict[Outcome, Tally]:
         if ack_mode not in self._settled:
@@ -178,10 +210,11 @@ class ConsumerSeries:
             }
         return self._settled[ack_mode]
 
-    def note_acknowledged(self, event: MessagesAcknowledged) -> None:
-        """Count one ACK frame."""
-        self._ack_frames[event.trigger].value += 1
-        self._batch.observe(event.messages)
+    def note_acknowledged(self, events: Sequence[MessagesAcknowledged]) -> None:
+        """Count ACK frames."""
+        for trigger, count in Counter([event.trigger for event in events]).items():
+            self._ack_frames[trigger].value += count
+        self._batch.observe_all([event.messages for event in events])
 
     def note_redelivery(self, event: RedeliveryScheduled) -> None:
         """Count one decision to deliver again."""
@@ -211,3 +244,14 @@ class ConsumerSeries:
             optimize_acknowledge=str(event.optimize_acknowledge).lower(),
             maximum_redeliveries=str(event.maximum_redeliveries),
         ).value = 1
+
+
+def _those(
+    events: Sequence[DeliveryEnded], outcomes: Counter[Outcome], wanted: frozenset[Outcome]
+) -> Sequence[DeliveryEnded]:
+    """Those of `events`, which have the `outcomes`, that have a wanted one: mostly all or none."""
+    if outcomes.keys() <= wanted:
+        return events
+    if outcomes.keys().isdisjoint(wanted):
+        return ()
+    return [event for event in events if event.outcome in wanted]

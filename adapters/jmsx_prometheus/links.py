@@ -119,12 +119,13 @@ class Links:
             link.held[consumer] += messages
             consumer.unsettled.value += messages
 
-    def note_ended(self, source: Source, consumer: ConsumerSeries) -> None:
-        """Note that one message waits no longer, unless its socket is gone already."""
+    def note_ended(self, source: Source, consumer: ConsumerSeries, messages: int) -> None:
+        """Note that so many messages wait no longer, unless their socket is gone already."""
         link = self._current(source)
-        if link is not None and link.held[consumer] > 0:
-            link.held[consumer] -= 1
-            consumer.unsettled.value -= 1
+        if link is not None:
+            ended = min(link.held[consumer], messages)
+            link.held[consumer] -= ended
+            consumer.unsettled.value -= ended
 
     def _current(self, source: Source) -> _Link | None:
         link = self._links.get(source.session_id)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from importlib.metadata import version
 from threading import Lock
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
@@ -23,7 +23,7 @@ from jmsx.core.events import (
     MessagesAcknowledged,
     MessageSent,
     MessagesReceived,
-    Outcome,
+    QueueCounted,
     RedeliveryScheduled,
     SubscriptionClosed,
     SubscriptionOpened,
@@ -35,6 +35,7 @@ from jmsx_prometheus.catalogue import find
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS, ConsumerSeries, OpenValues
 from jmsx_prometheus.labels import DestinationGuard, LabelGuard, WordGuard
 from jmsx_prometheus.links import DISCONNECT_REASONS, Links
+from jmsx_prometheus.logs import note_log
 from jmsx_prometheus.series import SeriesTable, Tally
 
 if TYPE_CHECKING:
@@ -43,8 +44,56 @@ if TYPE_CHECKING:
     from prometheus_client import Metric as Family
 
     from jmsx.core.events import Event, Source
+    from jmsx_prometheus.logs import LogNumbers
+
+#: Events that come with each message: those of one consumer and link are counted together.
+_FREQUENT: Final = (MessagesReceived, MessagesAcknowledged, DeliveryEnded)
+
+#: Events that messages on a link come before or after, and that they may not be counted on the other side of.
+_TURNS: Final = (LinkOpened, LinkClosed, SubscriptionOpened, SubscriptionClosed)
+
+#: By class, destination, consumer and identity of the source.
+_Runs: TypeAlias = "dict[tuple[type, str, str, int], tuple[Source, list[Any]]]"
+
+#: So many events are counted together by whoever tells the last of them, unless another does that already.
+_PENDING: Final = 512
+
+#: With so many pending, whoever tells one more waits until it can count them.
+_TOO_MANY: Final = 16 * _PENDING
 
 _SEND_OUTCOMES = ("confirmed", "unconfirmed", "error", "rolled_back")
+
+
+class _OfConsumer(Protocol):
+    """What events that name a consumer have in common."""
+
+    @property
+    def destination(self) -> str: ...
+
+    @property
+    def consumer(self) -> str: ...
+
+
+class _Sends:
+    """The series of what is sent to one destination."""
+
+    def __init__(self, table: SeriesTable, destination: str) -> None:
+        self._outcomes = {
+            outcome: table.tally(
+                "jmsx_sent_messages_total", destination=destination, outcome=outcome
+            )
+            for outcome in _SEND_OUTCOMES
+        }
+        self._table, self._destination = table, destination
+
+    def note(self, event: MessageSent) -> None:
+        """Count one SEND."""
+        self._outcomes[event.outcome].value += 1
+        if event.outcome == "confirmed":
+            duration = self._table.distribution(
+                "jmsx_send_duration_seconds", destination=self._destination
+            )
+            duration.observe(event.at - event.started_at)
 
 
 def read_clocks() -> tuple[float, float]:
@@ -56,12 +105,14 @@ class PrometheusObserver:
     """
     Counts what happens, exactly, and shows it to Prometheus.
 
-    One lock is held for each event, and only while some integers change; Prometheus' objects are
-    made when somebody scrapes. One observer serves one process; its numbers outlive `close()`.
+    Events wait in a queue that no lock guards, are counted some hundred together under one, and all of
+    them before somebody reads; Prometheus' objects are made when somebody scrapes. One observer serves
+    one process; its numbers outlive `close()`.
 
     Args:
         registry: where it registers; an own one by default, never the global one.
         clock: gives monotonic and wall seconds, read together.
+        log: an event log whose own numbers are shown, too: what it has written, dropped, and not yet written.
         maximum_destinations: how many destinations get their own label value, and likewise
         maximum_consumers: how many consumers do; later ones are `__other__`.
     """
@@ -71,13 +122,16 @@ class PrometheusObserver:
         registry: CollectorRegistry | None = None,
         *,
         clock: Callable[[], tuple[float, float]] = read_clocks,
+        log: LogNumbers | None = None,
         maximum_destinations: int = 100,
         maximum_consumers: int = 100,
     ) -> None:
         self._clock = clock
-        self._clock_read_at, wall = clock()
-        self._offset = wall - self._clock_read_at  # seconds from monotonic time to wall time
-        self._lock = Lock()
+        self._log = log
+        monotonic, wall = clock()
+        self._offset = wall - monotonic  # seconds from monotonic time to wall time
+        self._pending: deque[tuple[Event, Source]] = deque()  # not counted yet
+        self._lock = Lock()  # for all numbers
         self._table = SeriesTable()
         self._destinations = DestinationGuard(maximum_destinations, self._overflow("destination"))
         self._consumer_names = LabelGuard(maximum_consumers, self._overflow("consumer"))
@@ -88,7 +142,9 @@ class PrometheusObserver:
             error_type=LabelGuard(20, self._overflow("error_type")), reason=reasons
         )
         self._links = Links(self._table, LabelGuard(20, self._overflow("broker")), reasons)
+        self._sends: dict[str, _Sends] = {}  # by destination
         self._consumers: dict[tuple[str, str], ConsumerSeries] = {}  # by destination and consumer
+        self._handlers = self._make_handlers()
         self._make_process_series()
         self.registry = CollectorRegistry() if registry is None else registry
         self.registry.register(self)
@@ -100,18 +156,21 @@ class PrometheusObserver:
         self._lock = Lock()
 
     def observe(self, event: Event, source: Source) -> None:
-        """Count `event`."""
-        with self._lock:
-            self._note(event, source)
+        """Have `event` counted, before anybody reads a number."""
+        pending = self._pending
+        pending.append((event, source))
+        if len(pending) >= _PENDING and self._lock.acquire(blocking=len(pending) >= _TOO_MANY):
+            try:
+                self._count()
+            finally:
+                self._lock.release()
 
     def close(self) -> None:
         """Nothing to flush: the last scrape comes after the last message, so all stays readable."""
 
     def collect(self) -> Iterator[Family]:
         """All metrics as they are now; Prometheus' registry calls it for each scrape."""
-        with self._lock:
-            table = self._table.copy()
-        return table.families()
+        return self._copy().families()
 
     def describe(self) -> Iterator[Family]:
         """All metrics without numbers: lets a shared registry refuse a second observer."""
@@ -146,80 +205,90 @@ class PrometheusObserver:
                     sums[tuple(sample.labels[label] for label in by)] += sample.value
         return dict(sums)
 
-    def _note(self, event: Event, source: Source) -> None:
-        match event:
-            case DeliveryEnded():
-                self._note_ended(event, source)
-            case MessagesReceived():
-                consumer = self._consumer(event.destination, event.consumer)
-                consumer.note_received(event)
-                self._links.note_received(source, consumer, event.messages)
-            case MessagesAcknowledged():
-                self._consumer(event.destination, event.consumer).note_acknowledged(event)
-            case MessageSent():
-                self._note_sent(event)
-            case TransactionEnded():
-                self._note_transaction(event)
-            case LinkOpened():
-                self._links.note_opened(source, event.seconds)
-            case LinkClosed():
-                self._links.note_closed(source, event)
-            case LinkRestored():
-                self._links.note_restored(source, event.seconds)
-            case ErrorReceived():
-                self._links.note_error(source)
-            case _:
-                self._note_rare(event, source)
+    def _copy(self) -> SeriesTable:
+        """All numbers at one moment, everything counted that was told before."""
+        with self._lock:
+            self._count()
+            table = self._table.copy()
+        if self._log is not None:
+            note_log(table, self._log)
+        return table
 
-    def _note_rare(
-        self,
-        event: AckDropped
-        | DeadLetterFailed
-        | MessageDeadLettered
-        | RedeliveryScheduled
-        | SubscriptionClosed
-        | SubscriptionOpened,
-        source: Source,
-    ) -> None:
-        consumer = self._consumer(event.destination, event.consumer)
-        match event:
-            case RedeliveryScheduled():
-                consumer.note_redelivery(event)
-            case MessageDeadLettered():
-                consumer.note_dead_lettered(event)
-            case DeadLetterFailed():
-                consumer.note_dead_letter_failed()
-            case AckDropped():
-                consumer.note_ack_dropped(event)
-            case SubscriptionOpened():
-                consumer.note_subscribed(event)
-                self._links.note_subscribed(source, consumer, event)
-            case SubscriptionClosed():
-                self._links.note_unsubscribed(source, consumer)
-            case _:
-                assert_never(event)
+    def _count(self) -> None:
+        """Count what is pending; the lock is held."""
+        monotonic, wall = self._clock()
+        self._offset = wall - monotonic
+        pending = self._pending
+        runs: _Runs = {}
+        for event, source in [pending.popleft() for _ in range(len(pending))]:
+            if isinstance(event, _FREQUENT):
+                key = (type(event), event.destination, event.consumer, id(source))
+                run = runs.get(key)
+                if run is None:
+                    runs[key] = run = (source, [])
+                run[1].append(event)
+            else:
+                if isinstance(event, _TURNS):
+                    self._count_runs(runs)
+                self._handlers[type(event)](event, source)
+        self._count_runs(runs)
 
-    def _note_ended(self, event: DeliveryEnded, source: Source) -> None:
-        if not 0 <= event.at - self._clock_read_at < 1:
-            self._clock_read_at, wall = self._clock()
-            self._offset = wall - self._clock_read_at
-        consumer = self._consumer(event.destination, event.consumer)
-        consumer.note_ended(event, self._offset)
-        if event.outcome is not Outcome.ROLLED_BACK:  # else it waits here for its next delivery
-            self._links.note_ended(source, consumer)
+    def _count_runs(self, runs: _Runs) -> None:
+        """Count events that came between two turns, and forget them; what came in before what ended."""
+        for cls in _FREQUENT:
+            for (kind, destination, name, _), (source, events) in runs.items():
+                if kind is not cls:
+                    continue
+                consumer = self._consumer(destination, name)
+                if cls is MessagesReceived:
+                    messages = consumer.note_received(events)
+                    self._links.note_received(source, consumer, messages)
+                elif cls is DeliveryEnded:
+                    ended = consumer.note_ended(events, self._offset)
+                    self._links.note_ended(source, consumer, ended)
+                else:
+                    consumer.note_acknowledged(events)
+        runs.clear()
+
+    def _make_handlers(self) -> dict[type, Callable[[Any, Source], None]]:
+        """What is done for each of the other classes of events."""
+        links = self._links
+        return {
+            MessageSent: lambda event, _: self._note_sent(event),
+            TransactionEnded: lambda event, _: self._note_transaction(event),
+            LinkOpened: lambda event, source: links.note_opened(source, event.seconds),
+            LinkClosed: lambda event, source: links.note_closed(source, event),
+            LinkRestored: lambda event, source: links.note_restored(source, event.seconds),
+            ErrorReceived: lambda _, source: links.note_error(source),
+            RedeliveryScheduled: lambda event, _: self._of(event).note_redelivery(event),
+            MessageDeadLettered: lambda event, _: self._of(event).note_dead_lettered(event),
+            DeadLetterFailed: lambda event, _: self._of(event).note_dead_letter_failed(),
+            AckDropped: lambda event, _: self._of(event).note_ack_dropped(event),
+            SubscriptionOpened: self._note_subscribed,
+            SubscriptionClosed: lambda event, source: links.note_unsubscribed(
+                source, self._of(event)
+            ),
+            QueueCounted: lambda event, _: self._note_counted(event),
+        }
+
+    def _note_subscribed(self, event: SubscriptionOpened, source: Source) -> None:
+        consumer = self._of(event)
+        consumer.note_subscribed(event)
+        self._links.note_subscribed(source, consumer, event)
+
+    def _note_counted(self, event: QueueCounted) -> None:
+        destination = self._destinations.admit(event.destination)
+        depth = self._table.tally("jmsx_broker_queue_messages", destination=destination)
+        depth.value = event.size
 
     def _note_sent(self, event: MessageSent) -> None:
-        destination = self._destinations.admit(event.destination)
-        for outcome in _SEND_OUTCOMES:
-            self._table.tally("jmsx_sent_messages_total", destination=destination, outcome=outcome)
-        self._table.tally(
-            "jmsx_sent_messages_total", destination=destination, outcome=event.outcome
-        ).value += 1
-        if event.outcome == "confirmed":
-            duration = self._table.distribution(
-                "jmsx_send_duration_seconds", destination=destination
-            )
-            duration.observe(event.at - event.started_at)
+        series = self._sends.get(event.destination)
+        if series is None:
+            destination = self._destinations.admit(event.destination)
+            series = _Sends(self._table, destination)
+            if destination == event.destination:  # not one of those that share a label
+                self._sends[destination] = series
+        series.note(event)
 
     def _note_transaction(self, event: TransactionEnded) -> None:
         outcome = event.outcome.value
@@ -230,6 +299,10 @@ class PrometheusObserver:
         self._table.distribution("jmsx_transaction_messages", kind="acknowledgement").observe(
             event.acknowledgements
         )
+
+    def _of(self, event: _OfConsumer) -> ConsumerSeries:
+        """The series of the consumer that an event is of."""
+        return self._consumer(event.destination, event.consumer)
 
     def _consumer(self, destination: str, consumer: str) -> ConsumerSeries:
         known = self._consumers.get((destination, consumer))

@@ -2,14 +2,14 @@
 Plain numbers while messages flow; Prometheus families only when somebody scrapes.
 
 `prometheus_client`'s own instruments take two locks and walk the buckets for each observation. Here
-a series is an object with a number in it, and whoever changes one holds the observer's lock.
+a series is an object with a number in it, and whoever changes or reads one holds the observer's lock.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
@@ -17,7 +17,7 @@ from prometheus_client.utils import floatToGoString
 from jmsx_prometheus.catalogue import BY_NAME, METRICS, Kind, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client import Metric as Family
 
@@ -35,17 +35,20 @@ class Tally:
         return Tally(self.value)
 
 
+#: Observations that wait to be put into their buckets; together, sorted, they cost a third of one after the other.
+_PILE: Final = 1000
+
+
 class Distribution:
     """One series of a histogram."""
 
-    __slots__ = ("_bounds", "buckets", "total")
+    __slots__ = ("_bounds", "_buckets", "_pile", "_total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds  #: upper bounds, in the metric's unit
-        self.buckets = [0] * (
-            len(bounds) + 1
-        )  #: observations in each bucket, not cumulated; +Inf last
-        self.total = 0.0  #: sum of the observations, in the metric's unit
+        self._bounds = bounds  # upper bounds, in the metric's unit
+        self._buckets = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._pile: list[float] = []  # observations that are not counted yet
 
     def observe(self, value: float) -> None:
         """
@@ -53,17 +56,50 @@ class Distribution:
 
         What is negative, as only a difference between two clocks can be, counts as 0.
         """
-        if value < 0:  # noqa: PLR1730 - max() would cost a call for each observation
-            value = 0
-        self.buckets[bisect_left(self._bounds, value)] += 1
-        self.total += value
+        pile = self._pile
+        pile.append(value)
+        if len(pile) >= _PILE:
+            self._count()
+
+    def observe_all(self, values: Iterable[float]) -> None:
+        """Note each of `values`."""
+        self._pile.extend(values)
+        if len(self._pile) >= _PILE:
+            self._count()
+
+    @property
+    def buckets(self) -> list[int]:
+        """Observations in each bucket, not cumulated; +Inf last."""
+        self._count()
+        return self._buckets
+
+    @property
+    def total(self) -> float:
+        """Sum of the observations, in the metric's unit."""
+        self._count()
+        return self._total
 
     def copy(self) -> Distribution:
         """Another one with the same numbers."""
         copied = Distribution(self._bounds)
-        copied.buckets = self.buckets.copy()
-        copied.total = self.total
+        copied._buckets = self.buckets.copy()
+        copied._total = self._total
         return copied
+
+    def _count(self) -> None:
+        """Put what is piled up into its buckets."""
+        pile = self._pile
+        if not pile:
+            return
+        pile.sort()
+        self._total += sum(pile[bisect_left(pile, 0.0) :])
+        below = 0
+        for bucket, bound in enumerate(self._bounds):
+            end = bisect_right(pile, bound, below)
+            self._buckets[bucket] += end - below
+            below = end
+        self._buckets[-1] += len(pile) - below
+        pile.clear()
 
     def cumulated(self) -> list[tuple[str, float]]:
         """Pairs of `le` and how many observations were at most that."""

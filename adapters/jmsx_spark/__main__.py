@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from jmsx.errors import JmsxError
-from jmsx_spark.page import verdict_line
 from jmsx_spark.report import report
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     verdict = str(result.audit["verdict"])
-    sys.stdout.write(f"{verdict}: {verdict_line(result.audit)}\n{result.report}\n")
+    sys.stdout.write(f"{result.line}\n{result.report}\n")
     return {"balanced": 0, "suspect": 2}.get(verdict, 3)
 
 

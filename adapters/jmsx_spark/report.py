@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Row
+
 from jmsx.errors import ConfigurationError
+from jmsx_report.findings import Findings, Shown
+from jmsx_report.page import page
+from jmsx_report.sentences import one_line
 from jmsx_spark.job import find_open_segments, run, save_summary
-from jmsx_spark.page import page
 from jmsx_spark.session import local_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from jmsx_spark import job
 
 _LARGE_BYTES: Final = 256 * 1024 * 1024  #: of segments: from here on the JVM's optimiser pays
 
@@ -36,6 +42,7 @@ class ReportResult:
     summary: Path  #: summary.json: `audit`
     tables: Mapping[str, Path]  #: Parquet: delivery_latency, redelivery, dead_letters, audit
     audit: Mapping[str, Any]
+    line: str  #: the verdict and its numbers in one line
 
 
 def report(
@@ -75,6 +82,23 @@ def report(
     ) as spark:
         findings = run(spark, Path(events_directory), out, deadline_seconds=deadline_seconds)
     html, summary = out / "report.html", out / "summary.json"
-    html.write_text(page(findings, title=title), encoding="utf-8")
+    drawn = page(_shown(findings, Path(events_directory)), title=title)
+    html.write_text(drawn, encoding="utf-8")
     save_summary(findings.audit, summary)
-    return ReportResult(html, summary, findings.tables, findings.audit)
+    return ReportResult(html, summary, findings.tables, findings.audit, one_line(findings.audit))
+
+
+def _shown(found: job.Findings, events: Path) -> Findings:
+    """Hand the rows of Spark to the page."""
+
+    def rows(of: list[Row]) -> Shown:
+        return Shown([row.asDict(recursive=True) for row in of], len(of))
+
+    return Findings(
+        audit=found.audit,
+        events=str(events),
+        latency=rows([Row(service=None, **row.asDict()) for row in found.latency]),
+        redelivery=rows(found.redelivery),
+        dead_letters=rows(found.dead_letters),
+        flow=rows(found.buckets).rows,
+    )

@@ -6,15 +6,21 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+import jmsx
+import jmsx_eventlog
+import jmsx_report
 from jmsx.errors import ConfigurationError
+from jmsx_report.local import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +37,6 @@ _JVM_OPTIONS: Final = {
 #: Measured on 2 cores: with 200 partitions or the UI, they cost more than the job.
 _SETTINGS: Final = {
     "spark.driver.memory": "3g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "false",
@@ -44,17 +48,37 @@ _SETTINGS: Final = {
 }
 
 
+#: All cores of this host.
+LOCAL: Final = "local[*]"
+#: Packages whose folders workers are told of: they may be those of a checkout.
+_SHIPPED: Final = (jmsx, jmsx_eventlog, jmsx_report)
+
+
 @contextmanager
 def local_session(
     log: Path, *, size: Literal["small", "large"] = "large", cores: int = 2
 ) -> Iterator[SparkSession]:
     """
+    Lend a Spark session of this host for Spark's own transforms, as `session` does.
+
+    `size` of the input picks the JVM's options.
+    """
+    with session(log, master=f"local[{cores}]", size=size) as spark:
+        yield spark
+
+
+@contextmanager
+def session(
+    log: Path, *, master: str = LOCAL, size: Literal["small", "large"] = "small"
+) -> Iterator[SparkSession]:
+    """
     Lend a Spark session; one that is already active in this process is lent as it is, and kept.
 
-    All that Spark and its JVM say goes to the file `log`. `size` of the input picks the JVM's options.
+    All that Spark and its JVM say goes to the file `log`. Python workers run what this process runs, from the same
+    folders, unless PYSPARK_PYTHON names another Python.
 
     Raises:
-        ConfigurationError: there is no Java, or it is too old.
+        ConfigurationError: there is no Java, or it is too old; or there is no Spark at `master`.
 
     """
     active = SparkSession.getActiveSession()
@@ -62,19 +86,40 @@ def local_session(
         yield active
         return
     check_java()
-    conf = SparkConf().setMaster(f"local[{cores}]").setAppName("jmsx")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf().setMaster(master).setAppName("jmsx")
     conf.set("spark.driver.extraJavaOptions", _JVM_OPTIONS[size]).setAll(list(_SETTINGS.items()))
+    conf.set("spark.executorEnv.PYTHONPATH", _python_path()).set(
+        f"spark.executorEnv.{THREADS}", "1"
+    )
+    if _is_here(master):
+        conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         gateway = None
         if SparkContext._gateway is None:  # noqa: SLF001 - a second JVM in the process would not be ours
             gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]  # pyspark ships it so
-    context = SparkContext(gateway=gateway, conf=conf)
-    session = SparkSession(context)
     try:
-        yield session
+        context = SparkContext(gateway=gateway, conf=conf)
+    except Py4JJavaError as error:
+        raise ConfigurationError(
+            f"no Spark at {master}: {error.java_exception.getMessage()}; {log} says more"
+        ) from error
+    spark = SparkSession(context)
+    try:
+        yield spark
     finally:
-        session.stop()
+        spark.stop()
+
+
+def _is_here(master: str) -> bool:
+    """Whether all that takes part is on this host; others must be able to call the driver by its name."""
+    return master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
+
+
+def _python_path() -> str:
+    folders = dict.fromkeys(str(Path(package.__path__[0]).parent) for package in _SHIPPED)
+    return os.pathsep.join(folders)
 
 
 def check_java() -> None:

@@ -9,7 +9,7 @@ import yaml
 from dashboards.src.alerts import ALERTS
 from dashboards.src.recordings import RECORDINGS
 from dashboards.src.scenarios import SCENARIOS, STEP, Point, Recorded, Scenario, Series
-from jmsx_prometheus.catalogue import LABELS, METRICS, RAW_ONLY
+from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,6 +89,10 @@ def metrics_table() -> str:
         f"| `{row.name}` | {row.kind} | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
         for row in METRICS
     )
+    pipeline = "\n".join(
+        f"| `{row.name}` | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
+        for row in PIPELINE
+    )
     labels = "\n".join(f"| `{label}` | {about} |" for label, about in sorted(LABELS.items()))
     raw = "\n".join(f"- `{name}`: {reason}." for name, reason in RAW_ONLY.items())
     return f"""# Metrics of jmsx
@@ -98,6 +102,14 @@ Written from `adapters/jmsx_prometheus/catalogue.py` by `dashboards/src/generate
 | name | type | labels | what it counts |
 |---|---|---|---|
 {rows}
+
+## Of a report
+
+Gauges in a file for node_exporter's textfile collector; made by `jmsx_prometheus.pipeline`.
+
+| name | labels | what it says |
+|---|---|---|
+{pipeline}
 
 ## Labels
 

@@ -19,6 +19,7 @@ from jmsx.core.events import (
     MessageSent,
     MessagesReceived,
     Outcome,
+    QueueCounted,
     RedeliveryScheduled,
     Source,
     SubscriptionClosed,
@@ -126,6 +127,20 @@ TRANSACTION: Final = TransactionEnded(
 ERROR: Final = ErrorReceived(at=AT, message="no")
 ACK_DROPPED: Final = AckDropped(at=AT, consumer=CONSUMER, destination=DESTINATION, messages=2)
 
+COUNTED: Final = QueueCounted(
+    at=AT, destination=DESTINATION, enqueued=20, dequeued=13, expired=0, size=7
+)
+
+
+class IdleLog:
+    """The numbers of an event log that has written something and waits for nothing."""
+
+    records, errors, queued, unsynced_seconds = 7, 0, 0, 0.0
+
+    def dropped_by_kind(self) -> dict[str, int]:
+        """Tell of nothing."""
+        return {}
+
 
 def stand_still() -> tuple[float, float]:
     """A clock for tests: monotonic and wall seconds of the moment `AT`."""
@@ -154,6 +169,7 @@ def working_hours() -> Iterator[Event]:
     for ended in TransactionOutcome:
         yield replace(TRANSACTION, outcome=ended)
     yield ERROR
+    yield COUNTED
 
 
 def lifetime() -> Iterator[tuple[Event, Source]]:

@@ -11,7 +11,7 @@ from jmsx_prometheus import PrometheusObserver
 from tests.dashboards.stories import ENDED, SOURCE, working_hours
 
 _THREADS = 8
-_ROUNDS = 100
+_ROUNDS = 400
 
 
 def _work(observer: PrometheusObserver, number: int) -> None:
@@ -51,7 +51,7 @@ def test_one_scrape_is_one_moment() -> None:
     """Settled and processed of one delivery are never seen apart: a scrape is one copy under the lock."""
     observer = PrometheusObserver()
     with ThreadPoolExecutor(2) as threads:
-        worker = threads.submit(_repeat, observer, 20_000)
+        worker = threads.submit(_repeat, observer, 100_000)
         seen = []
         while not worker.done():
             counters = _counters(observer)

@@ -10,14 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jmsx_prometheus import PrometheusObserver, serve
 from jmsx_prometheus.catalogue import BY_NAME, Kind
-from tests.dashboards.stories import lifetime, stand_still, working_hours
+from tests.dashboards.stories import IdleLog, lifetime, stand_still, working_hours
 from tests.dashboards.tools import promtool
 
 
 @pytest.fixture(name="text", scope="module")
 def scraped() -> str:
     """One scrape after everything has happened once."""
-    observer = PrometheusObserver(clock=stand_still)
+    observer = PrometheusObserver(clock=stand_still, log=IdleLog())
     for event, source in [*lifetime()][:-1]:  # the last one ends the connection
         observer.observe(event, source)
     for event in working_hours():

@@ -22,6 +22,7 @@ from tests.dashboards.stories import (
     LINK_OPENED,
     SOURCE,
     SUBSCRIBED,
+    IdleLog,
     working_hours,
 )
 
@@ -51,7 +52,7 @@ class Scene(NamedTuple):
 @pytest.fixture(name="scene", scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Everything happens ten times a second, until the rules were evaluated; then traffic stops."""
-    observer = PrometheusObserver()
+    observer = PrometheusObserver(log=IdleLog())
     folder = tmp_path_factory.mktemp("prometheus")
     rules = folder / "rules.yml"
     committed = (ROOT / "prometheus" / "jmsx_rules.yml").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.errors import ConfigurationError
+from jmsx_report.wording import duration
 from jmsx_spark import ReportResult, report
 from jmsx_spark.__main__ import main
-from jmsx_spark.page import duration
 from jmsx_spark.session import check_java
 from tests.pipeline.lines import segments
 from tests.pipeline.simulator import SOURCE, Clock, Shop, open_log, sent

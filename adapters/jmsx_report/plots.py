@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
+from datetime import UTC, datetime
+from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from jmsx_spark.histogram import GAMMA
+from jmsx_report.histogram import GAMMA
+from jmsx_report.wording import duration, name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
-    from pyspark.sql import Row
+
+    Row = Mapping[str, Any]
 
 #: Stand-in colour -> CSS variable. Six series at most; more would not be told apart.
 _INK: Final = "#010203"
@@ -55,6 +61,9 @@ _STYLE: Final[dict[str, Any]] = {
 }
 _WIDTH: Final = 9.0  #: inches; the page scales it
 _MS: Final = 1000.0  #: microseconds
+POINTS: Final = 500  #: of a line, at most
+_BARS: Final = 20
+_LABEL: Final = 32  #: characters of a name
 _PARTS: Final = {
     "queue": "in the queue",
     "buffer": "in our buffer",
@@ -65,19 +74,20 @@ _PARTS: Final = {
 
 def time_budget(latency: Sequence[Row]) -> str:
     """Draw where the mean time of each consumer's deliveries goes."""
+    shown = latency[:_BARS]
 
     def draw(axes: Axes) -> None:
-        rows = range(len(latency))
-        left = [0.0] * len(latency)
+        rows = range(len(shown))
+        left = [0.0] * len(shown)
         for (part, label), colour in zip(_PARTS.items(), _SERIES, strict=False):
-            widths = [max(row[f"{part}_mean_us"] or 0.0, 0.0) / _MS for row in latency]
+            widths = [max(row[f"{part}_mean_us"] or 0.0, 0.0) / _MS for row in shown]
             axes.barh(rows, widths, left=left, color=colour, label=label, height=0.6)
             left = [start + width for start, width in zip(left, widths, strict=True)]
-        _name_rows(axes, [f"{row['consumer']}  {row['dest']}" for row in latency])
+        _name_rows(axes, [f"{_short(row['consumer'])}  {_short(row['dest'])}" for row in shown])
         axes.set_xlabel("milliseconds, mean")
         axes.legend(ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
 
-    return _svg(draw, "Where the time of a delivery goes", height=1.3 + 0.4 * len(latency))
+    return _svg(draw, "Where the time of a delivery goes", height=1.3 + 0.4 * len(shown))
 
 
 def latency_curves(latency: Sequence[Row]) -> str:
@@ -86,36 +96,49 @@ def latency_curves(latency: Sequence[Row]) -> str:
 
     def draw(axes: Axes) -> None:
         for row, colour in zip(shown, _SERIES, strict=False):
-            total, seen = sum(item["n"] for item in row["end_to_end_histogram"]), 0
-            times, shares = [], []
-            for item in row["end_to_end_histogram"]:
-                seen += item["n"]
-                times.append(GAMMA ** item["bucket"] / _MS)
-                shares.append(100 * seen / total)
-            axes.step(times, shares, where="post", color=colour, label=row["consumer"])
+            times, shares = _curve(row["end_to_end_histogram"])
+            label = f"{_short(row['consumer'])}  {_short(row['dest'])}"
+            axes.step(times, shares, where="post", color=colour, label=label)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: duration(value * _MS) if value > 0 else "0")
+        )
         axes.set_ylim(0, 101)
-        axes.set_xlabel("milliseconds from the broker's timestamp to settlement")
+        axes.set_xlabel("from the broker's timestamp to settlement")
         axes.set_ylabel("% of deliveries")
-        axes.legend(loc="lower right")
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2)
 
     return _svg(draw, "Deliveries settled within a time", height=3.4)
 
 
-def flow(buckets: Sequence[Row]) -> str:
-    """Draw what was sent and what was settled of it, by the time of sending."""
+def _curve(histogram: Sequence[Row]) -> tuple[list[float], list[float]]:
+    """Milliseconds and percent, POINTS at most; the last is 100 %."""
+    total, seen = sum(item["n"] for item in histogram), 0
+    points = []
+    for item in histogram:
+        seen += item["n"]
+        points.append((GAMMA ** item["bucket"] / _MS, 100 * seen / total))
+    step = -(-len(points) // POINTS)
+    kept = points[::-step][::-1]
+    return [time for time, _ in kept], [share for _, share in kept]
+
+
+def flow(buckets: Sequence[Row], width_us: int) -> str:
+    """Draw what was sent and what was settled of it, by the time of sending; each bucket is `width_us` long."""
 
     def draw(axes: Axes) -> None:
-        start = buckets[0]["bucket_us"]
-        seconds = [(row["bucket_us"] - start) / 1e6 for row in buckets]
-        for name, colour, style in (("sent", _SERIES[0], "-"), ("settled", _SERIES[1], "--")):
-            counts = [row[name] for row in buckets]
-            axes.plot(seconds, counts, style, color=colour, label=name, marker=".", linewidth=1.5)
+        times = [datetime.fromtimestamp(row["bucket_us"] / 1e6, UTC) for row in buckets]
+        for number, colour, style in (("sent", _SERIES[0], "-"), ("settled", _SERIES[1], "--")):
+            counts = [row[number] for row in buckets]
+            axes.plot(times, counts, style, color=colour, label=number, linewidth=1.5)  # type: ignore[arg-type]  # it takes datetimes
+        locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib ships it so
+        axes.xaxis.set_major_locator(locator)
+        words = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]  # the same
+        axes.xaxis.set_major_formatter(words)
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("seconds since the first message was sent")
-        axes.set_ylabel("messages in 10 s")
-        axes.legend(loc="lower right")
+        axes.set_xlabel("time of sending, UTC")
+        axes.set_ylabel(f"messages in {duration(width_us)}")
+        axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
 
     return _svg(draw, "Sent, and settled of what was sent then", height=2.8)
 
@@ -125,7 +148,9 @@ def causes(dead_letters: Sequence[Row]) -> str:
     shown = sorted(dead_letters, key=lambda row: -row["n"])[:12]
 
     def draw(axes: Axes) -> None:
-        labels = [f"{row['dest']}  {row['error_type'] or row['reason']}" for row in shown]
+        labels = [
+            f"{_short(row['dest'])}  {_short(row['error_type'] or row['reason'])}" for row in shown
+        ]
         counts = [row["n"] for row in shown]
         bars = axes.barh(range(len(shown)), counts, color=_SERIES[4], height=0.6)
         axes.bar_label(bars, padding=3)
@@ -134,6 +159,10 @@ def causes(dead_letters: Sequence[Row]) -> str:
         axes.set_xlabel("messages")
 
     return _svg(draw, "Dead letters by cause", height=1.0 + 0.35 * len(shown))
+
+
+def _short(text: object) -> str:
+    return name(text, _LABEL)
 
 
 def _name_rows(axes: Axes, names: list[str]) -> None:
@@ -145,7 +174,8 @@ def _name_rows(axes: Axes, names: list[str]) -> None:
 
 def _svg(draw: Any, title: str, *, height: float) -> str:
     """Have `draw` fill one pair of axes; returns an SVG element with `title` as its description."""
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]  # its keys are one great Literal
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():  # type: ignore[arg-type]  # its keys are one great Literal
+        warnings.simplefilter("ignore")  # of letters that its font lacks: the browser draws them
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         draw(figure.add_subplot())
         sink = io.StringIO()
@@ -160,7 +190,7 @@ def _inlined(drawing: str, title: str) -> str:
     body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body)
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     size = re.search(r'viewBox="[^"]*"', body)
-    head = f'<svg {size[0] if size else ""} role="img" aria-label="{title}">'
+    head = f'<svg {size[0] if size else ""} role="img" aria-label="{escape(title)}">'
     body = head + body[body.index(">") + 1 :]
     for colour, variable in _VARIABLES.items():
         body = body.replace(colour, variable)

@@ -1,0 +1,138 @@
+"""Sent against settled: the verdicts, and the tables `audit` and `duplicates`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from jmsx_report import balance
+from jmsx_report.summary import summary
+from jmsx_report.verdicts import (
+    ALL_NUMBERS,
+    SAMPLED,
+    explained,
+    placed_gaps,
+    rows_of,
+    touched,
+    verdicts,
+)
+
+if TYPE_CHECKING:
+    from jmsx_report.books import Books
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What the audit came to."""
+
+    #: service, broker, dest, subscription, hour_us (of sending), the numbers, verdict, reasons.
+    table: pl.DataFrame
+    #: service, broker, dest, subscription, hour_us, kind (settlement, effect), cause, n, sample_keys, first_us,
+    #: last_us.
+    duplicates: pl.DataFrame
+    summary: dict[str, Any]  #: ready for JSON: see `ReportResult.audit`
+
+
+def audit(held: Books, stories: pl.DataFrame) -> Audit:
+    """Judge; `stories`: the merged rows of that partial for the buckets of `second_look`."""
+    by_key = balance.keys(stories, held.doubts, held.routes)
+    senders = by_key.select("sender", "route").drop_nulls().unique()
+    now = balance.moments(
+        held.complete,
+        readers=held.readers,
+        routes=held.routes,
+        clocks=held.clocks,
+        until=held.horizon,
+        senders=senders,
+    )
+    died = frozenset(
+        held.complete.writers.filter(pl.col("ended") == "recovered")["writer"]
+    ) | frozenset(held.horizon.silent["writer"])
+    found = balance.causes(
+        balance.judged(by_key, held.routes, held.begun, now, held.deadline_us), died
+    )
+    missing = placed_gaps(held)
+    found = explained(found, missing, held)
+    rows = verdicts(rows_of(held, found), missing, held)
+    return Audit(
+        table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
+        duplicates=duplicates(found, held),
+        summary=summary(held, found, rows, missing, stories),
+    )
+
+
+def _places(held: Books) -> pl.DataFrame:
+    """Route, service (who reads it; else who sends to it), broker; several in one text, null where unknown."""
+    services = (
+        touched(held)
+        .join(held.context.writers.select("writer", "service"), on="writer")
+        .filter(pl.col("service").is_not_null())
+        .group_by("route", "reads")
+        .agg(pl.col("service").unique().sort().str.join(", "))
+        .sort("reads", descending=True)
+        .unique("route", keep="first", maintain_order=True)
+        .select("route", "service")
+    )
+    flowing = held.flows.join(
+        held.context.sockets.select("writer", "session_id", "epoch", "broker"),
+        on=["writer", "session_id", "epoch"],
+        nulls_equal=True,
+    ).filter(pl.col("broker").is_not_null())
+    brokers = (
+        pl.concat(
+            [
+                balance.sends_by_route(flowing, held.routes).select("route", "broker"),
+                balance.deliveries_by_route(flowing, held.routes).select("route", "broker"),
+            ]
+        )
+        .group_by("route")
+        .agg(pl.col("broker").unique().sort().str.join(", "))
+    )
+    return services.join(brokers, on="route", how="full", coalesce=True)
+
+
+def placed(rows: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """The table `audit`, from rows as `verdicts`."""
+    return (
+        rows.join(_places(held), on="route", how="left")
+        .rename({"route": "subscription"})
+        .select(
+            "service",
+            "broker",
+            "dest",
+            "subscription",
+            "hour_us",
+            *ALL_NUMBERS,
+            "lost_keys",
+            "repeated_keys",
+            "verdict",
+            "reasons",
+        )
+    )
+
+
+def duplicates(found: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """The table `duplicates`, from keys that were judged."""
+    ran = (pl.col("effect_duplicates") + pl.col("doubtful_duplicates")) > 0
+    kinds = {"settlement": pl.col("duplicates") > 0, "effect": ran}
+    rows = pl.concat(
+        [
+            found.filter(which).with_columns(pl.lit(kind).alias("kind"))
+            for kind, which in kinds.items()
+        ]
+    )
+    grain = ["service", "broker", "dest", "subscription", "hour_us", "kind", "cause"]
+    return (
+        rows.join(_places(held), on="route", how="left")
+        .rename({"route": "subscription"})
+        .group_by(grain)
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("msg_key").sort().head(SAMPLED).alias("sample_keys"),
+            pl.col("key_us").min().alias("first_us"),
+            pl.col("last_us").max(),
+        )
+        .sort(grain, nulls_last=True)
+    )

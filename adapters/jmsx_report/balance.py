@@ -1,0 +1,425 @@
+"""
+Sent against settled: first by fingerprints, then key by key where those do not agree.
+
+In a balanced bucket of a route as many messages were settled as were sent, and the xor and the sum of the hashes of
+their keys agree; only the keys of other buckets are looked at one by one, in all destinations at once, because a
+message may be settled elsewhere than it was sent to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx.core.events import Outcome
+from jmsx_report.clocks import UNKNOWN_US
+from jmsx_report.flows import BUCKET_US, NAMELESS, SETTLES
+
+if TYPE_CHECKING:
+    from jmsx_report.clocks import Clocks
+    from jmsx_report.fanout import Routes
+    from jmsx_report.horizon import Completeness, Horizon
+
+_SENT: Final = pl.col("kind") == "send"
+_SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(SETTLES))
+_MARKS: Final = ("n", "xor", "total")
+#: A living writer may be about to tell of what was sent less than this before its last line.
+GRACE_US: Final = 60_000_000
+
+
+def sends_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
+    """One row a copy that is due: the sends of `flowing` with `route` and `fanned`."""
+    return flowing.filter(_SENT).join(routes.expects, on="dest")
+
+
+def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
+    """The deliveries of `flowing` that are audited, with `route`."""
+    return flowing.filter(pl.col("kind") == "delivery").join(
+        routes.reads, on=["dest", "subscription"], nulls_equal=True
+    )
+
+
+def _marks(side: str, rows: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
+    return (
+        rows.filter(which)
+        .group_by("route", "bucket")
+        .agg(
+            pl.col("n").sum().alias(f"{side}_n"),
+            pl.col("xor").bitwise_xor().alias(f"{side}_xor"),
+            pl.col("total").sum().alias(f"{side}_total"),
+        )
+    )
+
+
+def buckets(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
+    """
+    Compare both sides of every bucket of every route; `flowing` as `FLOWS`.
+
+    Columns: route, bucket, {confirmed, unconfirmed, settled}_{n, xor, total}, others_n (sends that were refused or
+    rolled back), spare_n (handlers that succeeded before the link was lost), balanced (with or without
+    those).
+    """
+    named = flowing.filter(pl.col("bucket") != NAMELESS)
+    sends, deliveries = sends_by_route(named, routes), deliveries_by_route(named, routes)
+    outcome = pl.col("outcome")
+    sides = (
+        _marks("confirmed", sends, outcome == "confirmed"),
+        _marks("unconfirmed", sends, outcome == "unconfirmed"),
+        _marks("settled", deliveries, _SETTLED),
+        _marks("others", sends, ~outcome.is_in(["confirmed", "unconfirmed"])),
+        _marks("spare", deliveries.filter(pl.col("effects") > 0), ~_SETTLED),
+    )
+    whole = sides[0]
+    for side in sides[1:]:
+        whole = whole.join(side, on=["route", "bucket"], how="full", coalesce=True)
+    marks = [name for name in whole.columns if name.endswith(("_n", "_xor", "_total"))]
+
+    def agree(name: str) -> pl.Expr:
+        settled, confirmed, perhaps = (
+            pl.col(f"{side}_{name}") for side in ("settled", "confirmed", "unconfirmed")
+        )
+        return (
+            (settled == (confirmed ^ perhaps)) if name == "xor" else settled == confirmed + perhaps
+        )
+
+    return whole.with_columns(pl.col(marks).fill_null(0)).with_columns(
+        (pl.all_horizontal(agree(name) for name in _MARKS) & (pl.col("spare_n") == 0)).alias(
+            "balanced"
+        )
+    )
+
+
+def beginnings(
+    compared: pl.DataFrame, routes: Routes, readers: pl.DataFrame, clocks: Clocks
+) -> pl.DataFrame:
+    """
+    When copies of a topic's messages began to be kept: route, begin_us.
+
+    A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
+    the oldest message that it ever gave.
+    """
+    fanned = routes.expects.filter("fanned").select("route").unique()
+    oldest = (
+        compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
+        .group_by("route")
+        .agg(pl.col("bucket").min().alias("oldest_us"))
+    )
+    believed = pl.col("writer").replace_strict(clocks.believed(), default=0, return_dtype=pl.Int64)
+    read = (
+        readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
+        .group_by("route")
+        .agg((pl.col("first_us") - believed).min().alias("read_us"))
+    )
+    return (
+        fanned.join(oldest, on="route", how="left")
+        .join(read, on="route", how="left")
+        .select("route", pl.min_horizontal("oldest_us", "read_us").alias("begin_us"))
+    )
+
+
+def suspicious(compared: pl.DataFrame, begun: pl.DataFrame) -> pl.DataFrame:
+    """
+    Keep the rows of `buckets` whose keys must be looked at; `begun` as `beginnings`.
+
+    Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
+    """
+    somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
+    before = (pl.col("bucket") + BUCKET_US <= pl.col("begin_us")).fill_null(value=False)
+    sent_to = pl.when(somebody).then("bucket")
+    return (
+        compared.join(begun, on="route", how="left")
+        .filter(~pl.col("balanced"))
+        .filter(
+            (pl.col("bucket") >= 0)
+            | pl.col("bucket").is_in(compared.select(sent_to).to_series().drop_nulls().implode())
+        )
+        .filter(~(before & (pl.col("settled_n") == 0) & (pl.col("spare_n") == 0)))
+    )
+
+
+def moments(
+    found: Completeness,
+    *,
+    readers: pl.DataFrame,
+    routes: Routes,
+    clocks: Clocks,
+    until: Horizon,
+    senders: pl.DataFrame,
+) -> pl.DataFrame:
+    """
+    By when, on the clock of each sender, it is known what became of its messages: sender, route, now_us.
+
+    A writer's own last line is by its own clock. The ends of others are turned into that as far as their clocks are
+    known, rather too early than too late. `senders`: sender, route.
+    """
+    ends = found.writers.filter(pl.col("last_us").is_not_null()).select(
+        "writer", "last_us", "ended"
+    )
+    known = clocks.offsets.select("writer", "low_us", "high_us", "host", "believed_us")
+    read = (
+        readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
+        .select("route", pl.col("writer").alias("receiver"))
+        .unique()
+    )
+    pairs = (
+        senders.unique()
+        .join(
+            known.select(pl.all().name.prefix("s_")),
+            left_on="sender",
+            right_on="s_writer",
+            how="left",
+        )
+        .join(read, on="route", how="left")
+        .join(
+            known.select(pl.all().name.prefix("r_")),
+            left_on="receiver",
+            right_on="r_writer",
+            how="left",
+        )
+        .join(clocks.pairs, on=["sender", "receiver"], how="left")
+        .join(ends.select(sender="writer", sender_end="last_us"), on="sender", how="left")
+        .join(
+            ends.select("ended", receiver="writer", receiver_end="last_us"),
+            on="receiver",
+            how="left",
+        )
+    )
+    same = pl.col("s_host").eq(pl.col("r_host")) | pl.col("sender").eq(pl.col("receiver"))
+    at_most = pl.coalesce(
+        pl.when(same).then(pl.lit(0, pl.Int64)),
+        pl.min_horizontal("at_most_us", pl.col("r_high_us") - pl.col("s_low_us")),
+        pl.col("r_high_us") - pl.col("s_believed_us").fill_null(0),
+        pl.lit(UNKNOWN_US, pl.Int64),
+    )
+    seen = pl.col("receiver_end") - at_most
+    moment = (
+        pairs.with_columns(seen.alias("seen_us"))
+        .group_by("sender", "route")
+        .agg(
+            pl.max_horizontal("seen_us", "sender_end").max().alias("now_us"),
+            pl.col("s_believed_us").first().fill_null(0).alias("ahead_us"),
+        )
+    )
+    if not until.living or until.until_us is None:
+        return moment.select("sender", "route", "now_us")
+    limit = until.until_us + pl.col("ahead_us")
+    return moment.select("sender", "route", pl.min_horizontal("now_us", limit).alias("now_us"))
+
+
+_KEY: Final = ("msg_key", "route")
+
+
+def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.DataFrame:
+    """
+    Bring both ends of every message together: one row a key and route; `stories` and `doubts` as those partials.
+
+    Columns: msg_key, route, dest (of the send; else where it was read), key_us, bucket, hour_us, confirmed,
+    unconfirmed, refused, rolled_back (sends), settled, done, effects (of handlers, but for those that were rolled
+    back), abandoned (deliveries), doubtful (deliveries in transactions in doubt), sender, expires_us, fanned,
+    sent_anywhere (also to what is not audited), readers (writers whose handlers succeeded), last_us, last_fate (of its
+    deliveries).
+    """
+    in_tx = pl.col("tx_id").is_not_null()
+    in_doubt = pl.col("doubt").fill_null(value=False)
+    named = (
+        stories.filter(pl.col("bucket") != NAMELESS)
+        .join(
+            doubts.select("writer", "tx_id", pl.lit(value=True).alias("doubt")),
+            on=["writer", "tx_id"],
+            how="left",
+        )
+        .with_columns(
+            pl.when(in_tx & ~in_doubt).then(0).otherwise(pl.col("effects")).alias("effects"),
+            pl.when(in_doubt).then(pl.col("n")).otherwise(0).alias("doubtful"),
+        )
+    )
+    outcome, n = pl.col("outcome"), pl.col("n")
+    sends = (
+        sends_by_route(named, routes)
+        .group_by(_KEY)
+        .agg(
+            pl.col("dest").min().alias("sent_to"),
+            pl.col("key_us", "bucket", "hour_us").min(),
+            *(
+                n.filter(outcome == word).sum().alias(name)
+                for word, name in (
+                    ("confirmed", "confirmed"),
+                    ("unconfirmed", "unconfirmed"),
+                    ("error", "refused"),
+                    ("rolled_back", "rolled_back"),
+                )
+            ),
+            pl.col("writer").min().alias("sender"),
+            pl.col("expires_us").max(),
+            pl.col("fanned").all(),
+        )
+    )
+    deliveries = (
+        deliveries_by_route(named, routes)
+        .group_by(_KEY)
+        .agg(
+            pl.col("dest").min().alias("read_at"),
+            pl.col("key_us").min().alias("read_key_us"),
+            pl.col("bucket").min().alias("read_bucket"),
+            pl.col("hour_us").min().alias("read_hour_us"),
+            n.filter(_SETTLED).sum().alias("settled"),
+            n.filter(outcome.replace_strict(SETTLES, default=None) == "done").sum().alias("done"),
+            pl.col("effects").sum(),
+            n.filter(outcome == Outcome.ABANDONED.value).sum().alias("abandoned"),
+            pl.col("doubtful").sum(),
+            pl.col("writer").filter(pl.col("effects") > 0).unique().sort().alias("readers"),
+            pl.col("last_us").max(),
+            outcome.sort_by("last_us", "outcome").last().alias("last_fate"),
+        )
+    )
+    counted = (
+        "confirmed",
+        "unconfirmed",
+        "refused",
+        "rolled_back",
+        "doubtful",
+        "settled",
+        "done",
+        "effects",
+        "abandoned",
+    )
+    anywhere = named.filter(_SENT).select("msg_key").unique().with_columns(sent_anywhere=True)
+    return (
+        sends.join(deliveries, on=list(_KEY), how="full", coalesce=True)
+        .join(anywhere, on="msg_key", how="left")
+        .select(
+            *_KEY,
+            pl.coalesce("sent_to", "read_at").alias("dest"),
+            pl.coalesce("key_us", "read_key_us").alias("key_us"),
+            pl.coalesce("bucket", "read_bucket").alias("bucket"),
+            pl.coalesce("hour_us", "read_hour_us").alias("hour_us"),
+            *(pl.col(name).fill_null(0) for name in counted),
+            "sender",
+            "expires_us",
+            pl.col("fanned").fill_null(value=False),
+            pl.col("sent_anywhere").fill_null(value=False),
+            "readers",
+            "last_us",
+            "last_fate",
+        )
+    )
+
+
+#: The numbers that the audit of a key may give; each is a number of messages.
+FOUND: Final = (
+    "unaccounted",
+    "in_flight",
+    "unread",
+    "expired_at_broker",
+    "duplicates",
+    "effect_duplicates",
+    "unsent",
+    "foreign",
+    "unanswered",
+    "in_doubt",
+    "doubtful_duplicates",
+    "phantoms",
+    "refused_settled",
+    "late_confirmed",
+)
+
+
+def judged(
+    by_key: pl.DataFrame,
+    routes: Routes,
+    begun: pl.DataFrame,
+    now: pl.DataFrame,
+    deadline_us: int,
+) -> pl.DataFrame:
+    """
+    Say of each key what is wrong, if anything; columns as `by_key`, and `FOUND`.
+
+    unaccounted: sent more than the deadline ago, and not settled. in_flight: the same, sent later. unread: sent where
+    nobody in the log reads. expired_at_broker: not settled, and its time is over. duplicates: done more often than
+    sent. effect_duplicates: its handler succeeded more often than that. unsent: settled, and nobody in the log sent it;
+    foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled. late_confirmed:
+    the same, but settled, which proves that it was sent. in_doubt: not settled, but delivered in a
+    transaction of which nobody knows the end. doubtful_duplicates: a handler succeeded again after such a transaction.
+    phantoms: rolled back by its sender, and settled. refused_settled: its sender was
+    told of an error, and it was settled.
+    """
+    confirmed, perhaps, settled = pl.col("confirmed"), pl.col("unconfirmed"), pl.col("settled")
+    due = confirmed + perhaps
+    mine = due + pl.col("refused") + pl.col("rolled_back") > 0
+    stray = pl.when(~mine & pl.col("sent_anywhere")).then(settled).otherwise(0)
+    missing = pl.when(mine).then((confirmed - settled).clip(lower_bound=0)).otherwise(0)
+    before = pl.col("fanned") & (pl.col("key_us") < pl.col("begin_us")).fill_null(value=False)
+    limit = pl.col("now_us")
+    nobody = ~pl.col("route").is_in(list(routes.read))
+    gone = (pl.col("expires_us") <= limit).fill_null(value=False)
+    overdue = (pl.coalesce("key_us", "hour_us") + deadline_us <= limit).fill_null(value=True)
+    open_ = ~gone & ~nobody
+    doubtful = pl.col("doubtful") > 0
+    lost = pl.col("lost")
+    ran_again = (pl.col("effects") > due.clip(lower_bound=1)) & (
+        pl.col("done") <= due.clip(lower_bound=1)
+    )
+    return (
+        by_key.join(begun, on="route", how="left")
+        .join(now, on=["sender", "route"], how="left")
+        # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
+        .with_columns(missing.alias("missing"), stray.alias("stray"))
+        .with_columns(
+            pl.col("stray").sum().over("msg_key").alias("moved"),
+            (
+                pl.col("missing").cum_sum().over("msg_key", order_by="route") - pl.col("missing")
+            ).alias("earlier"),
+        )
+        .with_columns(
+            (pl.col("missing") - (pl.col("moved") - pl.col("earlier")).clip(lower_bound=0))
+            .clip(lower_bound=0)
+            .alias("lost")
+        )
+        .with_columns(pl.when(before).then(0).otherwise(lost).alias("lost"))
+        .with_columns(
+            pl.when(gone & ~nobody).then(lost).otherwise(0).alias("expired_at_broker"),
+            pl.when(nobody).then(lost).otherwise(0).alias("unread"),
+            pl.when(open_ & overdue & doubtful).then(lost).otherwise(0).alias("in_doubt"),
+            pl.when(open_ & overdue & ~doubtful).then(lost).otherwise(0).alias("unaccounted"),
+            pl.when(open_ & ~overdue).then(lost).otherwise(0).alias("in_flight"),
+            (pl.col("done") > due.clip(lower_bound=1)).cast(pl.Int64).alias("duplicates"),
+            (ran_again & ~doubtful).cast(pl.Int64).alias("effect_duplicates"),
+            (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),
+            (~mine & ~pl.col("sent_anywhere") & (settled > 0) & (pl.col("bucket") >= 0))
+            .cast(pl.Int64)
+            .alias("unsent"),
+            pl.when(~mine & ~pl.col("sent_anywhere") & (pl.col("bucket") < 0))
+            .then(settled)
+            .otherwise(0)
+            .alias("foreign"),
+            pl.when(overdue & ~gone & ~before & (confirmed == 0) & (settled + pl.col("moved") == 0))
+            .then(perhaps)
+            .otherwise(0)
+            .alias("unanswered"),
+            pl.min_horizontal(perhaps, (settled - confirmed).clip(lower_bound=0)).alias(
+                "late_confirmed"
+            ),
+            ((due == 0) & (pl.col("rolled_back") > 0) & (settled > 0))
+            .cast(pl.Int64)
+            .alias("phantoms"),
+            ((due == 0) & (pl.col("rolled_back") == 0) & (pl.col("refused") > 0) & (settled > 0))
+            .cast(pl.Int64)
+            .alias("refused_settled"),
+        )
+    )
+
+
+def causes(found: pl.DataFrame, died: frozenset[str]) -> pl.DataFrame:
+    """Add `cause` to keys that were done twice: in_doubt, killed_writer, abandoned, or unknown; `died`: writers."""
+    by_dead = pl.col("readers").list.eval(pl.element().is_in(list(died))).list.any()
+    return found.with_columns(
+        pl.when(pl.col("doubtful") > 0)
+        .then(pl.lit("in_doubt"))
+        .when(by_dead.fill_null(value=False))
+        .then(pl.lit("killed_writer"))
+        .when(pl.col("abandoned") > 0)
+        .then(pl.lit("abandoned"))
+        .otherwise(pl.lit("unknown"))
+        .alias("cause")
+    )

@@ -1,0 +1,148 @@
+"""What one batch of segments holds: its good lines, each once, and how complete each segment is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_report.events import ABOUT, Events
+from jmsx_report.lines import Content, read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jmsx_report.lines import Reading
+
+_WHERE: Final = ("writer", "seq")
+_FAULT: Final = {"line": pl.UInt32, "why": pl.String}
+
+
+def events_of(
+    contents: Sequence[Content], earlier: Mapping[str, Sequence[Content]] | None = None
+) -> Events:
+    """
+    Read `contents`; a line counts where it comes first.
+
+    `earlier` tells of a path which segments that come before it have numbers of the same writers. A line that is there
+    too is left out if it is the same, and put aside if it is another.
+    """
+    reading = read(contents)
+    numbered = reading.numbered()
+    ranges = _ranges(numbered)
+    # In a whole segment the numbers of a writer follow each other: one range.
+    again = [_repeats_within(reading, numbered, ranges)]
+    for path, others in (earlier or {}).items():
+        again += [_repeats(reading, numbered.filter(segment=path), other) for other in others]
+    repeats = pl.concat(again).unique("line", keep="first", maintain_order=True)
+    aside = pl.concat([reading.aside, repeats.filter(pl.col("why").is_not_null())])
+    frames = reading.frames
+    if repeats.height:
+        frames = {
+            kind: frame.join(repeats, on="line", how="anti") for kind, frame in frames.items()
+        }
+    return Events(
+        frames,
+        {
+            "ranges": ranges,
+            "files": _files(reading, aside, repeats),
+            "quarantine": _quarantine(reading, aside),
+        },
+    )
+
+
+def _ranges(numbered: pl.DataFrame) -> pl.DataFrame:
+    """Gather numbers to ranges, each segment by itself, whatever order its lines are in."""
+    ranges = _runs(numbered)
+    if ranges.select("segment", "writer").is_duplicated().any():
+        ranges = _runs(
+            numbered.sort("segment", *_WHERE).unique(["segment", *_WHERE], maintain_order=True)
+        )
+    return ranges
+
+
+def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
+    starts = (
+        (pl.col("seq") != pl.col("seq").shift() + 1)
+        | (pl.col("writer") != pl.col("writer").shift())
+        | (pl.col("segment") != pl.col("segment").shift())
+    )
+    return (
+        numbered.lazy()
+        .with_columns(starts.fill_null(value=True).cum_sum().alias("run"))
+        .group_by("run")
+        .agg(
+            pl.col("segment").first(),
+            pl.col("writer").first(),
+            pl.col("seq").first().alias("low"),
+            pl.col("seq").last().alias("high"),
+            pl.col("ts_us").min().alias("first_us"),
+            pl.col("ts_us").max().alias("last_us"),
+        )
+        .select(*ABOUT["ranges"])
+        .collect()
+    )
+
+
+def _repeats_within(reading: Reading, numbered: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Lines whose number was in the same segment before: line, why (null: it is the same line)."""
+    if (ranges["high"] - ranges["low"] + 1).sum() == numbered.height:
+        return pl.DataFrame(schema=_FAULT)
+    place = ["segment", *_WHERE]
+    several = numbered.filter(pl.struct(place).is_duplicated()).join(reading.lines, on="line")
+    return (
+        several.sort("line")
+        .with_columns(
+            pl.col("text").first().over(place).alias("before"),
+            pl.col("line").first().over(place).alias("first"),
+        )
+        .filter(pl.col("line") != pl.col("first"))
+        .select("line", _why(pl.lit("the same segment")))
+    )
+
+
+def _repeats(reading: Reading, numbered: pl.DataFrame, other: Content) -> pl.DataFrame:
+    """Lines of `numbered` whose number is in `other` too: line, why (null: it is the same line)."""
+    theirs = read([other])
+    before = (
+        theirs.numbered()
+        .join(theirs.lines, on="line")
+        .unique(_WHERE, keep="first", maintain_order=True)
+        .select(*_WHERE, pl.col("text").alias("before"))
+    )
+    return (
+        numbered.join(reading.lines, on="line")
+        .join(before, on=_WHERE)
+        .select("line", _why(pl.lit(other.path)))
+    )
+
+
+def _why(where: pl.Expr) -> pl.Expr:
+    differs = pl.format("seq {} of {} has another content in {}", "seq", "writer", where)
+    return pl.when(pl.col("text") != pl.col("before")).then(differs).alias("why")
+
+
+def _files(reading: Reading, aside: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    def count(rows: pl.DataFrame, name: str) -> pl.DataFrame:
+        located = reading.located(rows.select("line").sort("line"))
+        return located.group_by("segment").agg(pl.len().cast(pl.Int64).alias(name))
+
+    files = reading.starts.select("segment")
+    for rows, name in ((reading.lines, "lines"), (aside, "aside"), (repeats, "repeated")):
+        files = files.join(count(rows, name), on="segment", how="left")
+    return files.fill_null(0).select(*ABOUT["files"])
+
+
+def _quarantine(reading: Reading, aside: pl.DataFrame) -> pl.DataFrame:
+    number = (pl.col("line") - pl.col("start")).cast(pl.Int64) + 1
+    lines = reading.located(aside.sort("line")).select(
+        pl.col("segment").alias("path"), number.alias("line"), "why"
+    )
+    empty = reading.starts.join(
+        reading.located(reading.lines.select("line")), on="segment", how="anti"
+    ).select(
+        pl.col("segment").alias("path"),
+        pl.lit(0, pl.Int64).alias("line"),
+        pl.lit("an empty segment").alias("why"),
+    )
+    return pl.concat([lines, empty])

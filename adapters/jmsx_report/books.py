@@ -1,0 +1,131 @@
+"""What the log says before any key is looked at: both sides of every bucket, who was there, and up to when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_report import balance, brokerbook
+from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks, clocks
+from jmsx_report.fanout import Routes, routes
+from jmsx_report.flows import BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
+from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx_report.table import Context, Partial, Sums
+
+#: Every partial that the audit is made of, but for `stories`, which is made at the second look.
+PARTIALS: Final[tuple[Partial, ...]] = (
+    FLOWS,
+    READERS,
+    DOUBTS,
+    COUNTS,
+    RUNS,
+    NOTES,
+    RECEIPTS,
+    SAMPLES,
+    brokerbook.STATS,
+    brokerbook.TRAFFIC,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the audit is asked for; instants and durations in microseconds."""
+
+    deadline_us: int = 0  #: what was sent less than this ago may still wait in its queue
+    expect: Mapping[str, int] = field(default_factory=dict)  #: service -> processes at once
+    before: pl.DataFrame | None = None  #: service, host: who was there the day before
+    quarantine: pl.DataFrame | None = None  #: path, line, why, writer (null: unknown)
+    passed_over: pl.DataFrame | None = None  #: path, why, writer: files that were not read
+    open_segments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What the log says before any key is looked at."""
+
+    flows: pl.DataFrame
+    readers: pl.DataFrame
+    routes: Routes
+    complete: Completeness
+    clocks: Clocks
+    horizon: Horizon
+    compared: pl.DataFrame  #: as `balance.buckets`
+    begun: pl.DataFrame  #: as `balance.beginnings`
+    book: pl.DataFrame  #: as `brokerbook.reconciled`
+    terms: Terms
+    context: Context
+    counts: pl.DataFrame
+    doubts: pl.DataFrame
+
+    @property
+    def deadline_us(self) -> int:
+        """The deadline; of a living fleet not less than what its writers may be about to tell of."""
+        if self.horizon.living:
+            return max(self.terms.deadline_us, balance.GRACE_US)
+        return self.terms.deadline_us
+
+
+def books(sums: Sums, context: Context, terms: Terms) -> Books:
+    """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say."""
+    flowing, readers = sums[FLOWS.name], sums[READERS.name]
+    sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()
+    read = readers.select("dest", "subscription").unique()
+    found_routes = routes(sent, read.iter_rows())
+    complete = completeness(sums[RUNS.name], sums[NOTES.name])
+    hosts = complete.writers.select("writer").join(
+        context.writers.select("writer", "host"), on="writer", how="left"
+    )
+    clocked = clocks(sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
+    compared = balance.buckets(flowing, found_routes)
+    stats = sums[brokerbook.STATS.name].join(
+        context.sockets.select("writer", "session_id", "epoch", "broker"),
+        on=["writer", "session_id", "epoch"],
+        how="left",
+        nulls_equal=True,
+    )
+    return Books(
+        flows=flowing,
+        readers=readers,
+        routes=found_routes,
+        complete=complete,
+        clocks=clocked,
+        horizon=horizon(complete, clocked.believed(), terms.open_segments),
+        compared=compared,
+        begun=balance.beginnings(compared, found_routes, readers, clocked),
+        book=brokerbook.reconciled(
+            stats,
+            sums[brokerbook.TRAFFIC.name],
+            found_routes.expects,
+            found_routes.reads,
+            clocked.believed(),
+        ),
+        terms=terms,
+        context=context,
+        counts=sums[COUNTS.name],
+        doubts=sums[DOUBTS.name],
+    )
+
+
+def second_look(held: Books) -> pl.Series:
+    """The buckets of which `flows.stories` is needed: those that do not balance, and those that the horizon cuts."""
+    dirty = balance.suspicious(held.compared, held.begun)["bucket"]
+    cut = cuts(held)["cut_us"] // BUCKET_US * BUCKET_US
+    present = held.compared["bucket"]
+    return pl.concat([dirty, cut.filter(cut.is_in(present.implode()))]).unique().sort()
+
+
+def cuts(held: Books) -> pl.DataFrame:
+    """Sender, cut_us: the horizon by the clock of each sender; nothing where nobody writes any more."""
+    senders = held.flows.filter(pl.col("kind") == "send").select(sender="writer").unique()
+    if not held.horizon.living or held.horizon.until_us is None:
+        return senders.clear().with_columns(pl.lit(None, pl.Int64).alias("cut_us"))
+    ahead = pl.col("sender").replace_strict(
+        held.clocks.believed(), default=0, return_dtype=pl.Int64
+    )
+    return senders.with_columns((ahead + held.horizon.until_us).alias("cut_us"))

@@ -1,0 +1,238 @@
+"""
+The broker's own counts, held against the log: who else sends and consumes, what waits, and what expired.
+
+A line `broker.stats` is a queue's counters at one moment. Between two of them the broker saw so many messages come and
+go; the log tells of so many sends and settlements in that time, save those about the two moments, which may be on
+either side. So the log has a least and a most, and only what is beyond those proves anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_report.events import SCHEMAS
+from jmsx_report.flows import HOUR_US, PLAUSIBLE_US, SETTLES, optional
+from jmsx_report.table import Adds, Partial
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx_report.events import Events
+
+_KIND: Final = "broker.stats"
+_MINUTE_US: Final = 60_000_000
+_COUNTERS: Final = ("enqueued", "dequeued", "expired", "size")
+_WHERE: Final = ("writer", "session_id", "epoch", "dest")
+_STATS: Final = {
+    "writer": pl.String,
+    "session_id": pl.String,
+    "epoch": pl.Int32,
+    "dest": pl.String,
+    "ts_us": pl.Int64,
+    **dict.fromkeys(_COUNTERS, pl.Int64),
+}
+
+
+def _stats(events: Events) -> pl.DataFrame:
+    if _KIND not in SCHEMAS:
+        return pl.DataFrame(schema=_STATS)
+    lines = events.of(_KIND)
+    hour = pl.col("ts_us") // HOUR_US
+    one = [*_WHERE, hour]
+    restarted = (pl.col("enqueued") < pl.col("enqueued").shift(1)).over(_WHERE)
+    kept = (
+        (pl.col("ts_us") == pl.col("ts_us").min().over(one))
+        | (pl.col("ts_us") == pl.col("ts_us").max().over(one))
+        | restarted
+        | restarted.shift(-1).over(_WHERE)
+    )
+    return (
+        lines.filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
+        .with_columns(optional(lines, "expired", pl.Int64).fill_null(0))
+        .sort(*_WHERE, "ts_us")
+        .filter(kept.fill_null(value=True))
+        .group_by(*_WHERE, "ts_us")
+        .agg(pl.col(name).max().cast(pl.Int64) for name in _COUNTERS)
+    )
+
+
+#: The broker's counters of a queue: the first and the last of each hour, and those about a restart.
+STATS: Final = Partial(
+    "stats",
+    (*_WHERE, "ts_us"),
+    dict.fromkeys(_COUNTERS, Adds.MAX),
+    _stats,
+)
+
+
+def _traffic(events: Events) -> pl.DataFrame:
+    minute = (pl.col("ts_us") // _MINUTE_US * _MINUTE_US).alias("minute_us")
+    arrived = events.of("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))
+    sure = (pl.col("outcome") == "confirmed").cast(pl.Int64)
+    zero = pl.lit(0, pl.Int64)
+    left = events.of("delivery").filter(pl.col("outcome").is_in(list(SETTLES)))
+    return (
+        pl.concat(
+            [
+                arrived.select(
+                    "writer",
+                    "dest",
+                    pl.lit(None, pl.String).alias("subscription"),
+                    minute,
+                    sure.alias("came"),
+                    (1 - sure).alias("perhaps"),
+                    zero.alias("went"),
+                ),
+                left.select(
+                    "writer",
+                    "dest",
+                    optional(left, "subscription", pl.String),
+                    minute,
+                    zero.alias("came"),
+                    zero.alias("perhaps"),
+                    pl.lit(1, pl.Int64).alias("went"),
+                ),
+            ]
+        )
+        .group_by("writer", "dest", "subscription", "minute_us")
+        .agg(pl.col("came", "perhaps", "went").sum())
+    )
+
+
+#: Messages that came to and went from a destination, by minute of the writer's clock: confirmed sends, unconfirmed ones
+#: (`perhaps`), settlements.
+TRAFFIC: Final = Partial(
+    "traffic",
+    ("writer", "dest", "subscription", "minute_us"),
+    {"came": Adds.SUM, "perhaps": Adds.SUM, "went": Adds.SUM},
+    _traffic,
+)
+
+#: What `reconciled` tells of a route.
+BOOK: Final = {
+    "route": pl.String,
+    "from_us": pl.Int64,
+    "to_us": pl.Int64,
+    "enqueued": pl.Int64,  # since from_us
+    "dequeued": pl.Int64,
+    "expired": pl.Int64,
+    "size": pl.Int64,  # at to_us
+    "foreign_in": pl.Int64,  # at least so many came from senders that keep no log here
+    "foreign_out": pl.Int64,  # at least so many went to consumers that keep no log here
+    "proven": pl.Boolean,  # all that ever came was settled in this log
+}
+
+
+def reconciled(
+    stats: pl.DataFrame,
+    traffic: pl.DataFrame,
+    expects: pl.DataFrame,
+    reads: pl.DataFrame,
+    offsets: Mapping[str, int],
+) -> pl.DataFrame:
+    """
+    Hold the broker's counts against the log; one row a route that the broker counted, columns as `BOOK`.
+
+    Args:
+        stats: as `STATS`, with `broker`.
+        traffic: as `TRAFFIC`.
+        expects: as `Routes.expects`.
+        reads: as `Routes.reads`.
+        offsets: microseconds that a writer's clock is ahead.
+
+    """
+    spans = _spans(stats, _routes_of(expects, reads), offsets)
+    if not spans.height:
+        return pl.DataFrame(schema=BOOK)
+    moved = pl.concat(
+        [
+            traffic.filter(pl.col("came") + pl.col("perhaps") > 0).join(
+                expects.select("dest", "route"), on="dest"
+            ),
+            traffic.filter(pl.col("went") > 0).join(
+                reads, on=["dest", "subscription"], nulls_equal=True
+            ),
+        ],
+        how="diagonal",
+    ).with_columns(_right("minute_us", offsets))
+    begun, ended = pl.col("minute_us"), pl.col("minute_us") + _MINUTE_US
+    # A minute more on each side: clocks are a little apart, and a broker counts an ACK when it gets to it.
+    touched = (ended >= pl.col("from_us") - _MINUTE_US) & (begun <= pl.col("to_us") + _MINUTE_US)
+    inside = (begun >= pl.col("from_us")) & (ended <= pl.col("to_us"))
+    logged = (
+        spans.select("route", "from_us", "to_us")
+        .join(moved, on="route")
+        .group_by("route")
+        .agg(
+            (pl.col("came") + pl.col("perhaps")).filter(touched).sum().alias("came_most"),
+            pl.col("came").filter(inside).sum().alias("came_least"),
+            pl.col("went").filter(touched).sum().alias("went_most"),
+            (~touched).sum().alias("beside"),
+        )
+    )
+    held = spans.join(logged, on="route", how="left").with_columns(
+        pl.col("came_most", "came_least", "went_most", "beside").fill_null(0)
+    )
+    went = pl.col("dequeued") - pl.col("expired")
+    return held.with_columns(
+        (pl.col("enqueued") - pl.col("came_most")).clip(lower_bound=0).alias("foreign_in"),
+        (went - pl.col("went_most")).clip(lower_bound=0).alias("foreign_out"),
+        (
+            ~pl.col("restarted")
+            & (pl.col("beside") == 0)
+            & (pl.col("size") == 0)
+            & (pl.col("size_before") == 0)
+            & (pl.col("enqueued") == pl.col("dequeued"))
+            & (went == pl.col("went_most"))
+        ).alias("proven"),
+    ).select(*BOOK)
+
+
+def _right(column: str, offsets: Mapping[str, int]) -> pl.Expr:
+    """An instant of `writer`, by a clock that is set right."""
+    ahead = pl.col("writer").replace_strict(dict(offsets), default=0, return_dtype=pl.Int64)
+    return (pl.col(column) - ahead).alias(column)
+
+
+def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
+    """The route that each single queue belongs to."""
+    direct = expects.filter(~pl.col("fanned")).select("dest", "route")
+    single = ~pl.col("dest").str.contains("[,*>]")
+    return pl.concat([direct, reads.select("dest", "route")]).filter(single).unique()
+
+
+def _spans(stats: pl.DataFrame, routes: pl.DataFrame, offsets: Mapping[str, int]) -> pl.DataFrame:
+    """What the broker counted of each route, between the first and the last line of who watched it longest."""
+    who = ["broker", "dest", "writer", "session_id"]
+    fewer = pl.col("enqueued").diff() < 0
+    grown = [
+        pl.when(fewer).then(pl.col(name)).otherwise(pl.col(name).diff()).sum().alias(name)
+        for name in ("enqueued", "dequeued", "expired")
+    ]
+    watched = (
+        stats.with_columns(_right("ts_us", offsets))
+        .sort("ts_us")
+        .group_by(who, maintain_order=True)
+        .agg(
+            pl.col("ts_us").min().alias("from_us"),
+            pl.col("ts_us").max().alias("to_us"),
+            *grown,
+            pl.col("size").first().alias("size_before"),
+            pl.col("size").last(),
+            fewer.any().alias("restarted"),
+        )
+        .sort(pl.col("to_us") - pl.col("from_us"), "to_us", "writer", descending=True)
+        .unique(["broker", "dest"], keep="first", maintain_order=True)
+    )
+    return (
+        watched.join(routes, on="dest")
+        .group_by("route")
+        .agg(
+            pl.col("from_us").min(),
+            pl.col("to_us").max(),
+            pl.col("enqueued", "dequeued", "expired", "size_before", "size").sum(),
+            pl.col("restarted").any(),
+        )
+    )

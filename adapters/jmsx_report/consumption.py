@@ -1,0 +1,136 @@
+"""What consumers did, minute by minute, and how long they were there: gathered once for several tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx.core.events import SETTLED, Outcome
+from jmsx_report.health import RANGES
+from jmsx_report.latency import DONE, MINUTE_US, SOCKET
+from jmsx_report.table import Adds, Partial, total
+
+if TYPE_CHECKING:
+    from jmsx_report.events import Events
+    from jmsx_report.table import Sums
+
+#: A message should be done within this of its sending; the alerts have the same.
+LATENCY_TARGET_US: Final = 30_000_000
+#: One consumer of one socket. A name that several sessions use is several consumers.
+SUBSCRIPTION: Final = (*SOCKET, "dest", "consumer")
+_KEYS: Final = (*SUBSCRIPTION, "minute_us")
+_SPANS: Final = {
+    "handler": ("start_us", "end_us"),
+    "buffer": ("recv_us", "start_us"),
+    "ack": ("end_us", "ts_us"),
+}
+
+
+def _consumed(events: Events) -> pl.DataFrame:
+    names = ["writer", "session_id", "dest", "consumer"]
+    done = pl.col("outcome").is_in(DONE)
+    took = pl.col("ts_us") - pl.col("sent_us")
+    told = (
+        events.of("delivery")
+        .lazy()
+        .select(
+            pl.col(names).cast(pl.Categorical),  # few names, many rows: numbers are grouped faster
+            "epoch",
+            (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us"),
+            pl.col("outcome").is_in(sorted(SETTLED)).alias("settled"),
+            (pl.col("outcome") == Outcome.DEAD_LETTERED.value).alias("dead_lettered"),
+            done.alias("done"),
+            (done & took.is_not_null()).alias("timed"),
+            (done & (took > LATENCY_TARGET_US)).alias("late"),
+            *(
+                pl.when(done).then(pl.col(end) - pl.col(start)).alias(name)
+                for name, (start, end) in _SPANS.items()
+            ),
+        )
+        .collect()
+    )
+    return (
+        told.group_by(_KEYS)
+        .agg(
+            pl.col("settled", "dead_lettered", "done", "timed", "late").sum().cast(pl.Int64),
+            *(pl.col(name).count().cast(pl.Int64).alias(f"{name}_n") for name in _SPANS),
+            *(total(told, name).alias(f"{name}_us") for name in _SPANS),
+            pl.col("ack").max().alias("ack_max_us"),
+        )
+        .with_columns(pl.col(names).cast(pl.String))
+    )
+
+
+#: Deliveries by consumer and minute of settlement: how many were settled, done (`timed` of them with the broker's
+#: timestamp, `late` of those behind the target), and how long those that were done took.
+CONSUMPTION: Final = Partial(
+    "consumption",
+    _KEYS,
+    {
+        **dict.fromkeys(("settled", "dead_lettered", "done", "timed", "late"), Adds.SUM),
+        **{f"{name}_n": Adds.SUM for name in _SPANS},
+        **{f"{name}_us": Adds.SUM for name in _SPANS},
+        "ack_max_us": Adds.MAX,
+    },
+    _consumed,
+)
+
+
+def _opened_and_closed(events: Events) -> pl.DataFrame:
+    return pl.concat(
+        [
+            events.of("sub.open").select(
+                *SUBSCRIPTION, "ack_mode", "prefetch", pl.col("ts_us").alias("opened_us")
+            ),
+            events.of("sub.close").select(*SUBSCRIPTION, pl.col("ts_us").alias("closed_us")),
+        ],
+        how="diagonal",
+    )
+
+
+#: Each consumer of each socket, from its first `sub.open` to its last `sub.close`.
+SUBSCRIPTIONS: Final = Partial(
+    "subscriptions",
+    SUBSCRIPTION,
+    {
+        "ack_mode": Adds.MIN,
+        "prefetch": Adds.MAX,
+        "opened_us": Adds.MIN,
+        "closed_us": Adds.MAX,
+    },
+    _opened_and_closed,
+)
+
+
+def _ended(events: Events) -> pl.DataFrame:
+    return pl.concat(
+        events.of(kind).select(*SOCKET, pl.col("ts_us").alias("ended_us"))
+        for kind in ("conn.lost", "conn.closed")
+    )
+
+
+#: When each socket ended, if it did.
+ENDS: Final = Partial("socket_ends", SOCKET, {"ended_us": Adds.MIN}, _ended)
+
+#: What `presence` needs.
+PRESENCE: Final = (SUBSCRIPTIONS, ENDS, RANGES)
+
+
+def presence(sums: Sums) -> pl.DataFrame:
+    """
+    Tell from when to when each consumer was there: SUBSCRIPTION, opened_us, left_us.
+
+    It left when it was closed, its socket ended, or its writer wrote its last line, whichever came first.
+    """
+    last = sums[RANGES.name].group_by("writer").agg(pl.col("last_us").max())
+    return (
+        sums[SUBSCRIPTIONS.name]
+        .join(sums[ENDS.name], on=SOCKET, how="left", nulls_equal=True)
+        .join(last, on="writer", how="left")
+        .select(
+            *SUBSCRIPTION,
+            "opened_us",
+            pl.min_horizontal("closed_us", "ended_us", "last_us").alias("left_us"),
+        )
+    )

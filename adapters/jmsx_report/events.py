@@ -1,0 +1,71 @@
+"""The good lines of a batch as columns: one narrow frame for each kind, because kinds share few fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_eventlog.schema import KINDS, FieldType, fields_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TYPES: Final[Mapping[FieldType, type[pl.DataType]]] = {
+    FieldType.STRING: pl.String,
+    FieldType.INT: pl.Int32,
+    FieldType.LONG: pl.Int64,
+    FieldType.BOOLEAN: pl.Boolean,
+}
+
+#: kind -> the columns of its frame: the fields that the kind may have.
+SCHEMAS: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
+    kind.name: {field.name: _TYPES[field.type] for field in fields_of(kind.name)} for kind in KINDS
+}
+
+#: What is told of each segment of the batch, beside its events.
+ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
+    # Numbers that follow each other in a segment; low and high are included.
+    "ranges": {
+        "segment": pl.String,
+        "writer": pl.String,
+        "low": pl.Int64,
+        "high": pl.Int64,
+        "first_us": pl.Int64,
+        "last_us": pl.Int64,
+    },
+    # Lines of a segment; of these `aside` are in the quarantine, and `repeated` were there before.
+    "files": {
+        "segment": pl.String,
+        "lines": pl.Int64,
+        "aside": pl.Int64,
+        "repeated": pl.Int64,
+    },
+    # What was put aside; lines count from 1, and 0 is the segment as a whole.
+    "quarantine": {"path": pl.String, "line": pl.Int64, "why": pl.String},
+}
+
+#: Made once: some fifty of them are asked for in every batch.
+_NONE: Final = {kind: pl.DataFrame(schema=schema) for kind, schema in SCHEMAS.items()}
+
+
+class Events:
+    """The good lines of one batch, by kind, each (writer, seq) once; and what is told of the segments."""
+
+    def __init__(
+        self,
+        frames: Mapping[str, pl.DataFrame] | None = None,
+        about: Mapping[str, pl.DataFrame] | None = None,
+    ) -> None:
+        self._frames = frames or {}
+        self._about = about or {}
+
+    def of(self, kind: str) -> pl.DataFrame:
+        """The lines of `kind`, with all columns that it may have; no rows where there are none."""
+        frame = self._frames.get(kind)
+        return _NONE[kind] if frame is None else frame
+
+    def about(self, what: str) -> pl.DataFrame:
+        """The rows of `ranges`, `files` or `quarantine`, as ABOUT has them."""
+        rows = self._about.get(what)
+        return pl.DataFrame(schema=ABOUT[what]) if rows is None else rows

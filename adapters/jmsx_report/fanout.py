@@ -1,0 +1,250 @@
+"""
+Which queue or subscription a message goes to: of one message sent, each of these gets a copy of its own.
+
+A *route* is what is settled together: a queue; a durable subscription; the queue that holds a virtual topic for one
+group of consumers; an Artemis queue below an address (`address::queue`); or several queues that a wildcard or a list is
+read from. A message has to be settled once for each route that its destination leads to.
+
+Sources: Classic's VirtualTopic and CompositeQueue (`topic://VirtualTopic.>` is read at
+`queue://Consumer.*.VirtualTopic.>`), Artemis' address model (FQQN).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx.core.spelling import KINDS, is_wildcard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: A durable subscription, as the event log names it.
+_DURABLE: Final = "durable:"
+_FQQN: Final = "::"
+_CONSUMER: Final = re.compile(r"Consumer\.[^.]+\.(.+)")
+_STOMP: Final = re.compile(r"/([a-z-]+)/(.+)")
+_SLOTS: Final = {"dest": pl.String, "route": pl.String}
+
+#: Where a copy lies: (queue, topic subscription, …) and its name.
+_Node = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """What leads where."""
+
+    expects: (
+        pl.DataFrame
+    )  #: dest, route, fanned: of each message to `dest` one copy goes to `route`
+    reads: pl.DataFrame  #: dest, subscription, route: who reads there settles copies of `route`
+    unaudited: Mapping[str, str]  #: destination -> why what goes there is not compared
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The routes that somebody in the log reads."""
+        return frozenset(self.reads["route"])
+
+
+def parts(dest: str) -> list[tuple[str, str]]:
+    """Kind and name of each destination that `queue://a,topic://b` lists; those without a kind have the first's."""
+    kind, found = "queue", []
+    for number, one in enumerate(dest.partition("?")[0].split(",")):
+        named, separator, name = one.strip().partition("://")
+        stomp = _STOMP.fullmatch(one.strip())
+        if separator and named in KINDS:
+            own = named
+        elif stomp is not None and stomp[1] in KINDS:
+            own, name = stomp[1], stomp[2]
+        else:
+            own, name = kind, one.strip()
+        kind = own if number == 0 else kind
+        if name:
+            found.append((own, name))
+    return found
+
+
+def _is_temporary(kind: str) -> bool:
+    return "temp-" in kind
+
+
+@lru_cache(maxsize=4096)
+def _pattern(name: str) -> re.Pattern[str]:
+    """What a wildcard stands for, by Classic's `*` and `>` and Artemis' `*` and `#`."""
+    built = ""
+    for number, word in enumerate(name.split(".")):
+        if word in (">", "#"):
+            built += r"(\..+)?" if number else ".*"
+        else:
+            built += (r"\." if number else "") + re.escape(word).replace(r"\*", r"[^.]*")
+    return re.compile(built)
+
+
+def _fits(pattern: str, name: str) -> bool:
+    return pattern == name or (
+        is_wildcard(pattern) and _pattern(pattern).fullmatch(name) is not None
+    )
+
+
+class _Groups:
+    """Nodes that are settled together (union-find)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[_Node, _Node] = {}
+
+    def find(self, node: _Node) -> _Node:
+        root = self._parent.setdefault(node, node)
+        while self._parent[root] != root:
+            root = self._parent[root]
+        while self._parent[node] != root:
+            self._parent[node], node = root, self._parent[node]
+        return root
+
+    def join(self, nodes: Iterable[_Node]) -> None:
+        first, *others = nodes
+        for other in others:
+            one, two = sorted((self.find(first), self.find(other)))
+            self._parent[two] = one
+
+
+class _Map:
+    """Every destination that was sent to, every one that was read, and what they have to do with each other."""
+
+    def __init__(self, sent: Iterable[str], read: Iterable[tuple[str, str | None]]) -> None:
+        self.sent = {dest: parts(dest) for dest in sorted(set(sent))}
+        self.read = {
+            (dest, subscription): parts(dest)
+            for dest, subscription in sorted(set(read), key=lambda one: (one[0], one[1] or ""))
+        }
+        self.groups = _Groups()
+        self._queues = self._named()
+        self._of_address: dict[str, list[_Node]] = {}
+        for name in self._queues:
+            address, separator, _ = name.partition(_FQQN)
+            if separator:
+                self._of_address.setdefault(address, []).append(("queue", name))
+        #: virtual topic -> queues that hold it
+        self._virtual: dict[str, list[_Node]] = {}
+        for name in self._queues:
+            held = _CONSUMER.fullmatch(name.rpartition(_FQQN)[2])
+            if held is not None:
+                self._virtual.setdefault(held[1], []).append(("queue", name))
+        self._durable = [
+            (subscription, [name for kind, name in places if kind == "topic"])
+            for (_, subscription), places in self.read.items()
+            if subscription is not None and subscription.startswith(_DURABLE)
+        ]
+
+    def _named(self) -> list[str]:
+        """Every queue that is known of; those below an address count as queues however they are read."""
+        places = [
+            place for listed in (*self.sent.values(), *self.read.values()) for place in listed
+        ]
+        named = {
+            name for kind, name in places if kind == "queue" or (kind == "topic" and _FQQN in name)
+        }
+        topics = {name for listed in self.sent.values() for kind, name in listed if kind == "topic"}
+        # Who reads `Consumer.A.VirtualTopic.>` has a queue for each virtual topic that was sent to.
+        for name in [name for name in named if is_wildcard(name)]:
+            held = _CONSUMER.fullmatch(name)
+            if held is not None:
+                before = name.removesuffix(held[1])
+                named |= {before + topic for topic in topics if _fits(held[1], topic)}
+        return sorted(named)
+
+    def nodes_read(self, dest: str, subscription: str | None) -> list[_Node]:
+        """Where what is read from `dest` may lie; nothing if that is not audited."""
+        found: list[_Node] = []
+        for kind, name in self.read[dest, subscription]:
+            if _is_temporary(kind):
+                continue
+            if kind == "topic" and _FQQN not in name:
+                if subscription is not None and subscription.startswith(_DURABLE):
+                    found.append(("subscription", subscription))
+            elif is_wildcard(name):
+                fitting = [("queue", queue) for queue in self._queues if _fits(name, queue)]
+                found += fitting or [("queue", name)]
+            else:
+                found.append(("queue", name))
+        return found
+
+    def nodes_sent(self, kind: str, name: str) -> list[_Node]:
+        """Where the copies of what is sent to one destination go: one to each of these."""
+        if kind == "queue":
+            return [("queue", name)]
+        if kind != "topic":
+            return []
+        held = self._virtual.get(name, ())
+        subscribed = [
+            ("subscription", subscription)
+            for subscription, topics in self._durable
+            if any(_fits(topic, name) for topic in topics)
+        ]
+        return list(dict.fromkeys([*held, *self._of_address.get(name, ()), *subscribed]))
+
+    def join(self) -> None:
+        """Put together what is settled together."""
+        for dest, subscription in self.read:
+            nodes = self.nodes_read(dest, subscription)
+            if nodes:
+                self.groups.join(nodes)
+        for places in self.sent.values():
+            for kind, name in places:
+                if kind == "queue" and name in self._of_address:
+                    self.groups.join([("queue", name), *self._of_address[name]])
+
+
+def routes(sent: Iterable[str], read: Iterable[tuple[str, str | None]]) -> Routes:
+    """
+    Find out what leads where.
+
+    Args:
+        sent: destinations of sends.
+        read: destinations and subscriptions (None: of a queue) of consumers.
+
+    """
+    known = _Map(sent, read)
+    known.join()
+    expects: list[tuple[str, str, bool]] = []
+    reads: list[tuple[str, str | None, str]] = []
+    unaudited: dict[str, str] = {}
+
+    def route(node: _Node) -> str:
+        return _name(known.groups.find(node))
+
+    for dest, places in known.sent.items():
+        for kind, name in places:
+            nodes = known.nodes_sent(kind, name)
+            expects += [(dest, route(node), kind == "topic") for node in nodes]
+            if not nodes:
+                unaudited[dest] = _why(kind)
+    for dest, subscription in known.read:
+        nodes = known.nodes_read(dest, subscription)
+        if nodes:
+            reads.append((dest, subscription, route(nodes[0])))
+        else:
+            unaudited[dest] = _why(known.read[dest, subscription][0][0] if dest else "")
+    return Routes(
+        expects=pl.DataFrame(expects, schema={**_SLOTS, "fanned": pl.Boolean}, orient="row"),
+        reads=pl.DataFrame(
+            reads,
+            schema={"dest": pl.String, "subscription": pl.String, "route": pl.String},
+            orient="row",
+        ),
+        unaudited=unaudited,
+    )
+
+
+def _name(node: _Node) -> str:
+    kind, name = node
+    return name if kind == "subscription" else f"{kind}://{name}"
+
+
+def _why(kind: str) -> str:
+    if _is_temporary(kind):
+        return "what is left in a temporary destination goes with the session that made it"
+    return "it is a topic without a known durable subscription: a copy for whoever listens at the time, or none"

@@ -1,0 +1,236 @@
+"""What the page shows: gathered from the gold tables, and small however large they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from jmsx_report.flows import BUCKET_US, FLOWS, HOUR_US, SETTLES
+from jmsx_report.histogram import with_percentiles
+from jmsx_report.latency import MEASURED, MINUTE_US, PERMILLES, SPANS
+from jmsx_report.store import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from jmsx_report.period import Period
+    from jmsx_report.store import Run
+
+#: Points of a plot, at most.
+POINTS: Final = 500
+#: Rows of a table, at most; how many there are is said beside them.
+ROWS: Final = 50
+#: Rows of minutes that are added up at once: what bounds the memory.
+_AT_ONCE: Final = 20_000
+_CONSUMER: Final = ("service", "dest", "consumer")
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The rows of a table that are shown, and how many there are."""
+
+    rows: Rows = field(default_factory=list)
+    of: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What the page shows."""
+
+    audit: Mapping[str, Any]  #: as `summary.json`
+    events: str  #: where the log lies
+    first_us: int | None = None  #: of the first line; epoch
+    last_us: int | None = None
+    writers: Shown = Shown()  #: service, host, version, broker, processes, open, first_us, last_us
+    logs: Shown = Shown()  #: as `event_log_health`, of writers whose log is not whole
+    latency: Shown = (
+        Shown()
+    )  #: service, dest, consumer, n, means, percentiles, end_to_end_histogram
+    redelivery: Shown = Shown()
+    dead_letters: Shown = Shown()
+    quarantine: Shown = Shown()
+    files: Shown = Shown()
+    flow: Rows = field(default_factory=list)  #: bucket_us, sent, settled, in order
+    flow_us: int = BUCKET_US  #: how long a bucket of `flow` is
+
+
+def findings(
+    audit: Mapping[str, Any],
+    events: Path,
+    tables: Mapping[str, Path],
+    runs: Sequence[Run],
+    asked: Period,
+) -> Findings:
+    """
+    Gather what the page shows.
+
+    Args:
+        audit: as `summary.json`.
+        events: the folder of the log.
+        tables: folders of Parquet, by name.
+        runs: the partials.
+        asked: the period that the report is about; of what is not limited there everything is shown.
+
+    """
+    health = pl.read_parquet(tables["event_log_health"])
+    broken = health.filter(
+        (pl.col("missing") > 0) | (pl.col("dropped") > 0) | (pl.col("ended") != "closed")
+    ).sort("missing", "dropped", "writer", descending=[True, True, False])
+    width, rows = flow(runs, asked)
+    return Findings(
+        audit=audit,
+        events=str(events),
+        first_us=_instant(health["first_us"].min()),
+        last_us=_instant(health["last_us"].max()),
+        writers=_first(_writers(health)),
+        logs=_first(broken),
+        latency=_latency(tables["delivery_latency"], asked),
+        redelivery=_redelivery(tables["redelivery"], asked),
+        dead_letters=_first(
+            pl.read_parquet(tables["dead_letters"]).sort("n", "first_us", descending=[True, False])
+        ),
+        quarantine=_first(pl.read_parquet(tables["quarantine"]).sort("path", "line", "why")),
+        files=_first(pl.read_parquet(tables["files"])),
+        flow=rows,
+        flow_us=width,
+    )
+
+
+def _first(rows: pl.DataFrame) -> Shown:
+    return Shown(rows.head(ROWS).to_dicts(), rows.height)
+
+
+def _instant(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _writers(health: pl.DataFrame) -> pl.DataFrame:
+    """Put processes of one service, host and version into one row."""
+    here = ("service", "host", "version", "broker")
+    return (
+        health.group_by(here)
+        .agg(
+            pl.len().alias("processes"),
+            pl.col("ended").eq("open").sum().alias("open"),
+            pl.col("first_us").min(),
+            pl.col("last_us").max(),
+        )
+        .sort(here, nulls_last=True)
+    )
+
+
+def _latency(folder: Path, asked: Period) -> Shown:
+    """Add up minutes to one row a consumer; histograms add up, percentiles do not."""
+    parts = [_added([slice_], asked) for slice_ in _slices(folder)]
+    if not parts:
+        return Shown()
+    sums = _added(parts, None)
+    told = sums.with_columns(
+        (pl.col(f"{name}_us") / pl.col(f"{name}_n")).alias(f"{name}_mean_us") for name in SPANS
+    )
+    most = told.sort("n", *_CONSUMER, descending=[True, False, False, False], nulls_last=True)
+    shown = most.head(ROWS)
+    for name in MEASURED:
+        shown = with_percentiles(shown, name, PERMILLES)
+    return Shown(shown.to_dicts(), most.height)
+
+
+def _slices(folder: Path) -> Iterator[pl.DataFrame]:
+    """Read the table some rows at a time, with sums in place of means."""
+    for path in sorted(folder.glob("*.parquet")):
+        table = pl.read_parquet(path)
+        # An empty table has no slice, and its columns are wanted all the same.
+        for rows in table.iter_slices(_AT_ONCE) if table.height else [table]:
+            yield rows.with_columns(
+                n
+                for name in SPANS
+                for n in (
+                    pl.when(pl.col(f"{name}_mean_us").is_not_null())
+                    .then("n")
+                    .otherwise(0)
+                    .alias(f"{name}_n"),
+                    (pl.col(f"{name}_mean_us").fill_null(0.0) * pl.col("n")).alias(f"{name}_us"),
+                )
+            )
+
+
+def _added(parts: Sequence[pl.DataFrame], asked: Period | None) -> pl.DataFrame:
+    """Add up rows of the same consumer."""
+    rows = pl.concat(parts)
+    if asked is not None:
+        rows = rows.filter(asked.touches(pl.col("minute_us"), MINUTE_US))
+    added = rows.group_by(_CONSUMER).agg(
+        pl.col("n").sum(),
+        *(pl.col(f"{name}_n", f"{name}_us").sum() for name in SPANS),
+    )
+    for name in MEASURED:
+        column = f"{name}_histogram"
+        counted = (
+            rows.select(*_CONSUMER, column)
+            .explode(column)
+            .unnest(column)
+            .filter(pl.col("bucket").is_not_null())
+            .group_by(*_CONSUMER, "bucket")
+            .agg(pl.col("n").sum())
+            .group_by(_CONSUMER)
+            .agg(pl.struct("bucket", "n").alias(column))
+        )
+        added = added.join(counted, on=_CONSUMER, how="left", nulls_equal=True)
+    return added
+
+
+def _redelivery(folder: Path, asked: Period) -> Shown:
+    """Pick the hours of consumers with redeliveries, the latest first."""
+    rows = pl.scan_parquet(folder / "*.parquet").filter(
+        (pl.col("redelivered") > 0) & asked.touches(pl.col("hour_us"), HOUR_US)
+    )
+    found = rows.select(pl.len()).collect().item()
+    latest = rows.sort("hour_us", "dest", "consumer", descending=[True, False, False])
+    return Shown(latest.head(ROWS).collect().to_dicts(), found)
+
+
+def flow(runs: Sequence[Run], asked: Period) -> tuple[int, Rows]:
+    """Count what was sent, and settled of it, by the time of sending, in at most POINTS buckets: width, rows."""
+    paths = files(runs, FLOWS.name)
+    if not paths:
+        return BUCKET_US, []
+    n, kind, outcome = pl.col("n"), pl.col("kind"), pl.col("outcome")
+    told = (
+        pl.scan_parquet(paths)
+        .filter((pl.col("bucket") >= 0) & asked.touches(pl.col("bucket"), BUCKET_US))
+        .group_by(pl.col("bucket").alias("bucket_us"))
+        .agg(
+            n.filter((kind == "send") & (outcome == "confirmed")).sum().alias("sent"),
+            n.filter((kind == "delivery") & outcome.is_in(list(SETTLES))).sum().alias("settled"),
+        )
+        .filter((pl.col("sent") > 0) | (pl.col("settled") > 0))
+        .collect()
+    )
+    if not told.height:
+        return BUCKET_US, []
+    return binned(told)
+
+
+def binned(told: pl.DataFrame) -> tuple[int, Rows]:
+    """Add up rows (bucket_us, sent, settled) to at most POINTS that follow each other without a gap: width, rows."""
+    first, last = told["bucket_us"].min(), told["bucket_us"].max()
+    if not (isinstance(first, int) and isinstance(last, int)):
+        raise TypeError("times are integers")
+    width = BUCKET_US * -(-(last - first + BUCKET_US) // (BUCKET_US * POINTS))
+    number = ((pl.col("bucket_us") - first) // width).alias("number")
+    added = told.group_by(number).agg(pl.col("sent", "settled").sum())
+    every = pl.DataFrame({"number": range((last - first) // width + 1)}, {"number": pl.Int64})
+    rows = (
+        every.join(added, on="number", how="left", maintain_order="left")
+        .select(
+            (pl.col("number") * width + first).alias("bucket_us"),
+            pl.col("sent", "settled").fill_null(0),
+        )
+        .to_dicts()
+    )
+    return width, rows

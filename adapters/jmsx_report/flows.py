@@ -1,0 +1,280 @@
+"""
+What the audit looks at: sends and deliveries, as fingerprints that add up, and key by key where those do not agree.
+
+The key of a message of a jmsx sender begins with the time of sending, so both of its ends know its bucket: 10 seconds
+of that time. Of each writer, destination, subscription, bucket and outcome only a count is kept, and the xor and the
+sum of the hashes of the keys. A key of somebody else tells no time; its bucket is a negative number made of its hash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx.core.events import Outcome
+from jmsx_report.events import SCHEMAS
+from jmsx_report.table import Adds, Partial
+
+if TYPE_CHECKING:
+    from jmsx_report.events import Events
+
+BUCKET_US: Final = 10_000_000
+HOUR_US: Final = 3_600_000_000
+#: 2001 to 2286, in microseconds and in milliseconds: other numbers are no times of this log.
+PLAUSIBLE_US: Final = (1_000_000_000_000_000, 10_000_000_000_000_000)
+_PLAUSIBLE_MS: Final = (1_000_000_000_000, 10_000_000_000_000)
+#: Buckets of keys that tell no time: -1 to -SHARDS.
+SHARDS: Final = 64
+#: The bucket of messages without any key, which nothing can be compared with.
+NAMELESS: Final = -SHARDS - 1
+_SEED: Final = 11
+#: 31 bits of each hash, so that 4 * 10^9 of them sum up.
+_LOW: Final = 0x7FFF_FFFF
+#: What a delivery ends with after which no broker holds the message for anyone, and the number that counts it.
+SETTLES: Final = {
+    Outcome.ACKNOWLEDGED.value: "done",
+    Outcome.COMMITTED.value: "done",
+    Outcome.DEAD_LETTERED.value: "dead_lettered",
+    Outcome.DISCARDED.value: "discarded",
+    Outcome.DUPLICATE.value: "suppressed",
+    Outcome.EXPIRED.value: "expired",
+}
+#: Outcomes of deliveries that are done.
+DONE: Final = tuple(outcome for outcome, number in SETTLES.items() if number == "done")
+_HERE: Final = ("writer", "session_id", "epoch", "kind", "outcome", "dest", "subscription")
+
+
+def optional(frame: pl.DataFrame, name: str, of: type[pl.DataType]) -> pl.Expr:
+    """The column `name`, or nulls where the events were read without it."""
+    return pl.col(name) if name in frame.columns else pl.lit(None, of).alias(name)
+
+
+def key_us(key: pl.Expr) -> pl.Expr:
+    """Read the time of sending, microseconds since the epoch, off a key; null if not of jmsx."""
+    digits = pl.when(key.str.contains("^[0-9a-f]{32}$")).then(key.str.slice(0, 12))
+    milliseconds = digits.str.to_integer(base=16, strict=False)
+    return (
+        pl.when(milliseconds.is_between(*_PLAUSIBLE_MS)).then(milliseconds).mul(1000).cast(pl.Int64)
+    )
+
+
+def hashed(key: pl.Expr) -> pl.Expr:
+    """A number made of a key, the same wherever this version of Polars runs."""
+    return key.hash(_SEED).reinterpret(signed=True)
+
+
+def bucket(key: pl.Expr, instant: pl.Expr) -> pl.Expr:
+    """
+    The bucket of a key, of which `instant` is the time: the beginning of its 10 seconds, or a negative number.
+
+    Both ends of a message give the same.
+    """
+    shard = -1 - (hashed(key) & (SHARDS - 1))
+    nameless = key.is_null() | (key == "")
+    return (
+        pl.when(nameless)
+        .then(NAMELESS)
+        .when(instant.is_null())
+        .then(shard)
+        .otherwise(instant // BUCKET_US * BUCKET_US)
+        .cast(pl.Int64)
+    )
+
+
+def _sends(events: Events) -> pl.DataFrame:
+    sends = events.of("send")
+    return sends.select(
+        *_HERE[:-1],
+        pl.lit(None, pl.String).alias("subscription"),
+        "msg_key",
+        "ts_us",
+        pl.col("ts_us").alias("told_us"),
+        "tx_id",
+        optional(sends, "expires_us", pl.Int64),
+        pl.lit(0, pl.Int64).alias("effects"),
+    )
+
+
+def _deliveries(events: Events) -> pl.DataFrame:
+    deliveries = events.of("delivery")
+    return deliveries.select(
+        *_HERE[:-1],
+        optional(deliveries, "subscription", pl.String),
+        "msg_key",
+        "ts_us",
+        pl.coalesce("sent_us", "recv_us", "ts_us").alias("told_us"),
+        "tx_id",
+        pl.lit(None, pl.Int64).alias("expires_us"),
+        _succeeded().cast(pl.Int64).alias("effects"),
+    )
+
+
+def _succeeded() -> pl.Expr:
+    """
+    Whether the handler ran to its end without an error.
+
+    Of a delivery that was abandoned only its times tell: one that was never handed out has one time for all, and one
+    whose handler still ran has no end, or one before its beginning.
+    """
+    begun, ended = pl.col("start_us"), pl.col("end_us")
+    ran = (ended >= begun) & ~((ended == begun) & (begun == pl.col("recv_us")))
+    abandoned = pl.col("outcome") == Outcome.ABANDONED.value
+    well = pl.col("error_type").is_null()
+    return pl.col("outcome").is_in(DONE) | (abandoned & well & ran.fill_null(value=False))
+
+
+def _both(events: Events) -> pl.DataFrame:
+    """Each send and each delivery, with the bucket of its key, and the hour of sending as far as that is known."""
+    instant = pl.col("key_us")
+    return (
+        pl.concat([_sends(events), _deliveries(events)])
+        .with_columns(key_us(pl.col("msg_key")).alias("key_us"))
+        .with_columns(
+            bucket(pl.col("msg_key"), instant).alias("bucket"),
+            (pl.coalesce(instant, "told_us") // HOUR_US * HOUR_US).alias("hour_us"),
+        )
+    )
+
+
+def _fingerprints(events: Events) -> pl.DataFrame:
+    hash_ = hashed(pl.col("msg_key").fill_null(""))
+    return (
+        _both(events)
+        .group_by(*_HERE, "hour_us", "bucket")
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("effects").sum(),
+            hash_.bitwise_xor().alias("xor"),
+            (hash_ & _LOW).sum().alias("total"),
+        )
+    )
+
+
+#: Sends and deliveries by writer, outcome, destination, subscription and bucket. `hour_us` is the hour of sending.
+FLOWS: Final = Partial(
+    "flows",
+    (*_HERE, "hour_us", "bucket"),
+    {"n": Adds.SUM, "effects": Adds.SUM, "xor": Adds.XOR, "total": Adds.SUM},
+    _fingerprints,
+)
+
+_STORY: Final = (*_HERE, "msg_key", "key_us", "bucket", "hour_us", "tx_id")
+#: Outcomes that leave open what the broker has done, if they are of a transaction.
+_OPEN: Final = ("unconfirmed", Outcome.ABANDONED.value)
+
+
+def stories(buckets: pl.Series) -> Partial:
+    """
+    The same, but key by key, of the messages of `buckets` only; what each of them went through.
+
+    Columns: writer, session_id, epoch, kind, outcome, dest, subscription, msg_key, key_us, bucket, hour_us, n, effects,
+    tx_id (only where the outcome leaves open how the transaction ended), first_us, last_us (when, by the writer's
+    clock), expires_us.
+    """
+    wanted = buckets.unique()
+
+    def told(events: Events) -> pl.DataFrame:
+        return (
+            _both(events)
+            .filter(pl.col("bucket").is_in(wanted.implode()))
+            .with_columns(pl.when(pl.col("outcome").is_in(_OPEN)).then("tx_id").alias("tx_id"))
+            .group_by(_STORY)
+            .agg(
+                pl.len().cast(pl.Int64).alias("n"),
+                pl.col("effects").sum(),
+                pl.col("ts_us").min().alias("first_us"),
+                pl.col("ts_us").max().alias("last_us"),
+                pl.col("expires_us").max(),
+            )
+        )
+
+    return Partial(
+        "stories",
+        _STORY,
+        {
+            "n": Adds.SUM,
+            "effects": Adds.SUM,
+            "first_us": Adds.MIN,
+            "last_us": Adds.MAX,
+            "expires_us": Adds.MAX,
+        },
+        told,
+    )
+
+
+def _doubts(events: Events) -> pl.DataFrame:
+    return (
+        events.of("tx.in_doubt")
+        .group_by("writer", "tx_id")
+        .agg(pl.col("ts_us").min().alias("first_us"))
+    )
+
+
+#: Transactions of which nobody knows how they ended.
+DOUBTS: Final = Partial("doubts", ("writer", "tx_id"), {"first_us": Adds.MIN}, _doubts)
+
+
+def _readers(events: Events) -> pl.DataFrame:
+    frames = []
+    for kind in ("sub.open", "delivery"):
+        frame = events.of(kind)
+        frames.append(
+            frame.select(
+                "writer",
+                "dest",
+                optional(frame, "subscription", pl.String),
+                "consumer",
+                "ts_us",
+                pl.lit(int(kind == "delivery"), pl.Int64).alias("deliveries"),
+            )
+        )
+    return (
+        pl.concat(frames)
+        .filter(pl.col("dest").is_not_null())
+        .group_by("writer", "dest", "subscription", "consumer")
+        .agg(
+            pl.col("ts_us").min().alias("first_us"),
+            pl.col("ts_us").max().alias("last_us"),
+            pl.col("deliveries").sum(),
+        )
+    )
+
+
+#: Who reads what: one row a writer, destination, subscription and consumer.
+READERS: Final = Partial(
+    "readers",
+    ("writer", "dest", "subscription", "consumer"),
+    {"first_us": Adds.MIN, "last_us": Adds.MAX, "deliveries": Adds.SUM},
+    _readers,
+)
+
+
+def _counts(events: Events) -> pl.DataFrame:
+    """Fold lines of every kind to counts."""
+    frames = []
+    for kind in SCHEMAS:
+        frame = events.of(kind)
+        frames.append(
+            frame.group_by(
+                pl.lit(kind).alias("kind"),
+                optional(frame, "dest", pl.String),
+                optional(frame, "outcome", pl.String),
+            ).agg(
+                pl.len().cast(pl.Int64).alias("n"),
+                optional(frame, "messages", pl.Int32).cast(pl.Int64).sum(),
+                (optional(frame, "attempt", pl.Int32) > 1).sum().cast(pl.Int64).alias("again"),
+                optional(frame, "redelivered", pl.Boolean).sum().cast(pl.Int64).alias("flagged"),
+            )
+        )
+    return pl.concat(frames)
+
+
+#: Lines and the messages in them, to be held against metrics and the broker's counts. `messages`: in batches; `again`:
+#: deliveries with attempt > 1; `flagged`: deliveries with the redelivered flag, the broker's or ours.
+COUNTS: Final = Partial(
+    "counts",
+    ("kind", "dest", "outcome"),
+    {"n": Adds.SUM, "messages": Adds.SUM, "again": Adds.SUM, "flagged": Adds.SUM},
+    _counts,
+)

@@ -1,0 +1,436 @@
+"""
+What of the log is here: runs of line numbers, gaps between them, and the moment up to which every writer is complete.
+
+Each writer numbers its lines from 0 without a gap and says when it ends. What is between two runs is missing; so is,
+to an extent that nobody knows, what a writer that died had not yet written. A writer that has not ended is complete up
+to its last line; the least of these moments is the horizon, up to which a living fleet can be judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from jmsx_eventlog.schema import AUDITED
+from jmsx_report.events import SCHEMAS
+from jmsx_report.flows import PLAUSIBLE_US, optional
+from jmsx_report.table import Adds, Partial
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from jmsx_report.events import Events
+
+#: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
+SILENT_US: Final = 3_600_000_000
+_RANGES_TOLD: Final = 10
+_NOTED: Final = ("log.gap", "log.close", "log.recovered")
+_GAPS: Final = {
+    "writer": pl.String,
+    "service": pl.String,
+    "low_us": pl.Int64,
+    "high_us": pl.Int64,
+    "lines": pl.Int64,
+    "why": pl.String,
+}
+
+
+def _lines(events: Events) -> pl.DataFrame:
+    """Writer, seq and time of every line; what another writer added at the end tells no time of the writer's own."""
+    own = pl.col("ts_us").is_between(*PLAUSIBLE_US)
+    frames = []
+    for kind in SCHEMAS:
+        time = pl.lit(None, pl.Int64) if kind == "log.recovered" else pl.when(own).then("ts_us")
+        frames.append(events.of(kind).select("writer", "seq", time.alias("at_us")))
+    return pl.concat(frames).filter(pl.col("seq").is_not_null())
+
+
+def _runs(events: Events) -> pl.DataFrame:
+    lines = _lines(events)
+    # Counting is enough where each line is there once; only writers with a hole are sorted.
+    holed = (
+        lines.group_by("writer")
+        .agg((pl.len() != pl.col("seq").max() - pl.col("seq").min() + 1).alias("holed"))
+        .filter("holed")["writer"]
+    )
+    has_hole = pl.col("writer").is_in(holed.implode())
+    split = (
+        lines.filter(has_hole)
+        .unique(["writer", "seq"], keep="any")
+        .sort("writer", "seq")
+        .with_columns(run=pl.col("seq") - pl.int_range(pl.len()).over("writer"))
+    )
+    whole = lines.filter(~has_hole).with_columns(run=pl.lit(0, pl.Int64))
+    return (
+        pl.concat([split, whole])
+        .group_by("writer", "run")
+        .agg(
+            pl.col("seq").min().alias("low"),
+            pl.col("seq").max().alias("high"),
+            pl.col("at_us").min().alias("first_us"),
+            pl.col("at_us").max().alias("last_us"),
+        )
+        .drop("run")
+    )
+
+
+#: Line numbers without a gap between them, both ends included, and the times of the first and the last.
+RUNS: Final = Partial(
+    "runs",
+    ("writer", "low"),
+    {"high": Adds.MAX, "first_us": Adds.MIN, "last_us": Adds.MAX},
+    _runs,
+)
+
+
+def _notes(events: Events) -> pl.DataFrame:
+    frames = [
+        events.of(kind).select(
+            "writer",
+            "seq",
+            pl.lit(kind).alias("kind"),
+            "ts_us",
+            optional(events.of(kind), "dropped", pl.Int64),
+            optional(events.of(kind), "dropped_kind", pl.String),
+            optional(events.of(kind), "lost_bytes", pl.Int64),
+        )
+        for kind in _NOTED
+    ]
+    notes = pl.concat(frames)
+    lines = (
+        _lines(events)
+        if notes.height
+        else pl.DataFrame(schema={"writer": pl.String, "seq": pl.Int64, "at_us": pl.Int64})
+    )
+    before = lines.filter(pl.col("writer").is_in(notes["writer"].unique().implode())).select(
+        "writer", pl.col("seq") + 1, pl.col("at_us").alias("before_us")
+    )
+    return (
+        notes.join(before, on=["writer", "seq"], how="left")
+        .group_by("writer", "seq", "kind")
+        .agg(
+            pl.col("ts_us").min(),
+            pl.col("before_us").max(),
+            pl.col("dropped").max(),
+            pl.col("dropped_kind").min(),
+            pl.col("lost_bytes").max(),
+        )
+    )
+
+
+#: What writers say of their logs: gaps, and their ends. `before_us`: when the line before was written.
+NOTES: Final = Partial(
+    "notes",
+    ("writer", "seq", "kind"),
+    {
+        "ts_us": Adds.MIN,
+        "before_us": Adds.MAX,
+        "dropped": Adds.MAX,
+        "dropped_kind": Adds.MIN,
+        "lost_bytes": Adds.MAX,
+    },
+    _notes,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """What is here of every log, and what is not."""
+
+    #: One row a writer: writer, lines, expected, first_us, last_us (of its own lines), ended_us (of the last one, by
+    #: whoever wrote it; null: none), lost_bytes (of a line that was cut off), ended (closed, recovered or open).
+    writers: pl.DataFrame
+    #: One row a hole: writer, low, high (of `seq`, both included), before_us, after_us (times of its neighbours).
+    holes: pl.DataFrame
+    #: One row a `log.gap`: writer, kind (of what was dropped), dropped, low_us, high_us.
+    drops: pl.DataFrame
+    #: writer, dropped: what `log.close` tells of and no `log.gap` did.
+    untold: pl.DataFrame
+
+    def faults(self) -> list[str]:
+        """What is wrong, in words; nothing if the log is whole and every writer has ended."""
+        told = []
+        for hole in self.holes.sort("writer", "low").iter_rows(named=True):
+            lines = hole["high"] - hole["low"] + 1
+            told.append(
+                f"writer {hole['writer']}: {lines} lines are missing (seq {hole['low']}-{hole['high']})"
+            )
+        drops = self.drops.group_by("writer", "kind").agg(pl.col("dropped").sum())
+        told += [
+            f"writer {drop['writer']}: it had to drop {drop['dropped']} {drop['kind']}"
+            for drop in drops.sort("writer", "kind").iter_rows(named=True)
+        ]
+        told += [
+            f"writer {row['writer']}: its log.close tells of {row['dropped']} more lines that were dropped"
+            for row in self.untold.sort("writer").iter_rows(named=True)
+        ]
+        words = {
+            "recovered": "it died; {} bytes were cut off, and what it had not yet written is unknown",
+            "open": "it has not ended: it still runs, or it died",
+        }
+        told += [
+            f"writer {row['writer']}: {words[row['ended']].format(row['lost_bytes'] or 0)}"
+            for row in self.writers.sort("writer").iter_rows(named=True)
+            if row["ended"] in words
+        ]
+        return told
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """One object a writer, for programs."""
+        missing: dict[str, list[list[int]]] = {}
+        for hole in self.holes.sort("writer", "low").iter_rows(named=True):
+            missing.setdefault(hole["writer"], []).append([hole["low"], hole["high"]])
+        dropped: dict[str, dict[str, int]] = {}
+        for drop in self.drops.sort("writer", "kind").iter_rows(named=True):
+            kinds = dropped.setdefault(drop["writer"], {})
+            kinds[drop["kind"]] = kinds.get(drop["kind"], 0) + drop["dropped"]
+        return [
+            {
+                "writer": row["writer"],
+                "lines": row["lines"],
+                "expected": row["expected"],
+                "missing": missing.get(row["writer"], [])[:_RANGES_TOLD],
+                "ended": row["ended"],
+                "dropped": dropped.get(row["writer"], {}),
+            }
+            for row in self.writers.sort("writer").iter_rows(named=True)
+        ]
+
+
+def completeness(runs: pl.DataFrame, notes: pl.DataFrame) -> Completeness:
+    """Put the runs of each writer together, with what it says of its own log; columns as `RUNS` and `NOTES`."""
+    ordered = (
+        runs.sort("writer", "low")
+        .with_columns(
+            pl.col("high").cum_max().shift(1).over("writer").fill_null(-1).alias("until"),
+            pl.col("last_us").cum_max().shift(1).over("writer").alias("before_us"),
+        )
+        .with_columns(
+            (pl.col("high") - pl.max_horizontal("low", pl.col("until") + 1) + 1)
+            .clip(lower_bound=0)
+            .alias("new")
+        )
+    )
+    holes = ordered.filter(pl.col("low") > pl.col("until") + 1).select(
+        "writer",
+        (pl.col("until") + 1).alias("low"),
+        (pl.col("low") - 1).alias("high"),
+        "before_us",
+        pl.col("first_us").alias("after_us"),
+    )
+    ends = notes.filter(pl.col("kind") != "log.gap").select(
+        "writer", "ts_us", "lost_bytes", high="seq", end="kind"
+    )
+    writers = (
+        ordered.group_by("writer")
+        .agg(
+            pl.col("new").sum().alias("lines"),
+            pl.col("high").max(),
+            pl.col("first_us").min(),
+            pl.col("last_us").max(),
+        )
+        .join(ends, on=["writer", "high"], how="left")
+        .group_by("writer", "lines", "high", "first_us", "last_us")
+        .agg(
+            pl.col("end").min(), pl.col("ts_us", "lost_bytes").max()
+        )  # closed, where one writer has two ends
+        .select(
+            "writer",
+            "lines",
+            (pl.col("high") + 1).alias("expected"),
+            "first_us",
+            "last_us",
+            pl.col("ts_us").alias("ended_us"),
+            "lost_bytes",
+            pl.col("end")
+            .str.strip_prefix("log.")
+            .replace("close", "closed")
+            .fill_null("open")
+            .alias("ended"),
+        )
+    )
+    drops = notes.filter(pl.col("kind") == "log.gap").select(
+        "writer",
+        pl.col("dropped_kind").fill_null("?").alias("kind"),
+        pl.col("dropped").fill_null(0),
+        pl.coalesce("before_us", "ts_us").alias("low_us"),
+        pl.col("ts_us").alias("high_us"),
+    )
+    closes = (
+        notes.filter(pl.col("kind") == "log.close").group_by("writer").agg(pl.col("dropped").max())
+    )
+    told = drops.group_by("writer").agg(pl.col("dropped").sum().alias("told"))
+    untold = (
+        closes.join(told, on="writer", how="left")
+        .select("writer", (pl.col("dropped") - pl.col("told").fill_null(0)).alias("dropped"))
+        .filter(pl.col("dropped") > 0)
+    )
+    return Completeness(writers, holes, drops, untold)
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Up to when the log can be judged; microseconds since the epoch, by clocks that are set right."""
+
+    until_us: int | None  #: None: there is no line
+    living: bool  #: somebody still writes, so that what came later is not judged yet
+    silent: pl.DataFrame  #: writer, last_us: its log just stops, and is not waited for
+
+
+def horizon(
+    found: Completeness, offsets: Mapping[str, int], open_segments: Collection[str]
+) -> Horizon:
+    """
+    Find the latest moment up to which all writers are complete.
+
+    A writer is waited for while it has an open segment. Where only closed ones are brought here, nobody has; then those
+    that have not ended are waited for if they are at least half of all that wrote lately.
+
+    Args:
+        found: as `completeness`.
+        offsets: microseconds that a writer's clock is ahead.
+        open_segments: names of the segments that are still written to.
+
+    """
+    ahead = pl.col("writer").replace_strict(dict(offsets), default=0, return_dtype=pl.Int64)
+    ends = found.writers.filter(pl.col("last_us").is_not_null()).with_columns(
+        (pl.col("last_us") - ahead).alias("end_us")
+    )
+    newest = ends["end_us"].max()
+    if not isinstance(newest, int):
+        return Horizon(None, living=False, silent=ends.select("writer", "last_us"))
+    lately = pl.col("end_us") >= newest - SILENT_US
+    unended = ends.filter(pl.col("ended") == "open")
+    here = {PurePath(name).name.split(".jsonl")[0].rsplit("-", 1)[0] for name in open_segments}
+    if here:
+        waited = lately & pl.col("writer").is_in(list(here))
+    else:
+        most = 2 * unended.filter(lately).height >= ends.filter(lately).height
+        waited = lately & pl.lit(most)
+    least = unended.filter(waited)["end_us"].min()
+    return Horizon(
+        until_us=least if isinstance(least, int) else newest,
+        living=isinstance(least, int),
+        silent=unended.filter(~waited).select("writer", "last_us"),
+    )
+
+
+def gaps(found: Completeness, silent: pl.DataFrame) -> pl.DataFrame:
+    """
+    List what may be missing of the evidence.
+
+    Columns: writer, service (null), low_us, high_us (by the writer's clock; null: without end), lines (at most so many;
+    null: unknown), why.
+    """
+    none = pl.lit(None, pl.Int64)
+    rows = [
+        found.holes.select(
+            "writer",
+            pl.col("before_us").alias("low_us"),
+            pl.coalesce("after_us", "before_us").alias("high_us"),
+            (pl.col("high") - pl.col("low") + 1).alias("lines"),
+            pl.lit("lines are missing").alias("why"),
+        ),
+        found.drops.filter(_may_be_evidence()).select(
+            "writer",
+            "low_us",
+            "high_us",
+            pl.col("dropped").alias("lines"),
+            pl.lit("the writer had to drop lines").alias("why"),
+        ),
+        found.untold.join(found.writers, on="writer").select(
+            "writer",
+            pl.col("first_us").alias("low_us"),
+            pl.col("last_us").alias("high_us"),
+            pl.col("dropped").alias("lines"),
+            pl.lit("its log.close tells of lines that were dropped").alias("why"),
+        ),
+        found.writers.filter(pl.col("ended") == "recovered").select(
+            "writer",
+            pl.col("last_us").alias("low_us"),
+            pl.max_horizontal("last_us", "ended_us").alias("high_us"),
+            none.alias("lines"),
+            pl.lit("the writer died; what it had not yet written is unknown").alias("why"),
+        ),
+        silent.select(
+            "writer",
+            pl.col("last_us").alias("low_us"),
+            none.alias("high_us"),
+            none.alias("lines"),
+            pl.lit("its log just stops: it died, or the rest is not here").alias("why"),
+        ),
+    ]
+    named = pl.concat(rows).with_columns(pl.lit(None, pl.String).alias("service"))
+    return named.select(*_GAPS).cast(pl.Schema(_GAPS))
+
+
+def _may_be_evidence() -> pl.Expr:
+    """Whether what was dropped may have been a send or a delivery; of an unknown kind nobody can tell."""
+    others = [kind for kind in SCHEMAS if kind not in AUDITED]
+    return ~pl.col("kind").is_in(others)
+
+
+def absent(
+    found: Completeness,
+    writers: pl.DataFrame,
+    expected: Mapping[str, int],
+    before: pl.DataFrame | None,
+) -> pl.DataFrame:
+    """
+    Find the services of which processes should be heard, and are not; columns as `gaps`, and `says`.
+
+    Args:
+        found: as `completeness`.
+        writers: writer, service, host.
+        expected: service -> how many processes are there at once.
+        before: service, host: who was there the day before.
+
+    """
+    lives = found.writers.join(writers, on="writer").filter(pl.col("service").is_not_null())
+    said: dict[str, str] = {}
+    for service, number in sorted(expected.items()):
+        heard = _at_once(lives.filter(pl.col("service") == service))
+        if heard < number:
+            said[service] = (
+                f"service {service}: {heard} of {number} expected processes are heard of; the others are silent"
+            )
+    if before is not None:
+        here = lives.select("service", "host").unique()
+        gone = before.join(here, on=["service", "host"], how="anti").sort("service", "host")
+        for service, host in gone.select("service", "host").iter_rows():
+            said.setdefault(
+                service, f"service {service} on host {host} was there the day before, and is silent"
+            )
+    return pl.DataFrame(
+        [
+            {
+                "writer": None,
+                "service": service,
+                "why": "an expected process is silent",
+                "says": says,
+            }
+            for service, says in said.items()
+        ],
+        schema={**_GAPS, "says": pl.String},
+    )
+
+
+def _at_once(lives: pl.DataFrame) -> int:
+    """The most processes that were there at one time; who has not ended is there still."""
+    steps = sorted(
+        step
+        for row in lives.iter_rows(named=True)
+        if row["first_us"] is not None
+        for step in (
+            (row["first_us"], 0),
+            *([] if row["ended"] == "open" else [(row["last_us"], 1)]),
+        )
+    )
+    now = most = 0
+    for _, ends in steps:
+        now += -1 if ends else 1
+        most = max(most, now)
+    return most

@@ -1,0 +1,92 @@
+"""The audit of a folder of segments: from the merged partials, and a second look at what does not balance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from jmsx_report.audit import audit
+from jmsx_report.books import PARTIALS, books, second_look
+from jmsx_report.flows import FLOWS, stories
+from jmsx_report.health import ASIDE
+from jmsx_report.local import look_again
+from jmsx_report.merge import sums
+from jmsx_report.period import within
+from jmsx_report.segments import batches
+from jmsx_report.store import files
+from jmsx_report.writers import SOCKETS, WRITERS, context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from jmsx_report.audit import Audit
+    from jmsx_report.books import Terms
+    from jmsx_report.period import Period
+    from jmsx_report.segments import Survey
+    from jmsx_report.store import Run
+
+
+def judge(
+    found: Survey, runs: Sequence[Run], events: Path, terms: Terms, asked: Period | None = None
+) -> Audit:
+    """
+    Audit the log in `events`, of which the partials are in `runs`.
+
+    Args:
+        found: what lies in `events`.
+        runs: the partials of all of it.
+        events: the folder of the log.
+        terms: what is asked for; what was put aside and which segments are open is added here.
+        asked: of messages that were sent then; None: of all.
+
+    """
+    added = {partial.name: sums(partial, runs) for partial in (*PARTIALS, WRITERS, SOCKETS)}
+    if asked is not None:
+        added = dict(within(added, asked))
+    unread = found.files.filter("unread").select("path", "why")
+    held = books(
+        added,
+        context(added),
+        replace(
+            terms,
+            quarantine=_with_writer(sums(ASIDE, runs).sort("path", "line", "why")),
+            passed_over=_with_writer(unread),
+            open_segments=tuple(one.path for one in found.segments if one.is_open),
+        ),
+    )
+    buckets = second_look(held)
+    parts = {
+        part.segment: part
+        for run in runs
+        if buckets.len() and _touches(run, buckets)
+        for part in run.parts
+    }
+    again = ([parts[segment] for segment in batch] for batch in batches(sorted(parts)))
+    return audit(held, look_again(stories, buckets, again, events))
+
+
+def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add `writer`, by the name of the file."""
+    name = pl.col("path").str.extract(r"([^/]+)-\d+\.jsonl[^/]*$", 1)
+    return rows.with_columns(name.alias("writer"))
+
+
+def _touches(run: Run, buckets: pl.Series) -> bool:
+    """Whether there is anything of `buckets` in the partials of `run`."""
+    paths = files([run], FLOWS.name)
+    if not paths:
+        return False
+    touched = pl.scan_parquet(paths).filter(pl.col("bucket").is_in(buckets.implode()))
+    return touched.head(1).collect().height > 0
+
+
+def save_summary(summary: Mapping[str, Any], path: Path) -> None:
+    """Write the audit as JSON, for programs; it appears whole or not at all."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    unfinished.rename(path)

@@ -1,0 +1,116 @@
+"""Where the time of finished deliveries goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx.core.events import Outcome
+from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
+from jmsx_report.table import Adds, Partial, Table, mean, total
+
+if TYPE_CHECKING:
+    from jmsx_report.events import Events
+    from jmsx_report.table import Context, Sums
+
+MINUTE_US: Final = 60_000_000
+HOUR_US: Final = 60 * MINUTE_US
+#: Percentiles of every latency, in per mille.
+PERMILLES: Final = {"p50": 500, "p90": 900, "p95": 950, "p99": 990}
+#: A delivery with one of these was done by the application.
+DONE: Final = (Outcome.ACKNOWLEDGED.value, Outcome.COMMITTED.value)
+
+#: From and to which instants a delivery is timed; the first four add up to `end_to_end`. All in microseconds.
+SPANS: Final = {
+    "queue": ("sent_us", "recv_us"),
+    "buffer": ("recv_us", "start_us"),
+    "handler": ("start_us", "end_us"),
+    "ack": ("end_us", "ts_us"),
+    "end_to_end": ("sent_us", "ts_us"),
+}
+#: The spans that have a histogram, and so percentiles.
+MEASURED: Final = ("end_to_end", "handler")
+
+#: Which socket a line came over; what its service and broker are is told elsewhere.
+SOCKET: Final = ("writer", "session_id", "epoch")
+_HERE: Final = ("dest", "consumer", "minute_us")
+_KEYS: Final = (*SOCKET, *_HERE)
+
+
+def _spans(events: Events) -> pl.DataFrame:
+    names = ["writer", "session_id", "dest", "consumer"]
+    timed = {name: pl.col(end) - pl.col(start) for name, (start, end) in SPANS.items()}
+    done = (
+        events.of("delivery")
+        .lazy()
+        .filter(pl.col("outcome").is_in(DONE))
+        .select(
+            pl.col(names).cast(pl.Categorical),  # few names, many rows: numbers are grouped faster
+            "epoch",
+            (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us"),
+            **timed,
+        )
+        .with_columns(bucket(pl.col(name)).alias(f"{name}_bucket") for name in MEASURED)
+        .collect()
+    )
+    return (
+        done.group_by(_KEYS)
+        .agg(
+            pl.len().cast(pl.Int64).alias("n"),
+            *(pl.col(name).count().cast(pl.Int64).alias(f"{name}_n") for name in SPANS),
+            *(total(done, name).alias(f"{name}_us") for name in SPANS),
+            *(counted(pl.col(f"{name}_bucket")).alias(f"{name}_histogram") for name in MEASURED),
+        )
+        .with_columns(
+            pl.col(names).cast(pl.String),
+            *(pl.col(f"{name}_histogram").cast(HISTOGRAM) for name in MEASURED),
+        )
+    )
+
+
+_TIMES: Final = Partial(
+    "delivery_spans",
+    _KEYS,
+    {
+        "n": Adds.SUM,
+        **{f"{name}_n": Adds.SUM for name in SPANS},
+        **{f"{name}_us": Adds.SUM for name in SPANS},
+        **{f"{name}_histogram": Adds.JOIN for name in MEASURED},
+    },
+    _spans,
+    time="minute_us",
+)
+
+
+def _gold(sums: Sums, context: Context) -> pl.DataFrame:
+    grain = DELIVERY_LATENCY.grain
+    spans = (
+        context.placed(sums[_TIMES.name])
+        .group_by(grain)
+        .agg(
+            pl.col("n").sum(),
+            *(pl.col(f"{name}_us", f"{name}_n").sum() for name in SPANS),
+            *(pl.col(f"{name}_histogram").explode(keep_nulls=False) for name in MEASURED),
+        )
+        .select(
+            *grain,
+            "n",
+            *(mean(name).alias(f"{name}_mean_us") for name in SPANS),
+            *(f"{name}_histogram" for name in MEASURED),
+        )
+    )
+    for name in MEASURED:
+        spans = with_percentiles(spans, name, PERMILLES)
+    return spans
+
+
+#: Where the time of finished deliveries goes, by minute of settlement. Columns: the grain, n, {queue, buffer, handler,
+#: ack, end_to_end}_mean_us, {end_to_end, handler}_{p50, p90, p95, p99}_us, {end_to_end, handler}_histogram. `queue` and
+#: `end_to_end` compare the broker's clock with ours and are null where the broker gave no timestamp.
+DELIVERY_LATENCY: Final = Table(
+    "delivery_latency",
+    ("service", "broker", *_HERE),
+    (_TIMES,),
+    _gold,
+)

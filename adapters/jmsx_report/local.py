@@ -1,0 +1,127 @@
+"""What is to be done with a batch of segments; and the local engine, which has plain processes do it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial as bound
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+import polars as pl
+
+from jmsx.errors import ConfigurationError
+from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from jmsx_report.batch import events_of
+from jmsx_report.events import Events
+from jmsx_report.lines import Content
+from jmsx_report.partial import partials
+from jmsx_report.processes import each
+from jmsx_report.store import Part, Store
+from jmsx_report.table import added
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from jmsx_report.table import Partial
+
+A = TypeVar("A")
+T = TypeVar("T")
+#: Is told how many batches are done, and of how many.
+Progress: TypeAlias = Callable[[int, int], None]
+#: JSON that is read in the time that it takes to start a process: up to that, none is started.
+_FEW_BYTES: Final = 64 * 1024 * 1024
+#: The variable that says how many threads Polars has; with a process on each core one is best.
+THREADS: Final = "POLARS_MAX_THREADS"
+
+
+class Engine(Protocol):
+    """
+    Has `job` done for each of `todo`, here or elsewhere, and gives what it returned, in their order.
+
+    `job`, and each of `todo`, must be such that they can be sent to another process: no closures. It may be done twice,
+    where a worker died. What `job` raises, the engine raises. `map` is an engine.
+    """
+
+    def __call__(self, job: Callable[[A], T], todo: Iterable[A], /) -> Iterable[T]:
+        """Have it done; what is returned must be gone through."""
+
+
+def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = None) -> Iterator[T]:
+    """The engine for one machine: `workers` processes; None: one a core, or none for a small log."""
+    listed = list(todo)
+    several = min(workers or os.cpu_count() or 1, len(listed))
+    if several <= 1 or (workers is None and _bytes(listed) <= _FEW_BYTES):
+        yield from map(job, listed)
+    else:
+        yield from each(job, listed, several)
+
+
+def _bytes(todo: Iterable[object]) -> int:
+    """How much JSON there is to be read for `todo`, where they are batches; what is read already costs little."""
+    batches = (batch for batch in todo if isinstance(batch, Sequence))
+    return sum(part.segment.size for batch in batches for part in batch if isinstance(part, Part))
+
+
+def make(batch: Sequence[Part], events: Path, store: Path) -> None:
+    """
+    Read one batch of segments below `events` and keep its partials below `store`: the whole job of a worker.
+
+    Raises:
+        ConfigurationError: a segment cannot be read any more.
+
+    """
+    contents, earlier = _read(batch, events)
+    Store(store).commit(batch, partials(contents, earlier))
+
+
+def _read(batch: Sequence[Part], events: Path) -> tuple[list[Content], dict[str, list[Content]]]:
+    """Read the segments of a batch, and of each the earlier ones that it has lines of."""
+    return [content(events, part.segment.path) for part in batch], {
+        part.segment.path: [content(events, path) for path in part.earlier]
+        for part in batch
+        if part.earlier
+    }
+
+
+def look_again(
+    of: Callable[[Any], Partial],
+    about: Any,
+    batches: Iterable[Sequence[Part]],
+    events: Path,
+    engine: Engine = processes,
+) -> pl.DataFrame:
+    """
+    Make the partial `of(about)` from `batches`, which nobody keeps, and add it up.
+
+    `of` must be a function of a module, and `about` such that it can be sent to another process.
+    """
+    rows = [of(about).of(Events()), *engine(bound(_look, of, about, events=events), batches)]
+    return added(of(about), pl.concat(rows))
+
+
+def _look(
+    of: Callable[[Any], Partial], about: Any, batch: Sequence[Part], events: Path
+) -> pl.DataFrame:
+    contents, earlier = _read(batch, events)
+    partial = of(about)
+    return added(partial, partial.of(events_of(contents, earlier)))
+
+
+def content(events: Path, path: str) -> Content:
+    """
+    Read the segment `path` below `events`; of an open one only the whole lines.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+
+    """
+    try:
+        data = (events / path).read_bytes()
+    except FileNotFoundError as error:
+        if path.endswith(OPEN_SUFFIX):  # its writer has closed it just now
+            return content(events, path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX)
+        raise ConfigurationError(f"{events / path} is gone; make the report again") from error
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {events / path}: {error.strerror}") from error
+    return Content(path, data[: data.rfind(b"\n") + 1] if path.endswith(OPEN_SUFFIX) else data)

@@ -1,0 +1,90 @@
+"""From partials to gold tables, some hours at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_report.events import Events
+from jmsx_report.latency import HOUR_US
+from jmsx_report.registry import TABLES
+from jmsx_report.store import files
+from jmsx_report.table import added
+from jmsx_report.writers import SOCKETS, WRITERS, context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from jmsx_report.store import Run
+    from jmsx_report.table import Partial, Table
+
+#: Rows that are added up at once: what bounds the memory of a merge.
+_ROWS_AT_ONCE: Final = 1_000_000
+#: From and to which instant, the latter excluded; us, epoch.
+Window = tuple[int, int]
+
+
+def merge(runs: Sequence[Run], out: Path) -> dict[str, Path]:
+    """Make every gold table as `out`/NAME/part-*.parquet, sorted by its grain; name -> folder."""
+    known = context({partial.name: sums(partial, runs) for partial in (WRITERS, SOCKETS)})
+    written = {}
+    for table in TABLES:
+        golds = (
+            table.gold(
+                {partial.name: sums(partial, runs, window) for partial in table.partials}, known
+            )
+            for window in _windows(table, runs)
+        )
+        written[table.name] = save(out / table.name, (gold.sort(table.grain) for gold in golds))
+    return written
+
+
+def sums(partial: Partial, runs: Sequence[Run], window: Window | None = None) -> pl.DataFrame:
+    """Add up all rows of `partial` (whose `time` is within `window`)."""
+    rows = partial.of(Events()).lazy()
+    if paths := files(runs, partial.name):
+        rows = pl.concat([rows, pl.scan_parquet(paths)])
+    if window is not None:
+        rows = rows.filter(pl.col(partial.time or "").is_between(*window, closed="left"))
+    return added(partial, rows.collect())
+
+
+def _windows(table: Table, runs: Sequence[Run]) -> Iterator[Window | None]:
+    """Cut the time into hours, or several of them that are few rows together; None: all at once."""
+    rows = sum(run.rows.get(partial.name, 0) for run in runs for partial in table.partials)
+    if rows <= _ROWS_AT_ONCE or any(partial.time is None for partial in table.partials):
+        yield None
+        return
+    hours = pl.concat(
+        pl.scan_parquet(paths).select((pl.col(partial.time or "") // HOUR_US).alias("hour"))
+        for partial in table.partials
+        if (paths := files(runs, partial.name))
+    )
+    begin, count = None, 0
+    for hour, n in hours.group_by("hour").len().sort("hour").collect().rows():
+        if begin is None:
+            begin = hour
+        elif count + n > _ROWS_AT_ONCE:
+            yield begin * HOUR_US, hour * HOUR_US
+            begin, count = hour, 0
+        count += n
+        last = hour
+    if begin is not None:
+        yield begin * HOUR_US, (last + 1) * HOUR_US
+
+
+def save(folder: Path, frames: Iterator[pl.DataFrame]) -> Path:
+    """Write a table as `folder`/part-*.parquet in place of what is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for number, frame in enumerate(frames):
+        names.append(f"part-{number:05}.parquet")
+        unfinished = folder / f".{names[-1]}"
+        frame.write_parquet(unfinished)
+        unfinished.rename(folder / names[-1])
+    for path in folder.glob("*.parquet"):
+        if path.name not in names:
+            path.unlink()
+    return folder

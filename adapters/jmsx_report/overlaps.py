@@ -1,0 +1,44 @@
+"""Which segments have numbers of one writer in common, so that each of them must be read against the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def earlier(ranges: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
+    """
+    Find, of each segment that has any, the segments before it (by path) that share numbers with it.
+
+    `ranges` has segment, writer, low, high (both included).
+    """
+    reached = pl.col("high").cum_max().shift().over("writer")
+    touched = (
+        ranges.sort("writer", "low", "high", "segment")
+        .filter((pl.col("low") <= reached).fill_null(value=False))
+        .select("writer")
+        .unique()
+    )
+    if touched.is_empty():
+        return {}
+    suspects = ranges.join(touched, on="writer")
+    pairs = (
+        suspects.join_where(
+            suspects,
+            pl.col("writer") == pl.col("writer_right"),
+            pl.col("low") <= pl.col("high_right"),
+            pl.col("low_right") <= pl.col("high"),
+            pl.col("segment") > pl.col("segment_right"),
+        )
+        .select("segment", pl.col("segment_right").alias("earlier"))
+        .unique()
+        .sort("segment", "earlier")
+    )
+    found: dict[str, list[str]] = {}
+    for segment, before in pairs.rows():
+        found.setdefault(segment, []).append(before)
+    return {segment: tuple(before) for segment, before in found.items()}

@@ -1,0 +1,79 @@
+"""A report about a part of the log's time: what was sent then, whenever it was settled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from jmsx_report.flows import BUCKET_US, FLOWS, HOUR_US
+from jmsx_report.horizon import NOTES, RUNS
+
+if TYPE_CHECKING:
+    from jmsx_report.table import Sums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """From `since_us` (included) to `until_us` (excluded), by the time of sending; us, epoch; None: no limit."""
+
+    since_us: int | None = None
+    until_us: int | None = None
+
+    def touches(self, begin: pl.Expr, length_us: int) -> pl.Expr:
+        """Whether the time that begins then and lasts so long has to do with the period."""
+        inside = pl.lit(value=True)
+        if self.since_us is not None:
+            inside &= begin + length_us > self.since_us
+        if self.until_us is not None:
+            inside &= begin < self.until_us
+        return inside
+
+
+def within(sums: Sums, asked: Period) -> Sums:
+    """
+    Keep of the audit's partials what messages of the period need: to 10 s; to the hour where a key tells no time.
+
+    What was missing of a log before the period cannot be about messages that were sent in it, so it counts as there.
+    """
+    timed = pl.col("bucket") >= 0
+    flows = sums[FLOWS.name].filter(
+        (timed & asked.touches(pl.col("bucket"), BUCKET_US))
+        | (~timed & asked.touches(pl.col("hour_us"), HOUR_US))
+    )
+    limited = {**sums, FLOWS.name: flows}
+    if asked.since_us is not None:
+        limited[RUNS.name] = _closed(sums[RUNS.name], asked.since_us)
+        limited[NOTES.name] = _forgiven(sums[NOTES.name], asked.since_us)
+    return limited
+
+
+def _closed(runs: pl.DataFrame, since_us: int) -> pl.DataFrame:
+    """Make one run, from the first number on, of all runs of a writer that begin before the period."""
+    earlier = (pl.col("first_us") < since_us).fill_null(value=False)
+    before = (
+        runs.filter(earlier)
+        .group_by("writer")
+        .agg(
+            pl.lit(0, pl.Int64).alias("low"),
+            pl.col("high").max(),
+            pl.col("first_us").min(),
+            pl.col("last_us").max(),
+        )
+    )
+    return pl.concat([before.select(runs.columns), runs.filter(~earlier)])
+
+
+def _forgiven(notes: pl.DataFrame, since_us: int) -> pl.DataFrame:
+    """Leave out gaps that ended before the period; a writer that died before it just ended."""
+    earlier = (pl.col("ts_us") < since_us).fill_null(value=False)
+    ended = pl.when(earlier & (pl.col("kind") == "log.recovered")).then(pl.lit("log.close"))
+    return notes.filter(~(earlier & (pl.col("kind") == "log.gap"))).with_columns(
+        ended.otherwise("kind").alias("kind"),
+        pl.when(earlier)
+        .then(0)
+        .otherwise("dropped")
+        .cast(notes.schema["dropped"])
+        .alias("dropped"),
+    )

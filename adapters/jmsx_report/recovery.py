@@ -1,0 +1,207 @@
+"""How long connections and consumers were out of order, and what waited for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx.core.events import Outcome
+from jmsx_report.latency import DONE, SOCKET
+from jmsx_report.table import Adds, Partial, Table
+
+if TYPE_CHECKING:
+    from jmsx_report.events import Events
+    from jmsx_report.table import Context, Sums
+
+_FAILED: Final = (Outcome.ROLLED_BACK.value, Outcome.DEAD_LETTERED.value)
+_OF_CONSUMER: Final = ("writer", "session_id", "dest", "consumer")
+_OF_SESSION: Final = ("writer", "session_id")
+
+
+def _runs(events: Events) -> pl.DataFrame:
+    """
+    Gather the failures that follow each other to one row, by consumer and in order of `seq`; n of them, of `messages`.
+
+    Of the successes only those are told that may end a failure. Gathered is only where no line is missing in between:
+    what another batch has never lies there.
+    """
+    told = (
+        events.of("delivery")
+        .lazy()
+        .filter(pl.col("outcome").is_in([*_FAILED, *DONE]))
+        .select(
+            *SOCKET,
+            "dest",
+            "consumer",
+            "seq",
+            "ts_us",
+            pl.col("outcome").is_in(_FAILED).alias("failed"),
+            (pl.col("attempt") == 1).alias("first"),
+            pl.col(_OF_CONSUMER).cast(pl.Categorical).to_physical().name.prefix("_"),
+        )
+        .collect()
+    )
+    group = [f"_{name}" for name in _OF_CONSUMER]
+    before = pl.col("failed").shift().over("range", *group)
+    told = (
+        _in_ranges(told, events)
+        .filter(pl.col("failed") | before.fill_null(value=True))
+        .sort("range", *group, "seq")
+    )
+    here = pl.struct("range", *group, "failed")
+    starts = told.select(here.ne_missing(here.shift())).to_series()
+    return (
+        told.with_columns(starts.cum_sum().alias("run"))
+        .group_by("run")
+        .agg(
+            pl.col(*SOCKET, "dest", "consumer", "seq", "ts_us").first(),
+            pl.col("failed").first().cast(pl.Int64),
+            pl.len().cast(pl.Int64).alias("n"),
+            pl.col("first").sum().cast(pl.Int64).alias("messages"),
+        )
+        .drop("run")
+    )
+
+
+def _in_ranges(told: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Add `range`: equal where no line lies between two lines that is not here."""
+    left_out = events.about("files")["repeated"]
+    if left_out.sum() > 0:  # another batch has them, and they may lie between any two
+        return told.sort("seq").with_row_index("range")
+    ranges = events.about("ranges").select("writer", "low").with_row_index("range").sort("low")
+    return told.sort("seq").join_asof(
+        ranges, left_on="seq", right_on="low", by="writer", check_sortedness=False
+    )
+
+
+_RUNS: Final = Partial(
+    "failure_runs",
+    (*SOCKET, "dest", "consumer", "seq"),
+    {
+        "ts_us": Adds.MIN,
+        "failed": Adds.MAX,
+        "n": Adds.SUM,
+        "messages": Adds.SUM,
+    },
+    _runs,
+)
+
+
+def _outages(events: Events) -> pl.DataFrame:
+    return pl.concat(
+        [
+            events.of("conn.lost").select(
+                *SOCKET,
+                "seq",
+                "ts_us",
+                pl.lit(1, pl.Int64).alias("failed"),
+                "reason",
+                pl.lit(None, pl.Int64).alias("outage_us"),
+            ),
+            events.of("conn.restored").select(
+                *SOCKET,
+                "seq",
+                "ts_us",
+                pl.lit(0, pl.Int64).alias("failed"),
+                pl.lit(None, pl.String).alias("reason"),
+                "outage_us",
+            ),
+        ]
+    )
+
+
+_OUTAGES: Final = Partial(
+    "outages",
+    (*SOCKET, "seq"),
+    {"ts_us": Adds.MIN, "failed": Adds.MAX, "reason": Adds.MIN, "outage_us": Adds.MAX},
+    _outages,
+)
+
+
+def _abandoned(events: Events) -> pl.DataFrame:
+    return (
+        events.of("delivery")
+        .filter(pl.col("outcome") == Outcome.ABANDONED.value)
+        .group_by(SOCKET)
+        .agg(pl.len().cast(pl.Int64).alias("messages"))
+    )
+
+
+#: Deliveries that a lost connection took along.
+_ABANDONED: Final = Partial("abandoned", SOCKET, {"messages": Adds.SUM}, _abandoned)
+
+
+def _episodes(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
+    """From the first failure to the first success behind it; null where there is none."""
+    begins = (pl.col("failed") == 1) & (pl.col("failed").shift().over(by).fill_null(0) == 0)
+    failed = pl.col("failed") == 1
+    success = pl.col("failed") == 0
+    return (
+        rows.sort(*by, "seq")
+        .with_columns(begins.cast(pl.Int64).cum_sum().over(by).alias("episode"))
+        .filter(pl.col("episode") > 0)
+        .group_by(*by, "episode", maintain_order=True)
+        .agg(
+            pl.col("epoch", "seq", "reason").first(),
+            pl.col("ts_us").first().alias("start_us"),
+            pl.col("ts_us").filter(success).first().alias("end_us"),
+            pl.col("outage_us").filter(success).first(),
+            pl.col("n", "messages").filter(failed).sum(),
+        )
+        .drop("episode")
+    )
+
+
+def _gold(sums: Sums, context: Context) -> pl.DataFrame:
+    one = pl.lit(1, pl.Int64)
+    outages = (
+        sums[_OUTAGES.name]
+        .join(sums[_ABANDONED.name], on=SOCKET, how="left", nulls_equal=True)
+        .sort("seq")
+        .with_columns(
+            one.alias("n"),
+            # What went with a socket is counted with the first line that says that it is lost.
+            pl.when(one.cum_count().over(*SOCKET, "failed") == 1)
+            .then(pl.col("messages"))
+            .fill_null(0)
+            .alias("messages"),
+        )
+    )
+    runs = sums[_RUNS.name].with_columns(
+        pl.lit(None, pl.String).alias("reason"), pl.lit(None, pl.Int64).alias("outage_us")
+    )
+    episodes = pl.concat(
+        [
+            _episodes(outages, _OF_SESSION).with_columns(pl.lit("connection").alias("what")),
+            _episodes(runs, _OF_CONSUMER).with_columns(pl.lit("consumer").alias("what")),
+        ],
+        how="diagonal",
+    )
+    took = pl.col("end_us") - pl.col("start_us")
+    return context.placed(episodes).select(
+        *RECOVERY.grain,
+        "session_id",
+        "dest",
+        "consumer",
+        "reason",
+        "start_us",
+        "end_us",
+        pl.coalesce("outage_us", took).alias("took_us"),
+        pl.col("n").alias("failures"),
+        "messages",
+    )
+
+
+#: Times of trouble, one row each; the mean of took_us is the MTTR. Columns: the grain (`what`: connection, or consumer;
+#: `seq`: the line that it began with), session_id, dest and consumer (null: all of the connection), reason (why the
+#: connection was lost), start_us (of the first failure), end_us (a connection: there again with all subscriptions; a
+#: consumer: the first message that was done; null: not in this log), took_us, failures (connections lost, or deliveries
+#: rolled back or dead-lettered), messages (that were delayed: deliveries that went with the connection, or messages
+#: that failed for the first time).
+RECOVERY: Final = Table(
+    "recovery",
+    ("service", "broker", "what", "writer", "seq"),
+    (_RUNS, _OUTAGES, _ABANDONED),
+    _gold,
+)

@@ -1,0 +1,163 @@
+"""How often messages came again, and whether the planned delays were kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_report.histogram import bucket, percentile
+from jmsx_report.latency import DONE, HOUR_US, SOCKET
+from jmsx_report.table import Adds, Partial, Table, mean, total
+
+if TYPE_CHECKING:
+    from jmsx_report.events import Events
+    from jmsx_report.table import Context, Sums
+
+_HERE: Final = ("dest", "consumer", "hour_us")
+_KEYS: Final = (*SOCKET, *_HERE)
+_IDENTITY: Final = (*SOCKET, "dest", "consumer", "msg_key", "attempt")
+_HOUR: Final = (pl.col("ts_us") // HOUR_US * HOUR_US).alias("hour_us")
+
+
+def _attempts(events: Events) -> pl.DataFrame:
+    again = (pl.col("attempt") > 1) | pl.col("redelivered").fill_null(value=False)
+    late = (pl.col("attempt") > 1) & pl.col("outcome").is_in(DONE)
+    return (
+        events.of("delivery")
+        .lazy()
+        .group_by(*SOCKET, "dest", "consumer", _HOUR)
+        .agg(
+            pl.len().cast(pl.Int64).alias("deliveries"),
+            again.sum().cast(pl.Int64).alias("redelivered"),
+            pl.col("attempt").max().alias("attempts_max"),
+            late.sum().cast(pl.Int64).alias("succeeded_late"),
+        )
+        .collect()
+    )
+
+
+def _both(events: Events) -> pl.DataFrame:
+    """Each redelivery by its identity, whichever of its two lines are here: null is what the other one tells."""
+    scheduled = events.of("redelivery.scheduled").select(
+        *_IDENTITY[:-1],
+        pl.col("next_attempt").alias("attempt"),
+        pl.col("ts_us").alias("scheduled_us"),
+        pl.col("delay_us").alias("planned_us"),
+    )
+    came = (
+        events.of("delivery").filter(pl.col("attempt") > 1).select(*_IDENTITY, "ts_us", "start_us")
+    )
+    return scheduled.join(came, on=_IDENTITY, how="full", coalesce=True, nulls_equal=True)
+
+
+_WHOLE: Final = pl.col("scheduled_us").is_not_null() & pl.col("ts_us").is_not_null()
+
+
+def _waits(both: pl.DataFrame) -> pl.DataFrame:
+    """Redeliveries that were planned and came."""
+    return both.filter(_WHOLE).with_columns(
+        _HOUR, (pl.col("start_us") - pl.col("scheduled_us")).alias("actual_us")
+    )
+
+
+def _kept(both: pl.DataFrame) -> pl.DataFrame:
+    waits = _waits(both)
+    return waits.group_by(_KEYS).agg(
+        pl.len().cast(pl.Int64).alias("scheduled"),
+        total(waits, "planned_us"),
+        pl.col("actual_us").count().cast(pl.Int64).alias("actual_n"),
+        total(waits, "actual_us"),
+    )
+
+
+def _late(both: pl.DataFrame) -> pl.DataFrame:
+    return (
+        _waits(both)
+        .select(*_KEYS, bucket(pl.col("actual_us") - pl.col("planned_us")).alias("bucket"))
+        .filter(pl.col("bucket").is_not_null())
+        .group_by(*_KEYS, "bucket")
+        .agg(pl.len().cast(pl.Int64).alias("n"))
+    )
+
+
+_ATTEMPTS: Final = Partial(
+    "attempts",
+    _KEYS,
+    {
+        "deliveries": Adds.SUM,
+        "redelivered": Adds.SUM,
+        "attempts_max": Adds.MAX,
+        "succeeded_late": Adds.SUM,
+    },
+    _attempts,
+)
+_KEPT: Final = Partial(
+    "delays",
+    _KEYS,
+    {"scheduled": Adds.SUM, "planned_us": Adds.SUM, "actual_n": Adds.SUM, "actual_us": Adds.SUM},
+    lambda events: _kept(_both(events)),
+)
+_LATE: Final = Partial(
+    "delay_buckets",
+    (*_KEYS, "bucket"),
+    {"n": Adds.SUM},
+    lambda events: _late(_both(events)),
+)
+#: Redeliveries of which one line is in another batch.
+_HALVES: Final = Partial(
+    "delay_halves",
+    _IDENTITY,
+    {"scheduled_us": Adds.MIN, "planned_us": Adds.MIN, "ts_us": Adds.MIN, "start_us": Adds.MIN},
+    lambda events: _both(events).filter(~_WHOLE),
+)
+
+
+def _gold(sums: Sums, context: Context) -> pl.DataFrame:
+    grain = REDELIVERY.grain
+    halves = sums[_HALVES.name]
+    attempts = (
+        context.placed(sums[_ATTEMPTS.name])
+        .group_by(grain)
+        .agg(
+            pl.col("deliveries", "redelivered", "succeeded_late").sum(),
+            pl.col("attempts_max").max(),
+        )
+    )
+    kept = (
+        context.placed(pl.concat([sums[_KEPT.name], _kept(halves)]))
+        .group_by(grain)
+        .agg(pl.col(*_KEPT.adds).sum())
+    )
+    late = (
+        context.placed(pl.concat([sums[_LATE.name], _late(halves)]))
+        .group_by(*grain, "bucket")
+        .agg(pl.col("n").sum())
+        .sort(*grain, "bucket")
+        .group_by(grain, maintain_order=True)
+        .agg(percentile(950).alias("delay_late_p95_us"))
+    )
+    return (
+        attempts.join(kept, on=grain, how="left", nulls_equal=True)
+        .join(late, on=grain, how="left", nulls_equal=True)
+        .select(
+            *grain,
+            "deliveries",
+            "redelivered",
+            (pl.col("redelivered") / pl.col("deliveries")).alias("ratio"),
+            "attempts_max",
+            "succeeded_late",
+            "scheduled",
+            (pl.col("planned_us") / pl.col("scheduled")).alias("delay_planned_mean_us"),
+            mean("actual").alias("delay_actual_mean_us"),
+            "delay_late_p95_us",
+        )
+    )
+
+
+#: How often messages came again, by hour of settlement. Columns: the grain, deliveries, redelivered, ratio (0 to 1),
+#: attempts_max, succeeded_late (done at a second or later attempt), scheduled (planned here, and came; null: none),
+#: delay_planned_mean_us, delay_actual_mean_us, delay_late_p95_us (actual less planned; a busy consumer makes it grow).
+REDELIVERY: Final = Table(
+    "redelivery", ("service", "broker", *_HERE), (_ATTEMPTS, _KEPT, _LATE, _HALVES), _gold
+)

@@ -1,0 +1,54 @@
+"""Every table there is, and every partial that they are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx_report.acks import ACK_EFFICIENCY
+from jmsx_report.books import PARTIALS as AUDITED
+from jmsx_report.deaths import DEAD_LETTERS
+from jmsx_report.health import EVENT_LOG_HEALTH, FILES, QUARANTINE
+from jmsx_report.latency import DELIVERY_LATENCY
+from jmsx_report.objectives import SLO
+from jmsx_report.prefetch import PREFETCH_ADVICE
+from jmsx_report.recovery import RECOVERY
+from jmsx_report.redelivery import REDELIVERY
+from jmsx_report.sharing import CONSUMER_BALANCE
+from jmsx_report.transactions import TRANSACTIONS
+from jmsx_report.writers import SOCKETS, WRITERS
+
+if TYPE_CHECKING:
+    from jmsx_report.table import Partial, Table
+
+#: In the order in which they are written.
+TABLES: Final[tuple[Table, ...]] = (
+    DELIVERY_LATENCY,
+    REDELIVERY,
+    DEAD_LETTERS,
+    TRANSACTIONS,
+    ACK_EFFICIENCY,
+    CONSUMER_BALANCE,
+    PREFETCH_ADVICE,
+    RECOVERY,
+    SLO,
+    EVENT_LOG_HEALTH,
+    QUARANTINE,
+)
+
+
+def _partials() -> dict[str, Partial]:
+    found: dict[str, Partial] = {}
+    for partial in [
+        WRITERS,
+        SOCKETS,
+        FILES,
+        *AUDITED,
+        *(one for table in TABLES for one in table.partials),
+    ]:
+        if found.setdefault(partial.name, partial) is not partial:
+            raise ValueError(f"two partials are named {partial.name}")
+    return found
+
+
+#: Name -> partial; tables may share one.
+PARTIALS: Final = _partials()

@@ -1,0 +1,198 @@
+"""From a folder of event log segments to tables."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial as bound
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.errors import ConfigurationError
+from jmsx_report.books import Terms
+from jmsx_report.findings import findings
+from jmsx_report.health import RANGES
+from jmsx_report.judgement import judge, save_summary
+from jmsx_report.local import make, processes
+from jmsx_report.merge import merge, save, sums
+from jmsx_report.overlaps import earlier
+from jmsx_report.period import Period
+from jmsx_report.segments import batches, survey
+from jmsx_report.sentences import one_line
+from jmsx_report.store import Part, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jmsx_report.local import Engine, Progress
+    from jmsx_report.segments import Survey
+
+_PARTIALS: Final = "partials"
+_TABLES: Final = "tables"
+SUMMARY: Final = "summary.json"
+PAGE: Final = "report.html"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """Where the report lies, and what it says."""
+
+    report: Path  #: report.html: what a person looks at
+    tables: Mapping[str, Path]  #: folders of Parquet, by the name of the table
+    audit: Mapping[str, Any]  #: as `summary.json`
+    line: str  #: the verdict and its numbers in one line
+
+
+def run(
+    events: Path,
+    out: Path,
+    *,
+    engine: Engine = processes,
+    terms: Terms | None = None,
+    asked: Period | None = None,
+    title: str = "jmsx report",
+    progress: Progress | None = None,
+) -> ReportResult:
+    """
+    Make the gold tables of the log `events`, `summary.json` and `report.html` below `out`.
+
+    What an earlier run below `out` has read is not read again. The tables are those of what lies in `events` now.
+
+    Args:
+        events: the directory of an `EventLog`, or one with those of many hosts below it.
+        out: made if need be.
+        engine: who does the work.
+        terms: what the audit is asked for.
+        asked: the audit is about messages that were sent then; None: about all.
+        title: the heading of the page.
+        progress: as for `report`.
+
+    Raises:
+        ConfigurationError: nothing to read, nowhere to write, or another report is being made there.
+
+    """
+    draw = _drawing()  # what is missing is told before the work
+    asked = asked or Period()
+    found = survey(events, out)
+    partials = (out / _PARTIALS).absolute()  # workers may have another working directory
+    store = Store(partials)
+    lock = store.open()
+    try:
+        job = bound(make, events=events.absolute(), store=partials)
+        read(found, store, engine, job, progress)
+        tables = merge(store.runs(), out / _TABLES)
+        tables["files"] = save(out / _TABLES / "files", iter([found.files]))
+        judged = judge(found, store.runs(), events, terms or Terms(), asked)
+        for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
+            tables[name] = save(out / _TABLES / name, iter([table]))
+        summary = judged.summary | {"period": asdict(asked)}
+        save_summary(summary, out / SUMMARY)
+        html = draw(findings(summary, events, tables, store.runs(), asked), title=title)
+        (out / PAGE).write_text(html, encoding="utf-8")
+    finally:
+        os.close(lock)
+    return ReportResult(out / PAGE, tables, summary, one_line(summary))
+
+
+def _drawing() -> Callable[..., str]:
+    """
+    Load what draws the page; the processes that read segments need none of it.
+
+    Raises:
+        ConfigurationError: it is not installed.
+
+    """
+    try:
+        from jmsx_report.page import page  # noqa: PLC0415 - matplotlib takes longer than a small log
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"the page of a report needs the package {error.name};"
+            " install it with: pip install 'jmsx[report]'"
+        ) from error
+    return page
+
+
+def read(
+    found: Survey,
+    store: Store,
+    engine: Engine,
+    job: Callable[[Sequence[Part]], None],
+    progress: Progress | None = None,
+) -> None:
+    """
+    Bring the partials in `store` to what was `found`: read what is new, and again what must be read otherwise.
+
+    `engine` has `job` done for each batch of segments.
+    """
+    present = frozenset(found.segments)
+    store.keep(lambda part: part.segment in present)
+    # The second round reads what overlaps; which numbers a segment holds does not depend on how it was read.
+    while True:
+        before = earlier(sums(RANGES, store.runs()))
+        held = store.keep(bound(_is_as_it_must_be, before))
+        todo = present - held
+        if not todo:
+            break
+        again = [
+            [Part(segment, before.get(segment.path, ())) for segment in batch]
+            for batch in batches(todo)
+        ]
+        for done, _ in enumerate(engine(job, again), 1):
+            if progress is not None:
+                progress(done, len(again))
+    store.merge(engine)
+
+
+def _is_as_it_must_be(before: Mapping[str, tuple[str, ...]], part: Part) -> bool:
+    return part.earlier == before.get(part.segment.path, ())
+
+
+def report(
+    events_directory: Path | str,
+    out_directory: Path | str,
+    *,
+    deadline_seconds: float = 0.0,
+    expect: Mapping[str, int] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    title: str = "jmsx report",
+    progress: Progress | None = None,
+    engine: Engine = processes,
+) -> ReportResult:
+    """
+    Read the segments below `events_directory`; write tables, `summary.json` and `report.html` below `out_directory`.
+
+    Needs neither Java nor Spark. What an earlier report to the same place has read is not read again.
+
+    Args:
+        events_directory: of an `EventLog`, or of many hosts below it.
+        out_directory: made if need be.
+        deadline_seconds: what was sent less than this ago may still wait in its queue.
+        expect: service -> how many processes of it are there at once.
+        since: only messages that were sent from then on are audited, whenever they were settled; with a time zone.
+        until: only messages that were sent before; with a time zone.
+        title: the heading of the page.
+        progress: is told how many batches of segments have been read, and of how many.
+        engine: who does the work.
+
+    Raises:
+        ConfigurationError: nothing to read, nowhere to write, another report is being made there, or a package is
+            missing.
+
+    """
+    return run(
+        Path(events_directory),
+        Path(out_directory),
+        engine=engine,
+        terms=Terms(deadline_us=round(deadline_seconds * 1_000_000), expect=expect or {}),
+        asked=Period(since_us=_microseconds(since), until_us=_microseconds(until)),
+        title=title,
+        progress=progress,
+    )
+
+
+def _microseconds(moment: datetime | None) -> int | None:
+    if moment is None:
+        return None
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

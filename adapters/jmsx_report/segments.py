@@ -1,0 +1,162 @@
+"""Which files there are to read, and what else lies in the folder of a log: nothing is passed over in silence."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx.errors import ConfigurationError
+from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+#: JSON read at once: what bounds the memory of a worker.
+BATCH_BYTES: Final = 24 * 1024 * 1024
+#: A living writer closes its segment every minute; one that is this much older than the newest file is stale.
+STALE_SECONDS: Final = 900
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".zip")
+_FILES: Final = {"path": pl.String, "what": pl.String, "unread": pl.Boolean, "why": pl.String}
+_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """A segment as it lies in the folder; one that has another size or time is another one."""
+
+    path: str  #: below the folder of the log
+    size: int
+    mtime_ns: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its writer may still write to it: only its whole lines are read."""
+        return self.path.endswith(OPEN_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that lies in the folder of a log."""
+
+    segments: tuple[Segment, ...]  #: to be read, sorted
+    files: (
+        pl.DataFrame
+    )  #: findings: path, what, unread (whether events may be in it that were not read), why
+
+
+def survey(events: Path, out: Path | None = None) -> Survey:
+    """
+    Look at each file below `events`, but not below `out`; links to folders are followed.
+
+    Raises:
+        ConfigurationError: there is no segment.
+
+    """
+    if not events.is_dir():
+        raise ConfigurationError(f"{events} is no directory of an event log")
+    segments: list[Segment] = []
+    findings: list[tuple[str, str, bool, str]] = []
+    for folder, name in _files(events, out, findings):
+        path = f"{folder}{name}"
+        found = _finding(name) or _looked_at(str(events), path)
+        if isinstance(found, Segment):
+            segments.append(found)
+        else:
+            findings.append((path, *found))
+    if not segments:
+        raise ConfigurationError(
+            f"no event log segment (*.jsonl) below {events}"
+            + (f"; {findings[0][0]} is there: {findings[0][3]}" if findings else "")
+        )
+    findings += _stale(segments)
+    return Survey(tuple(sorted(segments)), pl.DataFrame(sorted(findings), _FILES, orient="row"))
+
+
+def _files(
+    events: Path, out: Path | None, findings: list[tuple[str, str, bool, str]]
+) -> Iterator[tuple[str, str]]:
+    """Go through the folder once, whatever links lead around in it: folder (with its slash, below `events`), name."""
+    seen = {_identity(out)} if out is not None and out.exists() else set()
+
+    def unreadable(error: OSError) -> None:
+        path = Path(error.filename).relative_to(events)
+        findings.append((str(path), "unreadable", True, error.strerror or type(error).__name__))
+
+    for folder, folders, names in os.walk(events, onerror=unreadable, followlinks=True):
+        here = _identity(Path(folder))
+        if here in seen:
+            folders.clear()
+            continue
+        seen.add(here)
+        below = os.path.relpath(folder, events)
+        prefix = "" if below == os.curdir else f"{below}/"
+        yield from ((prefix, name) for name in names)
+
+
+def _looked_at(events: str, path: str) -> Segment | tuple[str, bool, str]:
+    """The segment, or why it cannot be read: what, unread, why. There may be 100,000 of them: strings are faster."""
+    whole = f"{events}/{path}"
+    try:
+        seen = os.stat(whole)  # noqa: PTH116 - a Path costs more than the call
+    except OSError as error:
+        what = "dangling" if os.path.islink(whole) else "unreadable"  # noqa: PTH114 - the same
+        return what, True, error.strerror or type(error).__name__
+    if not stat.S_ISREG(seen.st_mode):
+        return "other", True, "no file"
+    if not os.access(whole, os.R_OK):
+        return "unreadable", True, "no permission to read it"
+    return Segment(path, seen.st_size, seen.st_mtime_ns)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    seen = path.stat()
+    return seen.st_dev, seen.st_ino
+
+
+def _finding(name: str) -> tuple[str, bool, str] | None:
+    """Say what is the matter with a file by its name: what, unread, why; None: it is a segment."""
+    holds = SEALED_SUFFIX in name.lower()
+    if name.startswith((".", "_")):
+        return "hidden", holds, "a name that readers of segments skip; it may be half copied"
+    if name.endswith((SEALED_SUFFIX, OPEN_SUFFIX)):
+        return None
+    if name.endswith(_COMPRESSED):
+        return "compressed", True, "compressed files are not read; unpack it"
+    return "other", holds, "no segment by its name"
+
+
+def _stale(segments: Sequence[Segment]) -> Iterator[tuple[str, str, bool, str]]:
+    newest = max(segment.mtime_ns for segment in segments)
+    for segment in segments:
+        if segment.is_open:
+            behind = (newest - segment.mtime_ns) // _NS
+            what = "stale" if behind > STALE_SECONDS else "open"
+            yield (
+                segment.path,
+                what,
+                False,
+                f"still open; last written {behind} s before the newest file",
+            )
+
+
+def batches(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:
+    """
+    Gather segments, in order, into batches of about BATCH_BYTES; a larger segment is one by itself.
+
+    Open ones are kept apart: they will have grown by the next run, and their batch is then read again.
+    """
+    batch: list[Segment] = []
+    size = 0
+    for segment in sorted(segments, key=lambda each: (each.is_open, each)):
+        if batch and (size + segment.size > BATCH_BYTES or batch[-1].is_open != segment.is_open):
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(segment)
+        size += segment.size
+    if batch:
+        yield tuple(batch)

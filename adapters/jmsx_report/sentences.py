@@ -1,0 +1,76 @@
+"""The verdict in words, which follow its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jmsx_report.wording import count, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def one_line(audit: Mapping[str, Any]) -> str:
+    """Say what the audit (as `summary.json`) came to and what it counted, in one line."""
+    return f"{headline(audit)}: {verdict_line(audit)}"
+
+
+def headline(audit: Mapping[str, Any]) -> str:
+    """Word the verdict and up to when it holds: "balanced until 2026-11-22 14:02:00 UTC; 358 messages since"."""
+    words = str(audit["verdict"])
+    horizon, since = audit.get("horizon"), audit.get("since") or 0
+    if horizon is not None:
+        # What is wrong stays wrong; only what is right may end.
+        judged = "" if audit["verdict"] == "balanced" else ", judged"
+        words += f"{judged} until {moment(horizon)} UTC"
+    if since:
+        words += f"; {count(since, 'message')} since"
+    return words
+
+
+def meaning(audit: Mapping[str, Any]) -> str:
+    """Word what the verdict says, by its numbers."""
+    judged = audit["sent"] - (audit.get("since") or 0)
+    if audit["verdict"] == "balanced":
+        if judged == 1:
+            return "The one message that was sent was settled, once."
+        return f"Each of the {judged:,} messages that were sent was settled, once."
+    if audit["verdict"] == "suspect":
+        wrong = [
+            f"{count(audit.get(number, 0), 'message')} {words}"
+            for number, words in (
+                ("unaccounted", "sent and never settled"),
+                ("duplicates", "done more than once"),
+                ("effect_duplicates", "of which a handler succeeded more than once"),
+            )
+            if audit.get(number)
+        ]
+        begin = "; ".join(wrong) or "Some of the log contradicts itself"
+        whole = audit["completeness"]["auditable"]
+        return f"{begin}." + ("" if whole else " Besides, the log is not whole.")
+    return "It is not proven that nothing was lost or done twice."
+
+
+def verdict_line(audit: Mapping[str, Any]) -> str:
+    """Say in one line what the audit counted."""
+    said = [f"{audit['sent']:,} sent", f"{audit['done']:,} done"]
+    said += [
+        f"{audit[number]:,} {word}"
+        for number, word in (
+            ("dead_lettered", "dead lettered"),
+            ("discarded", "discarded"),
+            ("suppressed", "suppressed as done before"),
+            ("expired", "expired"),
+            ("expired_at_broker", "expired at the broker"),
+            ("in_flight", "in flight"),
+            ("unread", "sent where jmsx does not read"),
+            ("unsent", "without a logged send"),
+            ("foreign", "of other senders"),
+        )
+        if audit.get(number)
+    ]
+    said += [
+        f"{audit['unaccounted']:,} unaccounted for",
+        count(audit["duplicates"], "duplicate"),
+    ]
+    return ", ".join(said)

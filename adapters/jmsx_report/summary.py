@@ -1,0 +1,443 @@
+"""The audit in plain values, ready for JSON: what programs and people read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from jmsx_report.books import cuts
+from jmsx_report.horizon import absent
+from jmsx_report.verdicts import (
+    BALANCED,
+    DOUBTS,
+    LISTED,
+    NUMBERS,
+    PROOFS,
+    SAMPLED,
+    SUSPECT,
+    UNVERIFIABLE,
+    late_confirmed,
+    long,
+    pieces,
+    wide,
+    worst,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jmsx_report.books import Books
+
+
+def _readable(held: Books) -> pl.DataFrame:
+    """Name, route: each destination that stands for a route, because it is sent to or read."""
+    return pl.concat(
+        [
+            held.routes.expects.select("dest", "route"),
+            held.routes.reads.select("dest", "route"),
+        ]
+    ).unique()
+
+
+def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[dict[str, Any]]:
+    """What a person should know beside the numbers: what, where, says."""
+
+    def finding(what: str, where: str, says: str) -> dict[str, Any]:
+        return {"what": what, "where": where, "says": says}
+
+    told = [
+        finding("gap", row["who"] or "?", f"{row['who']}: {row['why']}")
+        for row in missing.select("who", "why")
+        .unique()
+        .sort("who", "why")
+        .head(LISTED)
+        .iter_rows(named=True)
+    ]
+    told += [
+        finding("roster", row["service"], row["says"])
+        for row in absent(
+            held.complete, held.context.writers, held.terms.expect, held.terms.before
+        ).iter_rows(named=True)
+    ]
+    told += [
+        finding("not_audited", dest, f"{dest} is not audited: {why}")
+        for dest, why in sorted(held.routes.unaudited.items())[:LISTED]
+    ]
+    told += [
+        finding(
+            "clock",
+            row["writer"],
+            f"the clock of {row['writer']} is about {row['offset_us'] / 1e6:.1f} s ahead of the broker's",
+        )
+        for row in held.clocks.told()[:LISTED]
+    ]
+    told += _told_by_the_broker(held, judged, finding)
+    if held.doubts.height:
+        told.append(
+            finding(
+                "transactions",
+                "",
+                f"{held.doubts.height} transactions ended in doubt: nobody knows whether they were committed",
+            )
+        )
+    if held.terms.passed_over is not None:
+        told += [
+            finding("not_read", row["path"], f"{row['path']} was not read: {row['why']}")
+            for row in held.terms.passed_over.head(LISTED).iter_rows(named=True)
+        ]
+    if held.terms.quarantine is not None:
+        told += [
+            finding("quarantine", row["path"], f"{row['path']}, line {row['line']}: {row['why']}")
+            for row in held.terms.quarantine.head(LISTED).iter_rows(named=True)
+        ]
+    for name, text in (*PROOFS.items(), *DOUBTS.items()):
+        column = {
+            "lost": "unaccounted",
+            "incomparable": "foreign",
+            "unproven_expiry": "expired_at_broker",
+        }.get(name, name)
+        for row in (
+            judged.filter(pl.col(column) > 0)
+            .group_by("dest")
+            .agg(pl.col(column).sum())
+            .sort("dest")
+            .head(LISTED)
+            .iter_rows()
+        ):
+            told.append(finding(column, row[0], f"{row[0]}: {text.format(row[1])}"))
+    return told
+
+
+def _told_by_the_broker(held: Books, judged: pl.DataFrame, finding: Any) -> list[dict[str, Any]]:
+    told = []
+    open_ = judged.group_by("route").agg(
+        (pl.col("in_flight") + pl.col("unread") + pl.col("unaccounted")).sum().alias("open")
+    )
+    for row in held.book.join(open_, on="route", how="left").sort("route").iter_rows(named=True):
+        where = row["route"]
+        if row["foreign_in"]:
+            told.append(
+                finding(
+                    "foreign_producers",
+                    where,
+                    f"{where}: by the broker's count at least {row['foreign_in']} messages came"
+                    " from foreign producers, which keep no log here",
+                )
+            )
+        if row["foreign_out"]:
+            told.append(
+                finding(
+                    "foreign_consumers",
+                    where,
+                    f"{where}: by the broker's count at least {row['foreign_out']} messages went"
+                    " to foreign consumers, which keep no log here",
+                )
+            )
+        if row["size"]:
+            told.append(
+                finding(
+                    "waiting",
+                    where,
+                    f"{where}: by the broker's count {row['size']} messages wait there unread",
+                )
+            )
+        if row["expired"]:
+            told.append(
+                finding(
+                    "expired",
+                    where,
+                    f"{where}: by the broker's count {row['expired']} messages expired",
+                )
+            )
+    return told
+
+
+def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
+    """Routes that the broker's count casts doubt on as a whole -> why."""
+    opened = rows.group_by("route").agg(
+        (pl.col("in_flight") + pl.col("unread") + pl.col("unaccounted")).sum().alias("open")
+    )
+    doubts = {}
+    for row in held.book.join(opened, on="route", how="left").iter_rows(named=True):
+        if row["foreign_out"]:
+            doubts[row["route"]] = (
+                f"{row['foreign_out']} messages went to consumers that keep no log here"
+            )
+        elif row["size"] > (row["open"] or 0) and not held.horizon.living:
+            doubts[row["route"]] = f"{row['size']} messages wait in the queue unread"
+    return doubts
+
+
+def _since(held: Books, stories: pl.DataFrame) -> int:
+    """How many messages were sent after the horizon."""
+    cut = cuts(held)
+    sends = pl.col("kind").eq("send") & pl.col("outcome").eq("confirmed")
+    whole = (
+        held.flows.filter(sends)
+        .join(cut, left_on="writer", right_on="sender")
+        .filter(pl.col("bucket") > pl.col("cut_us"))["n"]
+        .sum()
+    )
+    partly = (
+        stories.filter(sends)
+        .join(cut, left_on="writer", right_on="sender")
+        .filter((pl.col("bucket") <= pl.col("cut_us")) & (pl.col("key_us") > pl.col("cut_us")))["n"]
+        .sum()
+    )
+    return int(whole or 0) + int(partly or 0)
+
+
+def summary(
+    held: Books,
+    found: pl.DataFrame,
+    rows: pl.DataFrame,
+    missing: pl.DataFrame,
+    stories: pl.DataFrame,
+) -> dict[str, Any]:
+    """
+    Write the audit as plain values: see `ReportResult.audit`.
+
+    Args:
+        held: what was known before.
+        found: the keys that were looked at, as `balance.judged`, with `explained` and `cause`.
+        rows: as `verdicts`.
+        missing: as `placed_gaps`.
+        stories: as that partial.
+
+    """
+    named = _readable(held)
+    doubts = _doubted(held, rows)
+    # A copy for each route is one message sent: so it is counted once, at the destination that it was sent to.
+    own = _own_numbers(held, found)
+    totals = {name: sum(numbers[name] for numbers in own.values()) for name in NUMBERS}
+    by_name = pl.concat(
+        [rows, rows.drop("dest").join(named, on="route").select(rows.columns)]
+    ).unique(["dest", "route", "hour_us", "verdict", "sent", "settled"], maintain_order=True)
+    verdicts: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
+    for row in by_name.iter_rows(named=True):
+        if not row["later"]:
+            verdicts.setdefault(row["dest"], []).append(row["verdict"])
+        reasons.setdefault(row["dest"], []).extend(row["reasons"])
+    for dest, route in named.iter_rows():
+        if route in doubts:
+            verdicts.setdefault(dest, []).append(UNVERIFIABLE)
+            reasons.setdefault(dest, []).append(doubts[route])
+    samples = _sample_keys(found)
+    destinations = {
+        dest: {
+            **own[dest],
+            "sample_keys": samples.get(dest, []),
+            "verdict": worst(verdicts.get(dest, [])),
+            "reasons": list(dict.fromkeys(reasons.get(dest, [])))[:LISTED],
+        }
+        for dest in sorted(own)
+    }
+    until = held.horizon.until_us
+    since = _since(held, stories)
+    whole, why = _whole(held, rows=rows, missing=missing, doubts=doubts, totals=totals, since=since)
+    quarantined = 0 if held.terms.quarantine is None else held.terms.quarantine.height
+    faults = held.complete.faults()
+    if held.terms.open_segments:
+        faults.append(f"{len(held.terms.open_segments)} segments are still open")
+    if held.terms.passed_over is not None and held.terms.passed_over.height:
+        faults.append(f"{held.terms.passed_over.height} files were not read")
+    if quarantined:
+        faults.append(f"{quarantined} lines were put aside")
+    findings = _findings(held, missing, rows)
+    counts = held.counts.to_dicts()
+    return {
+        "verdict": whole,
+        "reasons": why,
+        "horizon": until,
+        "since": since,
+        **totals,
+        "destinations": destinations,
+        "hours": _hours(by_name),
+        "quarantined": quarantined,
+        "findings": findings,
+        "lost": _listed(found, "unaccounted"),
+        "repeated": _listed(found, "duplicates", "effect_duplicates"),
+        "not_audited": dict(sorted(held.routes.unaudited.items())),
+        "clocks": held.clocks.told(),
+        "counts": tally(counts),
+        "counts_by_destination": {
+            dest: tally(mine) for dest, mine in sorted(_by_dest(counts).items())
+        },
+        "completeness": {
+            "complete": not faults,
+            "auditable": not missing.height and not quarantined,
+            "faults": faults,
+            "open_segments": list(held.terms.open_segments),
+            "unreadable_lines": quarantined,
+            "writers": held.complete.as_json(),
+        },
+    }
+
+
+def _hours(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """One object a destination and hour of sending."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    told = ("sent", "settled", "done", "unaccounted", "duplicates")
+    for row in rows.sort("dest", "hour_us", "route").iter_rows(named=True):
+        here = found.setdefault(
+            (row["dest"], row["hour_us"]),
+            {"dest": row["dest"], "hour_us": row["hour_us"], "verdict": BALANCED, "reasons": []}
+            | dict.fromkeys(told, 0),
+        )
+        here["verdict"] = worst((here["verdict"], row["verdict"]))
+        here["reasons"] = list(dict.fromkeys([*here["reasons"], *row["reasons"]]))
+        for name in told:
+            here[name] += row[name]
+    return list(found.values())
+
+
+def _by_dest(counts: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in counts:
+        if row["dest"] is not None:
+            found.setdefault(row["dest"], []).append(row)
+    return found
+
+
+def _own_numbers(held: Books, found: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """The numbers of each destination by its own lines, each message once."""
+    sends = (
+        held.flows.filter(
+            (pl.col("kind") == "send")
+            & (pl.col("outcome") == "confirmed")
+            & pl.col("dest").is_in(held.routes.expects["dest"].unique().implode())
+        )
+        .with_columns(pl.lit("").alias("route"))
+        .pipe(long, "dest", pl.lit("sent"), pl.col("n"))
+    )
+    # Of the copies of one message that were not confirmed, one that was settled proves the sending.
+    late = (
+        found.filter(pl.col("late_confirmed") > 0)
+        .unique(["msg_key", "dest"], keep="first", maintain_order=True)
+        .pipe(long, "dest", pl.lit("sent"), pl.col("late_confirmed"))
+    )
+    in_bulk = (
+        late_confirmed(held, found)
+        .sort("route")
+        .unique(
+            ["writer", "session_id", "epoch", "dest", "hour_us", "bucket"],
+            keep="first",
+            maintain_order=True,
+        )
+        .pipe(long, "dest", pl.lit("sent"), pl.col("n"))
+    )
+    others = [piece.filter(pl.col("number") != "sent") for piece in pieces(held, found, "dest")]
+    added = wide([sends, late, in_bulk, *others], ("dest",))
+    return {
+        row["dest"]: {name: row[name] for name in NUMBERS} for row in added.iter_rows(named=True)
+    }
+
+
+def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:
+    wrong = (
+        (pl.col("unaccounted") > 0) | (pl.col("duplicates") > 0) | (pl.col("effect_duplicates") > 0)
+    )
+    rows = found.filter(wrong).group_by("dest").agg(pl.col("msg_key").unique().sort().head(SAMPLED))
+    return dict(rows.iter_rows())
+
+
+def _listed(found: pl.DataFrame, *names: str) -> list[dict[str, Any]]:
+    """The oldest keys of which one of `names` is true, with when they were sent and their last fate."""
+    return (
+        found.filter(pl.any_horizontal(pl.col(name) > 0 for name in names))
+        .sort("key_us", "msg_key", "route")
+        .head(LISTED)
+        .select(
+            "msg_key",
+            "dest",
+            pl.col("route").alias("subscription"),
+            "key_us",
+            "last_us",
+            "last_fate",
+            "cause",
+        )
+        .to_dicts()
+    )
+
+
+def _whole(
+    held: Books,
+    *,
+    rows: pl.DataFrame,
+    missing: pl.DataFrame,
+    doubts: Mapping[str, str],
+    totals: Mapping[str, int],
+    since: int,
+) -> tuple[str, list[str]]:
+    """The verdict of all, and why."""
+    if rows.filter(pl.col("verdict") == SUSPECT).height:
+        return SUSPECT, _why(rows, SUSPECT)
+    reasons = _why(rows.filter(~pl.col("later")), UNVERIFIABLE)
+    reasons += [f"{route}: {why}" for route, why in sorted(doubts.items())]
+    if missing.height:
+        reasons += [
+            f"{who}: {why}"
+            for who, why in missing.select("who", "why")
+            .unique()
+            .sort("who", "why")
+            .head(SAMPLED)
+            .iter_rows()
+        ]
+    if held.terms.quarantine is not None and held.terms.quarantine.height:
+        reasons.append(f"{held.terms.quarantine.height} lines were put aside")
+    if totals["sent"] - since <= 0:
+        reasons.append("no message was sent up to the horizon, so nothing is proven")
+    return (UNVERIFIABLE, list(dict.fromkeys(reasons))) if reasons else (BALANCED, [])
+
+
+def _why(rows: pl.DataFrame, verdict: str) -> list[str]:
+    """The reasons of rows with that verdict, a few."""
+    told = rows.filter(pl.col("verdict") == verdict).sort("dest", "hour_us")
+    lines = [
+        f"{row['dest']}: {reason}"
+        for row in told.head(LISTED).iter_rows(named=True)
+        for reason in row["reasons"]
+    ]
+    return list(dict.fromkeys(lines))[:LISTED]
+
+
+def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """
+    Name the counts of `flows.COUNTS`.
+
+    All are messages, save `ack_frames` and those of transactions and links.
+    """
+
+    def lines(kind: str, outcome: str | None = None) -> int:
+        return sum(
+            row["n"] for row in rows if row["kind"] == kind and outcome in (None, row["outcome"])
+        )
+
+    def messages(kind: str) -> int:
+        return sum(row["messages"] for row in rows if row["kind"] == kind)
+
+    outcomes = sorted(
+        {row["outcome"] for row in rows if row["kind"] == "delivery" and row["outcome"]}
+    )
+    return {
+        "received": messages("recv.batch"),
+        "deliveries": lines("delivery"),
+        **{outcome: lines("delivery", outcome) for outcome in outcomes},
+        "processed": lines("delivery", "acknowledged") + lines("delivery", "committed"),
+        "redelivered": sum(row["again"] for row in rows if row["kind"] == "delivery"),
+        "redelivered_flagged": sum(row["flagged"] for row in rows if row["kind"] == "delivery"),
+        "redeliveries_scheduled": lines("redelivery.scheduled"),
+        "dlq": lines("dlq"),
+        "dlq_failed": lines("dlq.failed"),
+        "sends": lines("send"),
+        "sends_confirmed": lines("send", "confirmed"),
+        "ack_frames": lines("ack.batch"),
+        "acknowledgements": messages("ack.batch"),
+        "acknowledgements_dropped": messages("ack.dropped"),
+        "tx_committed": lines("tx.commit"),
+        "tx_rolled_back": lines("tx.rollback"),
+        "tx_in_doubt": lines("tx.in_doubt"),
+        "connections_lost": lines("conn.lost"),
+    }

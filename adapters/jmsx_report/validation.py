@@ -1,0 +1,31 @@
+"""What a report would put aside, without a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx_report.batch import events_of
+from jmsx_report.local import content
+from jmsx_report.segments import batches, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def faults(directory: Path) -> Iterator[str]:
+    """
+    Word what is wrong with the log in `directory`: "PATH:LINE: WHY", or "PATH: WHY" for a whole file.
+
+    Raises:
+        ConfigurationError: there is no segment, or one cannot be read.
+
+    """
+    log = survey(directory)
+    for row in log.files.filter("unread").iter_rows(named=True):
+        yield f"{row['path']}: {row['why']}"
+    for batch in batches(log.segments):
+        read = events_of([content(directory, segment.path) for segment in batch], {})
+        for row in read.about("quarantine").sort("path", "line").iter_rows(named=True):
+            place = f":{row['line']}" if row["line"] else ""
+            yield f"{row['path']}{place}: {row['why']}"

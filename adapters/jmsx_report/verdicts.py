@@ -1,0 +1,374 @@
+"""
+The verdicts on each destination and hour of sending: the numbers, what may be missing, and what follows from both.
+
+*suspect*: something is proven wrong, whatever else is missing. *balanced*: everything was proven. *unverifiable*:
+neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_report import balance
+from jmsx_report.flows import HOUR_US, NAMELESS, SETTLES
+from jmsx_report.horizon import absent, gaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jmsx_report.books import Books
+
+SUSPECT: Final = "suspect"
+UNVERIFIABLE: Final = "unverifiable"
+BALANCED: Final = "balanced"
+_WORST: Final = (SUSPECT, UNVERIFIABLE, BALANCED)
+
+#: The hour of a segment, by its folder.
+_HOUR: Final = r"date=(?<date>\d{4}-\d{2}-\d{2})/hour=(?<hour>\d{2})"
+_COUNTED: Final = ("sent", "settled", "done", "dead_lettered", "discarded", "suppressed", "expired")
+_GRAIN: Final = ("dest", "route", "hour_us")
+#: What `summary` has of each destination, and of all.
+NUMBERS: Final = (
+    *_COUNTED,
+    "unaccounted",
+    "in_flight",
+    "unread",
+    "duplicates",
+    "unsent",
+    "foreign",
+    "expired_at_broker",
+    "effect_duplicates",
+    "unanswered",
+    "in_doubt",
+)
+SAMPLED: Final = 5
+LISTED: Final = 50
+ALL_NUMBERS: Final = (*NUMBERS, "doubtful_duplicates", "phantoms", "refused_settled", "explained")
+PROOFS: Final = {
+    "lost": "{} sent and not settled after the deadline",
+    "duplicates": "{} done more than once",
+    "effect_duplicates": "{} of which a handler succeeded more than once",
+    "phantoms": "{} rolled back by their sender, and settled",
+}
+DOUBTS: Final = {
+    "explained": "{} not settled, but a gap in the log or the broker may explain it",
+    "unread": "{} sent to where nobody in the log reads",
+    "unsent": "{} settled, but no log tells of their sending",
+    "incomparable": "{} of senders that are not jmsx cannot be compared",
+    "unproven_expiry": "{} not settled, and expired by now; no broker's count proves it",
+    "in_doubt": "{} not settled, but delivered in a transaction in doubt",
+    "doubtful_duplicates": "{} of which a handler succeeded again after a transaction in doubt",
+    "unanswered": "{} sent without an answer, and not settled",
+    "refused_settled": "{} settled, though their sender was told of an error",
+}
+
+
+def _sole(held: Books) -> pl.DataFrame:
+    """Route, sole: the destination that alone leads to it; what is settled there was sent there."""
+    return (
+        held.routes.expects.group_by("route")
+        .agg(pl.col("dest").n_unique().alias("many"), pl.col("dest").min().alias("sole"))
+        .filter(pl.col("many") == 1)
+        .select("route", "sole")
+    )
+
+
+def settlements(flowing: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """The settlements of `flowing`, with `route`, `number` (which of the numbers counts them), `sent_to` (dest)."""
+    return (
+        balance.deliveries_by_route(flowing, held.routes)
+        .filter(pl.col("outcome").is_in(list(SETTLES)))
+        .with_columns(pl.col("outcome").replace_strict(SETTLES).alias("number"))
+        .join(_sole(held), on="route", how="left")
+        .with_columns(pl.coalesce("sole", "dest").alias("sent_to"))
+    )
+
+
+def strangers(held: Books) -> pl.DataFrame:
+    """Settlements that cannot be compared: of foreign senders in buckets where nobody here sent, or nameless."""
+    compared = held.compared.filter(pl.col("bucket") < 0)
+    somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
+    own = compared.filter(somebody)["bucket"].unique()
+    strange = (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(own.implode())
+    return settlements(held.flows.filter(strange), held)
+
+
+def nameless_sends(held: Books) -> pl.DataFrame:
+    """Copies of confirmed sends that have no key to compare."""
+    return balance.sends_by_route(
+        held.flows.filter((pl.col("bucket") == NAMELESS) & (pl.col("outcome") == "confirmed")),
+        held.routes,
+    )
+
+
+def long(frame: pl.DataFrame, dest: str, number: pl.Expr, n: pl.Expr) -> pl.DataFrame:
+    """Number and count of each row, to be added up by `wide`."""
+    return frame.select(
+        pl.col(dest).alias("dest"),
+        "route",
+        "hour_us",
+        number.alias("number"),
+        n.cast(pl.Int64).alias("n"),
+    )
+
+
+def late_confirmed(held: Books, found: pl.DataFrame) -> pl.DataFrame:
+    """
+    Unconfirmed sends of buckets that balance with them: settled, so they were sent.
+
+    A bucket that another route does not balance in was looked at key by key: what is in `found` is counted there.
+    """
+    looked = found["bucket"].unique().implode()
+    with_them = held.compared.filter(
+        pl.col("balanced") & (pl.col("unconfirmed_n") > 0) & ~pl.col("bucket").is_in(looked)
+    )
+    sends = balance.sends_by_route(held.flows, held.routes).filter(
+        pl.col("outcome") == "unconfirmed"
+    )
+    return sends.join(with_them.select("route", "bucket"), on=["route", "bucket"], how="semi")
+
+
+def pieces(held: Books, found: pl.DataFrame, dest: str) -> list[pl.DataFrame]:
+    """All numbers as rows (dest, route, hour_us, number, n); settlements by their own `dest` or by `sent_to`."""
+    n = pl.col("n")
+    sends = balance.sends_by_route(held.flows, held.routes)
+    settled = settlements(held.flows, held)
+    pieces = [
+        long(sends.filter(pl.col("outcome") == "confirmed"), "dest", pl.lit("sent"), n),
+        long(late_confirmed(held, found), "dest", pl.lit("sent"), n),
+        long(found, "dest", pl.lit("sent"), pl.col("late_confirmed")),
+        long(settled, dest, pl.lit("settled"), n),
+        long(settled, dest, pl.col("number"), n),
+        long(strangers(held), dest, pl.lit("foreign"), n),
+        long(nameless_sends(held), "dest", pl.lit("foreign"), n),
+    ]
+    pieces += [
+        long(found, "dest", pl.lit(name), pl.col(name))
+        for name in (*balance.FOUND, "explained")
+        if name != "late_confirmed"
+    ]
+    return pieces
+
+
+def wide(rows: Iterable[pl.DataFrame], by: tuple[str, ...]) -> pl.DataFrame:
+    """Add up rows of numbers by `by`; one column a number."""
+    number, n = pl.col("number"), pl.col("n")
+    return (
+        pl.concat(rows)
+        .group_by(by)
+        .agg(n.filter(number == name).sum().alias(name) for name in ALL_NUMBERS)
+    )
+
+
+def rows_of(held: Books, found: pl.DataFrame) -> pl.DataFrame:
+    """One row a destination, route and hour of sending, with all numbers, and the keys of what is wrong."""
+    keyed = found.group_by(_GRAIN).agg(
+        _sampled(pl.col("unaccounted") > 0).alias("lost_keys"),
+        _sampled((pl.col("duplicates") > 0) | (pl.col("effect_duplicates") > 0)).alias(
+            "repeated_keys"
+        ),
+    )
+    none = pl.lit([], pl.List(pl.String))
+    return (
+        wide(pieces(held, found, "sent_to"), _GRAIN)
+        .filter(pl.any_horizontal(pl.col(name) > 0 for name in ALL_NUMBERS))
+        .join(keyed, on=list(_GRAIN), how="left", nulls_equal=True)
+        .with_columns(pl.col("lost_keys", "repeated_keys").fill_null(none))
+    )
+
+
+def _sampled(which: pl.Expr) -> pl.Expr:
+    return pl.col("msg_key").filter(which).sort().head(SAMPLED)
+
+
+def touched(held: Books) -> pl.DataFrame:
+    """Writer, route, reads: which routes a writer has to do with."""
+    sends = (
+        held.flows.filter(pl.col("kind") == "send")
+        .select("writer", "dest")
+        .unique()
+        .join(held.routes.expects, on="dest")
+        .select("writer", "route", pl.lit(value=False).alias("reads"))
+    )
+    reads = held.readers.join(
+        held.routes.reads, on=["dest", "subscription"], nulls_equal=True
+    ).select("writer", "route", pl.lit(value=True).alias("reads"))
+    return pl.concat([sends, reads]).group_by("writer", "route").agg(pl.col("reads").any())
+
+
+def placed_gaps(held: Books) -> pl.DataFrame:
+    """
+    What may be missing, route by route: route, low_us, high_us (set right; null: without end), lines, why, reads, who.
+
+    Nobody knows what a missing line was about: all that its writer has to do with. Of one that has to do with nothing
+    that is known, it may be anything.
+    """
+    known = gaps(held.complete, held.horizon.silent)
+    lacking = absent(held.complete, held.context.writers, held.terms.expect, held.terms.before)
+    known = pl.concat([known, lacking.drop("says"), _put_aside(held)])
+    ahead = pl.col("writer").replace_strict(
+        held.clocks.believed(), default=0, return_dtype=pl.Int64
+    )
+    known = known.with_columns(pl.col("low_us", "high_us") - ahead.fill_null(0)).with_row_index(
+        "gap"
+    )
+    mine = touched(held)
+    of_service = (
+        mine.join(held.context.writers.select("writer", "service"), on="writer")
+        .group_by("service", "route")
+        .agg(pl.col("reads").any())
+    )
+    everything = (
+        pl.concat([held.routes.expects.select("route"), held.routes.reads.select("route")])
+        .unique()
+        .with_columns(reads=pl.lit(value=True))
+    )
+    placed = pl.concat(
+        [
+            known.join(mine, on="writer"),
+            known.join(of_service, on="service"),
+        ],
+        how="diagonal",
+    )
+    lost = known.join(placed, on="gap", how="anti").join(everything, how="cross")
+    return pl.concat([placed, lost], how="diagonal").with_columns(
+        pl.coalesce("writer", "service").alias("who")
+    )
+
+
+def _put_aside(held: Books) -> pl.DataFrame:
+    """Gaps for lines that were put aside and files that were not read: what their writer touched in that hour."""
+    schema = gaps(held.complete, held.horizon.silent).schema
+    none, hour = pl.lit(None, pl.Int64), pl.col("path").str.extract_groups(_HOUR)
+    told = (
+        (held.terms.quarantine, pl.lit(1, pl.Int64), "lines were put aside"),
+        (held.terms.passed_over, none, "files were not read"),
+    )
+    begun = (
+        pl.format("{}T{}:00", hour.struct.field("date"), hour.struct.field("hour"))
+        .str.to_datetime("%Y-%m-%dT%H:%M", strict=False, time_unit="us")
+        .cast(pl.Int64)
+    )
+    rows = [
+        frame.with_columns(begun.alias("low_us")).select(
+            "writer",
+            pl.lit(None, pl.String).alias("service"),
+            "low_us",
+            (pl.col("low_us") + HOUR_US - 1).alias("high_us"),
+            lines.alias("lines"),
+            pl.lit(why).alias("why"),
+        )
+        for frame, lines, why in told
+        if frame is not None
+    ]
+    return pl.concat([pl.DataFrame(schema=schema), *(frame.cast(schema) for frame in rows)])
+
+
+def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """
+    Add `explained`: how many of the unaccounted may have been settled in a gap, or wait, or went elsewhere.
+
+    A gap that ended before a message was sent explains nothing, and a gap of so many lines no more than so many
+    messages: what is beyond that is proven.
+    """
+    by_route = (
+        missing.filter("reads")
+        .group_by("route")
+        .agg(
+            pl.when(pl.col("high_us").is_null().any())
+            .then(None)
+            .otherwise(pl.col("high_us").max())
+            .alias("until_us"),
+            pl.when(pl.col("lines").is_null().any())
+            .then(None)
+            .otherwise(pl.col("lines").sum())
+            .alias("room"),
+            pl.lit(value=True).alias("gap"),
+        )
+    )
+    beside = held.book.select("route", (pl.col("size") + pl.col("foreign_out")).alias("beside"))
+    in_gap = pl.col("gap").fill_null(value=False) & (
+        pl.col("until_us").is_null() | (pl.col("key_us").fill_null(0) <= pl.col("until_us"))
+    )
+    lost = pl.col("unaccounted")
+    earlier = (lost * in_gap.cast(pl.Int64)).cum_sum().over("route", order_by="msg_key")
+    held_back = lost.cum_sum().over("route", order_by="msg_key")
+    fits = pl.col("room").is_null() | (earlier <= pl.col("room"))
+    waits = (held_back <= pl.col("beside")).fill_null(value=False)
+    return (
+        found.join(by_route, on="route", how="left")
+        .join(beside, on="route", how="left")
+        .with_columns(pl.when((in_gap & fits) | waits).then(lost).otherwise(0).alias("explained"))
+        .drop("until_us", "room", "gap", "beside")
+    )
+
+
+def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Add `verdict` and `reasons` to rows of numbers."""
+    expiring = (
+        rows.group_by("route")
+        .agg(pl.col("expired_at_broker").sum().alias("expiring"))
+        .join(held.book.select("route", "proven", booked=pl.col("expired")), on="route", how="left")
+    )
+    proven = pl.col("proven").fill_null(value=False)
+    has_expired = (pl.col("expiring") <= pl.col("booked")).fill_null(value=False)
+    numbered = rows.join(expiring, on="route", how="left").with_columns(
+        (pl.col("unaccounted") - pl.col("explained")).alias("lost"),
+        pl.when(proven).then(0).otherwise(pl.col("foreign")).alias("incomparable"),
+        pl.when(has_expired)
+        .then(0)
+        .otherwise(pl.col("expired_at_broker"))
+        .alias("unproven_expiry"),
+    )
+    tainted = (
+        numbered.select("route", "hour_us")
+        .unique()
+        .join(missing, on="route")
+        .filter(
+            (pl.col("low_us").is_null() | (pl.col("hour_us") + HOUR_US > pl.col("low_us")))
+            & (pl.col("high_us").is_null() | (pl.col("hour_us") <= pl.col("high_us")))
+        )
+        .group_by("route", "hour_us")
+        .agg(
+            (
+                pl.col("why").min()
+                + pl.lit(" (")
+                + pl.col("who").min().fill_null("?")
+                + pl.lit(")")
+            ).alias("gap")
+        )
+    )
+    after = (
+        pl.col("hour_us") > held.horizon.until_us
+        if held.horizon.living and held.horizon.until_us is not None
+        else pl.lit(value=False)
+    )
+    words = [
+        pl.when(pl.col(name) > 0).then(pl.format(text, pl.col(name)))
+        for name, text in (*PROOFS.items(), *DOUBTS.items())
+    ]
+    judged = numbered.join(tainted, on=["route", "hour_us"], how="left").with_columns(
+        pl.concat_list(
+            *words, "gap", pl.when(after).then(pl.lit("after the horizon: not judged yet"))
+        )
+        .list.drop_nulls()
+        .alias("reasons"),
+        after.alias("later"),
+    )
+    proof = pl.any_horizontal(pl.col(name) > 0 for name in PROOFS)
+    return judged.with_columns(
+        pl.when(proof)
+        .then(pl.lit(SUSPECT))
+        .when(pl.col("reasons").list.len() > 0)
+        .then(pl.lit(UNVERIFIABLE))
+        .otherwise(pl.lit(BALANCED))
+        .alias("verdict")
+    ).drop("expiring", "booked", "proven", "lost", "incomparable", "unproven_expiry", "gap")
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """The worst of some verdicts; nothing at all proves nothing."""
+    given = set(verdicts)
+    return next((one for one in _WORST if one in given), UNVERIFIABLE)

@@ -1,0 +1,54 @@
+"""How values are worded for people: instants in UTC, durations, and names that anybody may have chosen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST: Final = 120  #: characters of a name
+
+
+def name(text: object, longest: int = _LONGEST) -> str:
+    """`text` with what cannot be seen written as Python would escape it, and cut in the middle where it is long."""
+    words = str(text)
+    if not words.isprintable():
+        words = "".join(
+            one if one.isprintable() else one.encode("unicode_escape").decode("ascii")
+            for one in words
+        )
+    if len(words) <= longest:
+        return words
+    return f"{words[: longest // 2]}…{words[-(longest - longest // 2 - 1) :]}"
+
+
+def moment(microseconds: int | None) -> str:
+    """Word an instant (microseconds since the epoch) as date and time in UTC, to the second."""
+    if microseconds is None:
+        return "-"
+    try:
+        return f"{_EPOCH + timedelta(microseconds=microseconds):%Y-%m-%d %H:%M:%S}"
+    except OverflowError:
+        return f"{microseconds:,} us since 1970"
+
+
+def until(first_us: int | None, last_us: int | None) -> str:
+    """Word a period; a day is said once."""
+    first, last = moment(first_us), moment(last_us)
+    day, space, _ = first.partition(" ")
+    return f"{first} to {last.removeprefix(f'{day} ') if space else last} UTC"
+
+
+def duration(microseconds: float | None) -> str:
+    """Word a duration with three digits and the unit that suits it."""
+    if microseconds is None:
+        return "-"
+    for unit, size in (("h", 3.6e9), ("min", 6e7), ("s", 1e6), ("ms", 1e3)):
+        if abs(microseconds) >= size * (10 if unit == "min" else 1):
+            return f"{microseconds / size:.3g} {unit}"
+    return f"{microseconds:.3g} us"
+
+
+def count(number: int, thing: str) -> str:
+    """Word a number of things: "1 message", "2,000 messages"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,38 @@
+"""Who wrote: the constants of a process and of its sockets, which most of its lines do not repeat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx_report.table import Adds, Context, Partial, Sums
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from jmsx_report.events import Events
+
+
+def _opened(events: Events) -> pl.DataFrame:
+    return events.of("log.open").select("writer", "service", "host", "version")
+
+
+def _connected(events: Events) -> pl.DataFrame:
+    return events.of("conn.up").select("writer", "session_id", "epoch", "broker", "broker_kind")
+
+
+#: One row a writer that has a `log.open`.
+WRITERS: Final = Partial(
+    "writers", ("writer",), {"service": Adds.MIN, "host": Adds.MIN, "version": Adds.MIN}, _opened
+)
+#: One row a socket that has a `conn.up`: a session may meet another broker when it connects again.
+SOCKETS: Final = Partial(
+    "sockets",
+    ("writer", "session_id", "epoch"),
+    {"broker": Adds.MIN, "broker_kind": Adds.MIN},
+    _connected,
+)
+
+
+def context(sums: Sums) -> Context:
+    """Gather what tables need to know of writers."""
+    return Context(writers=sums[WRITERS.name], sockets=sums[SOCKETS.name])

@@ -1,0 +1,123 @@
+"""
+Spark as the engine of the report: its Python workers do the jobs of `jmsx_report`, on whatever it runs.
+
+What workers return is small, and comes back to the driver; what they make lies in files, that all of them must be
+able to reach by the same paths.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
+from pyspark.errors import PySparkException
+
+import jmsx_report
+from jmsx.errors import ConfigurationError, JmsxError
+from jmsx_report.segments import survey
+from jmsx_spark.session import LOCAL, session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    from pyspark import SparkContext
+
+    from jmsx_report import ReportResult
+    from jmsx_report.local import Engine
+
+A = TypeVar("A")
+T = TypeVar("T")
+#: Tasks for each core: so many that cores end at about the same time, and so few that starting them costs little.
+_TASKS: Final = 32
+
+
+def on(context: SparkContext) -> Engine:
+    """Make an engine of a running Spark; what it raises for a worker that fails is a ConfigurationError."""
+
+    def spread(job: Callable[[A], T], todo: Iterable[A], /) -> Iterator[T]:
+        def told(one: A) -> T | JmsxError:  # a closure: workers need not import this module for it
+            try:
+                return job(one)
+            except JmsxError as error:  # else Spark would try again, and bury it in its own words
+                return error
+
+        listed = list(todo)
+        if not listed:
+            return
+        tasks = min(len(listed), _TASKS * context.defaultParallelism)
+        try:
+            results = context.parallelize(listed, tasks).map(told).collect()
+        except (Py4JJavaError, PySparkException) as error:
+            raise ConfigurationError(
+                f"Spark on {context.master} could not do it: {_cause(error)}"
+            ) from error
+        for result in results:
+            if isinstance(result, JmsxError):
+                raise result
+            yield result
+
+    return spread
+
+
+def report(
+    events_directory: Path | str,
+    out_directory: Path | str,
+    *,
+    deadline_seconds: float = 0.0,
+    expect: Mapping[str, int] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    title: str = "jmsx report",
+    master: str | None = None,
+) -> ReportResult:
+    """
+    Do what `jmsx_report.report` does, to the last bit, on Spark.
+
+    Uses the Spark that runs in this process, or starts one; then what it says goes to spark.log in `out_directory`.
+
+    Args:
+        events_directory: of an `EventLog`, or of many hosts below it; with workers on other hosts, the same path there.
+        out_directory: made if need be; the same holds for it.
+        deadline_seconds: what was sent less than this ago may still wait in its queue.
+        expect: service -> how many processes of it are there at once.
+        since: only messages that were sent from then on are audited, whenever they were settled; with a time zone.
+        until: only messages that were sent before; with a time zone.
+        title: the heading of the page.
+        master: where Spark runs, in its words ("spark://host:7077"); None: on all cores of this host.
+
+    Raises:
+        ConfigurationError: no Java 17, no such Spark, nothing to read, nowhere to write, or another report is being
+            made there.
+
+    """
+    events, out = Path(events_directory), Path(out_directory)
+    survey(events, out)  # what is wrong with the paths is told before Spark starts
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"no report in {out}: {error.strerror}") from error
+    with session(out / "spark.log", master=master or LOCAL) as spark:
+        return jmsx_report.report(
+            events,
+            out,
+            deadline_seconds=deadline_seconds,
+            expect=expect,
+            since=since,
+            until=until,
+            title=title,
+            engine=on(spark.sparkContext),
+        )
+
+
+def _cause(error: Exception) -> str:
+    """Find the last thing that a worker's Python said, or else the first that Spark says."""
+    said = [line for line in str(error).splitlines() if line and not line[0].isspace()]
+    python = [
+        line
+        for line in said
+        if line.partition(":")[0].endswith(("Error", "Exception"))
+        and not line.startswith(("org.", "java.", "py4j."))
+    ]
+    return python[-1] if python else said[0]

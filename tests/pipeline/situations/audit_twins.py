@@ -1,0 +1,131 @@
+"""
+The audit and its neighbours in SQL: sends against settlements, key by key, without buckets and fingerprints.
+
+Only for whole logs of queues that are read where they were sent to: what may be missing, and copies, have no twin here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.pipeline.situations.twins import Twin
+
+_HOUR: Final = 3_600_000_000
+_LABELS: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_DONE: Final = "outcome IN ('acknowledged', 'committed')"
+#: The number that counts a settlement -> which deliveries.
+_SETTLED: Final = {
+    "done": _DONE,
+    "dead_lettered": "outcome = 'dead_lettered'",
+    "discarded": "outcome = 'discarded'",
+    "suppressed": "outcome = 'duplicate'",
+    "expired": "outcome = 'expired'",
+}
+#: One row a destination and key: what was sent, how it was settled, how often its handler succeeded.
+_KEYS: Final = f"""
+    WITH counted AS (
+        SELECT dest, msg_key, ('0x' || msg_key[:12])::BIGINT * 1000 AS key_us,
+               key_us - key_us % {_HOUR} AS hour_us,
+               count_if(kind = 'send' AND outcome = 'confirmed') AS sent,
+               count_if(kind = 'send') AS tried,
+               {", ".join(f"count_if(kind = 'delivery' AND {sql}) AS {name}" for name, sql in _SETTLED.items())},
+               count_if(kind = 'delivery' AND outcome = 'abandoned') AS abandoned,
+               count_if(kind = 'delivery' AND ({_DONE} OR (
+                   outcome = 'abandoned' AND tx_id IS NULL AND error_type IS NULL
+                   AND end_us >= start_us AND (end_us > start_us OR start_us <> recv_us)
+               ))) AS effects,
+               max(ts_us) FILTER (kind = 'delivery') AS last_us
+        FROM events WHERE kind IN ('send', 'delivery') GROUP BY ALL
+    ), repeats AS (
+        SELECT *, done > 1 AS settled_again, effects > 1 AND done <= 1 AS ran_again,
+               {" + ".join(_SETTLED)} AS settled
+        FROM counted
+    ), who AS (
+        SELECT dest,
+               string_agg(DISTINCT service, ', ' ORDER BY service)
+                   FILTER (kind IN ('sub.open', 'delivery')) AS service,
+               string_agg(DISTINCT broker, ', ' ORDER BY broker)
+                   FILTER (kind IN ('send', 'delivery')) AS broker
+        FROM events WHERE dest IS NOT NULL GROUP BY dest
+    )
+"""  # noqa: S608 - no text of others is in it
+#: Numbers of which these logs have none, and what is said in words.
+_UNTOLD: Final = frozenset(
+    {
+        "in_flight",
+        "unread",
+        "foreign",
+        "expired_at_broker",
+        "unanswered",
+        "in_doubt",
+        "doubtful_duplicates",
+        "phantoms",
+        "refused_settled",
+        "explained",
+        "reasons",
+    }
+)
+
+
+def _transactions() -> Twin:
+    marks = {f"took_{label}_us": share for label, share in _LABELS.items()}
+    chosen = ", ".join(
+        f"quantile_disc(ts_us - start_us, {share}) AS {name}" for name, share in marks.items()
+    )
+    return Twin(
+        "transactions",
+        ("service", "broker", "hour_us"),
+        f"""
+        SELECT service, broker, ts_us - ts_us % {_HOUR} AS hour_us,
+               count_if(kind = 'tx.commit') AS committed,
+               count_if(kind = 'tx.rollback') AS rolled_back,
+               count_if(kind = 'tx.in_doubt') AS in_doubt,
+               coalesce(sum(tx_sends), 0) AS sends, coalesce(sum(tx_acks), 0) AS acknowledgements,
+               max(ts_us - start_us) AS longest_us, {chosen}
+        FROM events WHERE kind IN ('tx.commit', 'tx.rollback', 'tx.in_doubt') GROUP BY ALL
+        """,  # noqa: S608 - no text of others is in it
+        percentiles=frozenset(marks),
+        left_out=frozenset({"took_histogram"}),
+    )
+
+
+def _audit() -> Twin:
+    added = ", ".join(f"sum({name}) AS {name}" for name in ("sent", "settled", *_SETTLED))
+    return Twin(
+        "audit",
+        ("dest", "subscription", "hour_us"),
+        f"""
+        {_KEYS}
+        SELECT service, broker, dest, dest AS subscription, hour_us, {added},
+               sum(greatest(sent - settled, 0)) AS unaccounted,
+               count_if(settled_again) AS duplicates, count_if(ran_again) AS effect_duplicates,
+               count_if(tried = 0) AS unsent,
+               coalesce(list(msg_key ORDER BY msg_key) FILTER (sent > settled), [])[:5]
+                   AS lost_keys,
+               coalesce(list(msg_key ORDER BY msg_key) FILTER (settled_again OR ran_again), [])[:5]
+                   AS repeated_keys,
+               CASE WHEN bool_or(sent > settled OR settled_again OR ran_again) THEN 'suspect'
+                    ELSE 'balanced' END AS verdict
+        FROM repeats JOIN who USING (dest) GROUP BY ALL
+        """,  # noqa: S608 - no text of others is in it
+        left_out=_UNTOLD,
+    )
+
+
+def _duplicates() -> Twin:
+    return Twin(
+        "duplicates",
+        ("dest", "subscription", "hour_us", "kind", "cause"),
+        f"""
+        {_KEYS}
+        SELECT service, broker, dest, dest AS subscription, hour_us,
+               CASE WHEN settled_again THEN 'settlement' ELSE 'effect' END AS kind,
+               CASE WHEN abandoned > 0 THEN 'abandoned' ELSE 'unknown' END AS cause,
+               count(*) AS n, list(msg_key ORDER BY msg_key)[:5] AS sample_keys,
+               min(key_us) AS first_us, max(last_us) AS last_us
+        FROM repeats JOIN who USING (dest) WHERE settled_again OR ran_again GROUP BY ALL
+        """,  # noqa: S608 - no text of others is in it
+    )
+
+
+TWINS: Final = {twin.name: twin for twin in (_transactions(), _audit(), _duplicates())}

@@ -1,0 +1,165 @@
+"""What the broker says of its queues, beside what the clients say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.pipeline.situations.fleet import MINUTE, SECOND, START
+from tests.pipeline.situations.scene import Scene, situation
+from tests.pipeline.situations.truth import (
+    BALANCED,
+    NOT_BALANCED,
+    NOT_SUSPECT,
+    SUSPECT,
+    UNVERIFIABLE,
+    Truth,
+)
+from tests.pipeline.situations.unsettled import stats
+
+if TYPE_CHECKING:
+    from tests.pipeline.situations.shop import Shop
+
+ORDERS = "queue://orders"
+_BEFORE = 1000  #: messages that went through each queue before the log begins
+
+
+def _told(
+    shop: Shop, *, enqueued: int = 0, dequeued: int = 0, expired: int = 0, size: int = 0
+) -> None:
+    """The broker's counts at the beginning and the end; arguments: what orders have more than the log says."""
+    teller = shop.senders[0]
+    for queue, numbers in shop.books.exact().items():
+        stats(teller, START, queue, enqueued=_BEFORE, dequeued=_BEFORE)
+        more = (enqueued, dequeued, expired, size) if queue == ORDERS else (0, 0, 0, 0)
+        gone = sum(numbers[name] for name in ("unaccounted", "in_flight", "unread"))
+        stats(
+            teller,
+            shop.fleet.closed,
+            queue,
+            enqueued=_BEFORE + numbers["sent"] + more[0],
+            dequeued=_BEFORE + numbers["sent"] - gone + more[1],
+            expired=more[2],
+            size=more[3],
+        )
+
+
+@situation
+def the_broker_agrees(scene: Scene) -> Truth:
+    """As many were enqueued and dequeued as the clients say."""
+    shop = scene.shop().trade(retried=8, discarded=3)
+    _told(shop)
+    shop.ship(scene.directory)
+    return shop.truth(complete=True, quarantined=0)
+
+
+@situation
+def the_broker_agrees_each_minute(scene: Scene) -> Truth:
+    """The broker's counts stand in the log for each minute, from two processes that agree."""
+    shop = scene.shop(queues=(ORDERS,)).trade()
+    sent_at = sorted(
+        at for sender in shop.senders for at, _, line in sender.noted if line["kind"] == "send"
+    )
+    for at in range(START, shop.fleet.closed + 1, MINUTE):
+        done = sum(sent < at for sent in sent_at)
+        quiet = not any(at - 2 * SECOND < sent < at + 2 * SECOND for sent in sent_at)
+        for teller in (shop.senders[0], shop.consumers[ORDERS][0]):
+            if quiet:
+                stats(teller, at, ORDERS, enqueued=_BEFORE + done, dequeued=_BEFORE + done)
+    shop.ship(scene.directory)
+    return shop.truth(complete=True, quarantined=0)
+
+
+@situation
+def another_client_takes_messages(scene: Scene) -> Truth:
+    """Messages that jmsx sent were dequeued by nobody of ours: a foreign consumer, and no loss."""
+    shop = scene.shop().trade()
+    for number in range(12):
+        shop.now = START + number * 4 * MINUTE
+        shop.send(ORDERS)
+    _told(shop)
+    shop.ship(scene.directory)
+    return Truth(
+        UNVERIFIABLE,
+        findings=[("orders", "foreign")],
+        verdicts={ORDERS: UNVERIFIABLE, "queue://mail": BALANCED},
+    )
+
+
+@situation
+def another_client_sends(scene: Scene) -> Truth:
+    """More was enqueued than our senders sent, and it lies there."""
+    shop = scene.shop().trade()
+    _told(shop, enqueued=9, size=9)
+    shop.ship(scene.directory)
+    return Truth(
+        NOT_BALANCED | BALANCED,
+        numbers={"unaccounted": 0, "duplicates": 0},
+        findings=[("orders", "9")],
+    )
+
+
+@situation
+def still_in_the_broker(scene: Scene) -> Truth:
+    """Messages that jmsx sent were not settled, and the broker still holds them: unread, not lost."""
+    shop = scene.shop().trade()
+    for number in range(12):
+        shop.now = START + number * 4 * MINUTE
+        shop.send(ORDERS)
+    _told(shop, dequeued=-12, size=12)
+    shop.ship(scene.directory)
+    return Truth(
+        NOT_BALANCED,
+        findings=[("orders", "12")],
+        verdicts={ORDERS: NOT_BALANCED, "queue://mail": BALANCED},
+    )
+
+
+@situation
+def lost_in_the_broker(scene: Scene) -> Truth:
+    """The broker has neither dequeued nor expired nor kept what it confirmed: it is lost."""
+    shop = scene.shop().trade(lost=0)
+    for number in range(12):
+        shop.now = START + number * 4 * MINUTE
+        shop.lost(ORDERS)
+    _told(shop)
+    shop.ship(scene.directory)
+    return shop.truth(SUSPECT, verdicts={ORDERS: SUSPECT, "queue://mail": BALANCED})
+
+
+@situation
+def the_broker_was_started_anew(scene: Scene) -> Truth:
+    """The broker's counts begin at zero again in the middle: no contradiction."""
+    shop = scene.shop(queues=(ORDERS,)).trade()
+    teller = shop.senders[0]
+    total = shop.books.exact()[ORDERS]["sent"]
+    stats(teller, START, ORDERS, enqueued=_BEFORE, dequeued=_BEFORE)
+    stats(teller, START + shop.span // 2, ORDERS)
+    stats(teller, shop.fleet.closed, ORDERS, enqueued=total // 2, dequeued=total // 2)
+    shop.ship(scene.directory)
+    return Truth(NOT_SUSPECT, numbers=shop.truth().numbers)
+
+
+@situation
+def nobody_reads_and_the_broker_says_so(scene: Scene) -> Truth:
+    """A queue that nobody reads; the broker's size says how many wait."""
+    shop = scene.shop().trade()
+    for number in range(12):
+        shop.now = START + number * 4 * MINUTE
+        shop.send("queue://archive")
+        shop.books.add("queue://archive", "unread")
+    _told(shop)
+    stats(
+        shop.senders[1],
+        shop.fleet.closed,
+        "queue://archive",
+        enqueued=12 + _BEFORE,
+        dequeued=_BEFORE,
+        size=12,
+    )
+    shop.ship(scene.directory)
+    return Truth(
+        NOT_BALANCED,
+        numbers={"unread": 12, "unaccounted": 0},
+        findings=[("archive", "12")],
+        verdicts={"queue://archive": NOT_BALANCED, ORDERS: BALANCED},
+    )

@@ -1,0 +1,219 @@
+"""Lines that are not as they should be: the fast path must come to what the schema says of each line by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+import pytest
+
+from jmsx_eventlog.schema import fault_of
+from jmsx_report import lines as reading
+from jmsx_report.batch import events_of
+from jmsx_report.events import SCHEMAS
+from jmsx_report.lines import Content, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SEND: Final[dict[str, Any]] = {
+    "v": 1,
+    "kind": "send",
+    "writer": "w",
+    "seq": 0,
+    "ts_us": 1_790_000_000_000_000,
+    "dest": "queue://a",
+    "msg_key": "k",
+    "outcome": "confirmed",
+}
+
+
+def line(**members: Any) -> bytes:
+    """A line as the writer makes it, with `members` in place of its own; None: without it."""
+    kept = {name: value for name, value in {**_SEND, **members}.items() if value is not None}
+    return json.dumps(kept, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+_ODD: Final = {
+    "no JSON": b"{",
+    "text behind it": line() + b" x",
+    "two in one line": line() + line(),
+    "no UTF-8": b"\xff\xfe",
+    "empty": b"",
+    "only spaces": b"   ",
+    "an array": b"[1]",
+    "no kind": line(kind=None),
+    "unknown kind": line(kind="sent"),
+    "no version": line(v=None),
+    "newer": line(v=2),
+    "version as text": line(v="1"),
+    "version as float": line().replace(b'"v":1', b'"v":1.0'),
+    "seq as text": line(seq="7"),
+    "seq as float": line(seq=1.5),
+    "seq as bool": line(seq=True),
+    "seq below zero": line(seq=-1),
+    "seq too great": line(seq=2**63),
+    "seq far too great": line(seq=10**40),
+    "no seq": line(seq=None),
+    "seq null": line().replace(b'"seq":0', b'"seq":null'),
+    "dest as number": line(dest=5),
+    "dest as bool": line(dest=True),
+    "dest as object": line(dest={"a": "b"}),
+    "dest as list": line(dest=["a"]),
+    "dest as number, and a text more": line(dest=5, more="x"),
+    "dest as list, and a text more": line(dest=["a"], more="x"),
+    "dest null": line().replace(b'"queue://a"', b"null"),
+    "no key": line(msg_key=None),
+    "key of digits": line(msg_key="12345"),
+    "key of an exponent": line(msg_key="1e5"),
+    "key with an escape": line(msg_key='say "x"\\'),
+    "key with a surrogate": line().replace(b'"k"', b'"\\ud800"'),
+    "key with a NUL": line(msg_key="a\0b"),
+    "a colon in a text": line(msg_key='":"a'),
+    "unknown outcome": line(outcome="fine"),
+    "outcome of another kind": line(outcome="acknowledged"),
+    "a time in the far future": line(ts_us=2**62),
+    "size of 33 bits": line(size=2**32),
+    "a field of a later release": line(colour="red"),
+    "a field that is null": line().replace(b"}", b',"size":null}'),
+    "a member twice": line().replace(b"}", b',"dest":"queue://b"}'),
+    "kind twice": line().replace(b"}", b',"kind":"delivery"}'),
+    "spaces": line().replace(b":", b": "),
+    "another order": json.dumps(dict(reversed(_SEND.items())), separators=(",", ":")).encode(),
+    "destination with options": line(dest="queue://a?consumer.prefetchSize=1"),
+    "a carriage return": line() + b"\r",
+    "byte order mark": b"\xef\xbb\xbf" + line(),
+}
+
+
+def expected(text: bytes) -> tuple[dict[str, Any] | None, bool]:
+    """What the schema says of a line by itself: its members, if it is good."""
+    try:
+        members = json.loads(text.decode())
+        text.decode().encode()
+        json.dumps(members, ensure_ascii=False).encode()
+    except ValueError:
+        return None, False
+    return members, fault_of(members) is None
+
+
+def rows_of(texts: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Read one segment of `texts`, and give the rows of all kinds."""
+    frames = read([Content("a.jsonl", b"".join(text + b"\n" for text in texts))]).frames
+    return [row for frame in frames.values() for row in frame.rows(named=True)]
+
+
+@pytest.mark.parametrize("odd", _ODD.values(), ids=_ODD.keys())
+def test_an_odd_line_among_good_ones_is_judged_by_the_schema(odd: bytes) -> None:
+    """It is put aside alone, or its members are what JSON says; its neighbours are what they were."""
+    members, good = expected(odd)
+
+    found = read(
+        [Content("a.jsonl", b"".join(text + b"\n" for text in (line(seq=100), odd, line(seq=102))))]
+    )
+
+    rows = {row["line"]: row for frame in found.frames.values() for row in frame.rows(named=True)}
+    assert set(rows) == ({0, 1, 2} if good else {0, 2})
+    assert found.aside["line"].to_list() == ([] if good else [1])
+    assert (rows[0]["seq"], rows[2]["seq"]) == (100, 102)
+    if good:
+        assert members is not None
+        told = {name: members.get(name) for name in SCHEMAS[members["kind"]]}
+        told["dest"] = told["dest"].partition("?")[0]
+        assert {name: rows[1][name] for name in told} == told
+
+
+@pytest.mark.parametrize("odd", _ODD.values(), ids=_ODD.keys())
+def test_both_paths_say_the_same(odd: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the fast path shut, the same lines give the same rows."""
+    texts = [line(seq=100), odd, line(seq=102, size=3)]
+    fast = rows_of(texts)
+    monkeypatch.setattr(reading, "_BEGINNING", "nothing begins so %s")
+
+    assert sorted(rows_of(texts), key=lambda row: row["line"]) == sorted(
+        fast, key=lambda row: row["line"]
+    )
+
+
+def test_refused_lines_do_not_take_their_neighbours_along() -> None:
+    """One line that the parser refuses among thousands: all others are still read, and only it is put aside."""
+    texts = [line(seq=number) for number in range(5000)]
+    texts[1234] = line(seq="1234")
+
+    found = read([Content("a.jsonl", b"".join(text + b"\n" for text in texts))])
+
+    assert found.aside.rows() == [(1234, "seq of send is '1234'")]
+    assert found.frames["send"].height == 4999
+
+
+def test_the_quarantine_names_path_and_line() -> None:
+    """Lines count from 1 in their own segment; an empty segment is line 0; a torn end is no JSON."""
+    good = line() + b"\n"
+
+    events = events_of(
+        [
+            Content("a.jsonl", good + b"x\n"),
+            Content("b.jsonl", b""),
+            Content("c.jsonl", b"y\n" + line(seq=5) + b"\n" + line()[:-9]),
+        ]
+    )
+
+    assert sorted(events.about("quarantine").rows()) == [
+        ("a.jsonl", 2, "no JSON"),
+        ("b.jsonl", 0, "an empty segment"),
+        ("c.jsonl", 1, "no JSON"),
+        ("c.jsonl", 3, "no JSON"),
+    ]
+    assert events.about("files").rows() == [
+        ("a.jsonl", 2, 1, 0),
+        ("b.jsonl", 0, 0, 0),
+        ("c.jsonl", 3, 2, 0),
+    ]
+
+
+def test_a_number_that_comes_twice_counts_once() -> None:
+    """The same line again is left out; another line of that number is put aside, and the first one stays."""
+    texts = [line(seq=0), line(seq=1), line(seq=1), line(seq=1, dest="queue://b"), line(seq=2)]
+
+    events = events_of([Content("a.jsonl", b"".join(text + b"\n" for text in texts))])
+
+    assert events.of("send").select("seq", "dest").rows() == [
+        (0, "queue://a"),
+        (1, "queue://a"),
+        (2, "queue://a"),
+    ]
+    assert events.about("quarantine").rows() == [
+        ("a.jsonl", 4, "seq 1 of w has another content in the same segment")
+    ]
+    assert events.about("ranges").select("low", "high").rows() == [(0, 2)]
+
+
+def test_what_an_earlier_segment_has_is_taken_from_there() -> None:
+    """Half of a segment shipped again counts once, and what differs is put aside with the name of the other."""
+    first = Content("a.jsonl", b"".join(line(seq=number) + b"\n" for number in range(4)))
+    again = [line(seq=2), line(seq=3, dest="queue://b"), line(seq=4)]
+    second = Content("b.jsonl", b"".join(text + b"\n" for text in again))
+
+    events = events_of([second], {"b.jsonl": [first]})
+
+    assert events.of("send")["seq"].to_list() == [4]
+    assert events.about("quarantine").rows() == [
+        ("b.jsonl", 2, "seq 3 of w has another content in a.jsonl")
+    ]
+    assert events.about("ranges").select("low", "high").rows() == [(2, 4)]
+
+
+def test_lines_of_any_order_give_the_same_ranges() -> None:
+    """Numbers are gathered whatever order they lie in, by writer."""
+    numbers = [(1, "b"), (5, "a"), (0, "b"), (4, "a"), (9, "a")]
+    data = b"".join(line(seq=seq, writer=writer) + b"\n" for seq, writer in numbers)
+
+    ranges = events_of([Content("a.jsonl", data)]).about("ranges")
+
+    assert sorted(ranges.select("writer", "low", "high").rows()) == [
+        ("a", 4, 5),
+        ("a", 9, 9),
+        ("b", 0, 1),
+    ]
+    assert ranges.schema["low"] == pl.Int64

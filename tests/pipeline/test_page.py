@@ -1,0 +1,338 @@
+"""The page: words that follow the numbers, and small whatever is on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from jmsx_report import report
+from jmsx_report.findings import POINTS, Findings, Shown, binned, findings
+from jmsx_report.histogram import HISTOGRAM
+from jmsx_report.latency import MINUTE_US
+from jmsx_report.page import page
+from jmsx_report.period import Period
+from jmsx_report.sentences import headline, meaning
+from jmsx_report.store import Run
+from jmsx_report.wording import duration, moment, name, until
+from tests.pipeline.situations.judge import chosen
+from tests.pipeline.situations.scene import Scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_DAY_US = 24 * 3_600_000_000
+_START_US = 1_795_000_000_000_000 // 3_600_000_000 * 3_600_000_000
+_NUMBERS = ("sent", "settled", "done", "dead_lettered", "unaccounted", "duplicates")
+_COMPLETE = {"complete": True, "auditable": True, "faults": [], "writers": []}
+
+
+def _audit(**numbers: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(_NUMBERS, 0)
+    return {
+        "verdict": "balanced",
+        "destinations": {},
+        "completeness": _COMPLETE,
+        **nothing,
+        **numbers,
+    }
+
+
+def test_the_headline_says_up_to_when() -> None:
+    """A living fleet has messages that are not judged yet."""
+    audit = _audit(horizon=_START_US, since=358, sent=1358)
+
+    assert headline(audit) == f"balanced until {moment(_START_US)} UTC; 358 messages since"
+    audit_of_a_loss = {**audit, "verdict": "suspect", "since": 1}
+    assert (
+        headline(audit_of_a_loss)
+        == f"suspect, judged until {moment(_START_US)} UTC; 1 message since"
+    )
+    assert meaning(audit) == "Each of the 1,000 messages that were sent was settled, once."
+
+
+def test_what_is_said_of_a_suspect_log_follows_its_numbers() -> None:
+    """Nothing is said to be lost where something was repeated, and the other way round."""
+    repeated = meaning(_audit(verdict="suspect", duplicates=2))
+    lost = meaning(_audit(verdict="suspect", unaccounted=1))
+    torn = _audit(verdict="suspect", unaccounted=1)
+    torn["completeness"] = {**_COMPLETE, "auditable": False}
+
+    assert repeated == "2 messages done more than once."
+    assert lost == "1 message sent and never settled."
+    assert meaning(torn) == f"{lost} Besides, the log is not whole."
+
+
+def test_reasons_stand_above_everything_else() -> None:
+    """Why it is not proven comes before the first heading."""
+    audit = _audit(verdict="unverifiable", reasons=["shop: lines are missing"])
+
+    text = page(Findings(audit=audit, events="here"))
+
+    assert text.index("shop: lines are missing") < text.index("<h2>")
+    assert "It is not proven that nothing was lost" in text
+
+
+def test_names_that_anybody_may_choose_do_no_harm() -> None:
+    """Markup is text, and what cannot be seen or turns the writing round is written out."""
+    assert name("a\u202eb\x00c\ud800") == "a\\u202eb\\x00c\\ud800"
+    assert len(name("x" * 4000)) == 120
+    rows = [{"path": "<script>", "what": "\x07", "unread": True, "why": '"><b>'}]
+
+    text = page(Findings(audit=_audit(), events="<b>", files=Shown(rows, 1)))
+
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "\\x07" in text
+    _Nesting().check(text)
+
+
+def test_instants_are_utc_and_never_break() -> None:
+    """Also those that no calendar has."""
+    assert moment(0) == "1970-01-01 00:00:00"
+    assert moment(None) == "-"
+    assert moment(2**63 - 1) == "9,223,372,036,854,775,807 us since 1970"
+    assert until(0, 60_000_000) == "1970-01-01 00:00:00 to 00:01:00 UTC"
+    assert until(0, 90_000_000_000) == "1970-01-01 00:00:00 to 1970-01-02 01:00:00 UTC"
+    assert duration(7_200_000_000) == "2 h"
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 499, 500, 501, 8640, 259_200])
+def test_a_plot_has_few_points_and_no_message_is_left_out(buckets: int) -> None:
+    """However long the log is, the sums are the same."""
+    told = pl.DataFrame(
+        {"bucket_us": [_START_US + 10_000_000 * number for number in range(buckets)]}
+    ).with_columns(sent=pl.lit(3), settled=pl.lit(2))
+
+    width, rows = binned(told)
+
+    assert len(rows) <= POINTS
+    assert len(rows) == -(-buckets * 10_000_000 // width)
+    assert sum(row["sent"] for row in rows) == 3 * buckets
+    assert sum(row["settled"] for row in rows) == 2 * buckets
+
+
+def test_a_page_of_30_days_is_small(tmp_path: Path) -> None:
+    """1 MB at most, tables of 50 rows with what is left out counted, lines of 500 points."""
+    text = page(_thirty_days(tmp_path))
+
+    assert len(text.encode()) <= 1_000_000
+    tables = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)
+    assert len(tables) >= 9
+    assert max(table.count("<tr>") for table in tables) == 50
+    assert "14,350 more in tables/audit (Parquet)" in text
+    assert "9,950 more in tables/quarantine (Parquet)" in text
+    lines = re.findall(r' d="([^"]*)"', text)
+    # The steps of a curve are two vertices each.
+    assert max(len(re.findall("[ML]", line)) for line in lines) <= 2 * POINTS
+    assert re.search(r"https?:|<script|<link|<img|@import", text.lower()) is None
+    _Nesting().check(text)
+
+
+def _thirty_days(tmp_path: Path) -> Findings:
+    """20 destinations, a row for each minute of each, and 10,000 of all that can go wrong."""
+    minutes = 30 * 1440
+    minute = pl.DataFrame({"minute_us": [_START_US + n * MINUTE_US for n in range(minutes)]})
+    consumers = pl.DataFrame({"dest": [f"queue://orders.{n}" for n in range(4)]})
+    buckets = [{"bucket": number, "n": 1} for number in range(0, 1100, 60)]
+    latency = minute.join(consumers, how="cross").with_columns(
+        service=pl.lit("shop"),
+        consumer=pl.lit("shop.work"),
+        n=pl.lit(20),
+        **{
+            f"{span}_mean_us": pl.lit(5e3)
+            for span in ("queue", "buffer", "handler", "ack", "end_to_end")
+        },
+        **{
+            f"{span}_histogram": pl.lit(pl.Series([buckets], dtype=HISTOGRAM)).first()
+            for span in ("end_to_end", "handler")
+        },
+    )
+    many = pl.DataFrame({"n": range(10_000)})
+    lots = {
+        "delivery_latency": latency,
+        "redelivery": many.select(
+            hour_us=_START_US + pl.col("n") // 20 * 3_600_000_000,
+            dest=pl.lit("queue://orders"),
+            consumer=pl.lit("work"),
+            deliveries=100,
+            redelivered=1,
+            ratio=0.01,
+            attempts_max=3,
+            succeeded_late=1,
+            delay_planned_mean_us=1e6,
+            delay_actual_mean_us=1e6,
+            delay_late_p95_us=1e3,
+        ),
+        "dead_letters": many.select(
+            dest=pl.lit("queue://orders"),
+            reason=pl.lit("attempts"),
+            error_type=pl.format("Error{}", "n"),
+            error_place=pl.lit("shop.py:12"),
+            n=pl.col("n"),
+            share=1e-4,
+            attempts_max=3,
+            first_us=_START_US,
+            last_us=_START_US,
+            sample_keys=pl.lit(pl.Series([["0" * 32] * 5])).first(),
+        ),
+        "event_log_health": many.select(
+            service=pl.lit("shop"),
+            broker=pl.lit("broker"),
+            writer=pl.format("shop-{}", "n"),
+            host=pl.format("host-{}", "n"),
+            version=pl.lit("0.1.0"),
+            segments=1,
+            lines=10,
+            expected=20,
+            missing=10,
+            gaps=1,
+            repeated=0,
+            dropped=0,
+            ended=pl.lit("closed"),
+            first_us=_START_US,
+            last_us=_START_US + 30 * _DAY_US,
+        ),
+        "quarantine": many.select(path=pl.lit("a.jsonl"), line="n", why=pl.lit("w" * 1000)),
+        "files": many.select(
+            path=pl.format("{}.gz", "n"), what=pl.lit("x"), unread=True, why=pl.lit("w" * 1000)
+        ),
+    }
+    tables = {}
+    for table, rows in lots.items():
+        tables[table] = tmp_path / table
+        tables[table].mkdir()
+        rows.write_parquet(tables[table] / "part-00000.parquet")
+    ten_seconds = pl.DataFrame(
+        {"bucket": [_START_US + n * 10_000_000 for n in range(0, minutes * 6, 3)]}
+    )
+    ten_seconds.with_columns(
+        kind=pl.lit("send"), outcome=pl.lit("confirmed"), n=pl.lit(7)
+    ).write_parquet(tmp_path / "flows.parquet")
+    key = {
+        "msg_key": "0" * 32,
+        "dest": "queue://orders",
+        "subscription": "queue://orders",
+        "key_us": _START_US,
+        "last_us": _START_US,
+        "last_fate": "acknowledged",
+        "cause": "c" * 1000,
+    }
+    numbers = {**dict.fromkeys(_NUMBERS, 1_000_000), "verdict": "suspect", "reasons": ["r" * 300]}
+    audit = _audit(
+        verdict="suspect",
+        reasons=["r" * 1000] * 50,
+        unaccounted=10_000,
+        duplicates=10_000,
+        horizon=_START_US,
+        since=10,
+        findings=[{"what": "gap", "where": "w", "says": "s" * 1000}] * 500,
+        hours=[
+            {**numbers, "dest": f"queue://orders.{n % 20}", "hour_us": _START_US + n * MINUTE_US}
+            for n in range(30 * 24 * 20)
+        ],
+        lost=[key] * 50,
+        repeated=[key] * 50,
+    )
+    audit["destinations"] = {f"queue://orders.{n}": numbers for n in range(10_000)}
+    audit["completeness"] = {**_COMPLETE, "complete": False, "faults": ["f" * 1000] * 10_000}
+    run = Run(tmp_path, frozenset(), {"flows": ten_seconds.height})
+    found = findings(audit, tmp_path, tables, [run], Period())
+    assert sum(row["sent"] for row in found.flow) == 7 * ten_seconds.height
+    assert sum(row["n"] for row in found.latency.rows) == 20 * latency.height
+    return replace(found, audit=audit)
+
+
+@pytest.fixture(scope="module")
+def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a log of some hours; some messages of the first one are lost."""
+    events = tmp_path_factory.mktemp("hours") / "events"
+    events.mkdir()
+    chosen(["lost_in_the_first_hour"])[0].make(Scene(events, 3, 240))
+    return events
+
+
+def test_the_page_of_a_real_log_says_of_when_and_of_whom(hours: Path, tmp_path: Path) -> None:
+    """Dates, services, lost keys with their times; the summary is what the page was made of."""
+    made = report(hours, tmp_path)
+    text = made.report.read_text(encoding="utf-8")
+
+    assert made.audit["verdict"] == "suspect"
+    assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(made.audit))
+    assert re.search(r"lines from <b>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d to [\d:-]+", text)
+    assert "All times are UTC" in text
+    for lost in made.audit["lost"]:
+        assert f"<code>{lost['msg_key']}</code>" in text
+        assert moment(lost["key_us"]) in text
+    assert "Lost messages" in text
+    assert "Repeated messages" not in text
+    _Nesting().check(text)
+
+
+def test_a_log_without_a_message_has_a_page(tmp_path: Path) -> None:
+    """Nothing was sent, so nothing is proven; the page is drawn without rows."""
+    events = tmp_path / "events"
+    events.mkdir()
+    chosen(["no_messages"])[0].make(Scene(events, 3, 240))
+
+    made = report(events, tmp_path / "out")
+
+    assert made.audit["verdict"] == "unverifiable"
+    assert "No delivery was done" in made.report.read_text(encoding="utf-8")
+
+
+def test_a_period_is_judged_by_the_time_of_sending(hours: Path, tmp_path: Path) -> None:
+    """After the hour of the loss all is balanced, before its end nothing of later hours is counted."""
+    whole = report(hours, tmp_path / "whole").audit
+    first = min(hour["hour_us"] for hour in whole["hours"] if hour["unaccounted"])
+    end = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=first + 3_600_000_000)
+
+    later = report(hours, tmp_path / "later", since=end).audit
+    before = report(hours, tmp_path / "before", until=end).audit
+
+    assert (later["verdict"], later["unaccounted"], later["unsent"]) == ("balanced", 0, 0)
+    assert (before["verdict"], before["unaccounted"]) == ("suspect", whole["unaccounted"])
+    assert later["sent"] + before["sent"] == whole["sent"]
+    assert later["settled"] + before["settled"] == whole["settled"]
+
+
+def test_a_gap_before_the_period_does_not_matter(tmp_path: Path) -> None:
+    """What was missing of a log cannot be about messages that were sent later; but the other way round."""
+    events = tmp_path / "events"
+    events.mkdir()
+    chosen(["a_gap_taints_its_hour_only"])[0].make(Scene(events, 3, 240))
+    whole = report(events, tmp_path / "whole").audit
+    tainted = [hour["hour_us"] for hour in whole["hours"] if hour["verdict"] != "balanced"]
+    end = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=max(tainted) + 3_600_000_000)
+
+    later = report(events, tmp_path / "later", since=end).audit
+    before = report(events, tmp_path / "before", until=end).audit
+
+    assert (whole["verdict"], later["verdict"]) == ("unverifiable", "balanced")
+    assert before["verdict"] == "unverifiable"
+
+
+class _Nesting(HTMLParser):
+    """Check that every element is closed in its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: list[str] = []
+
+    def check(self, text: str) -> None:
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        del attrs
+        if tag not in ("meta", "br"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
