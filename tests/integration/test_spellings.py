@@ -68,7 +68,7 @@ def test_sessions_and_producers_take_text(broker: Broker) -> None:
         for unfit in (None, 17, ["x"], object()):
             with pytest.raises(
                 MessageFormatError,
-                match="takes a Message, or the body|a body of (int|list|object); send str",
+                match=r"takes a Message, or the body|a body of (int|list|object); send str",
             ):
                 session.create_producer(name).send(unfit)  # type: ignore[arg-type]
         for unfit in ("/queue/", "queue//x", 17, None):
