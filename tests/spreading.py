@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
-#: Folders whose files share what costs more to start than to use: a Spark session.
-_TOGETHER: Final = ("tests/pipeline/",)
+#: Beginnings of names of files that share what costs more to start than to use: a Spark session.
+_TOGETHER: Final = ("tests/pipeline/test_spark_",)
 
 #: Tests that share nothing and take half a minute each.
 _APART: Final = ("tests/conformance/test_conformance.py::test_every_scenario_passes",)
 
 #: What takes longest begins first, or one worker would be left alone with it at the end.
-_FIRST: Final = ("tests/pipeline/", "tests/conformance/", "tests/integration/")
+_FIRST: Final = (*_TOGETHER, "tests/pipeline/", "tests/conformance/", "tests/integration/")
 
 
 class Spreading(LoadScopeScheduling):
@@ -48,9 +48,9 @@ class Spreading(LoadScopeScheduling):
 
 def unit(nodeid: str) -> str:
     """Name the group of tests that this one belongs to."""
-    for folder in _TOGETHER:
-        if nodeid.startswith(folder):
-            return folder
+    for beginning in _TOGETHER:
+        if nodeid.startswith(beginning):
+            return beginning
     return nodeid if nodeid.startswith(_APART) else nodeid.partition("::")[0]
 
 

@@ -1,10 +1,15 @@
-"""The event log turned into answers: gold tables as Parquet, and one HTML page that needs nothing."""
+"""
+Reports by Spark: its workers do what `jmsx_report` does, with the same tables to the last bit, on any `--master`.
+
+On one machine the local engine is the faster one; Spark is for logs that many machines read.
+"""
 
 from __future__ import annotations
 
 from jmsx.plugins import needing as _needing
 
 with _needing("jmsx_spark"):
-    from jmsx_spark.report import ReportResult, report
+    from jmsx_report import ReportResult
+    from jmsx_spark.engine import on, report
 
-__all__ = ["ReportResult", "report"]
+__all__ = ["ReportResult", "on", "report"]

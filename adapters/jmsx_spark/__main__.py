@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from jmsx.errors import JmsxError
-from jmsx_spark.report import report
+from jmsx_spark.engine import report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A quiet local Spark session, with the settings that measured best for this job."""
+"""A quiet Spark session, whose workers run what this process runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark import SparkConf, SparkContext
@@ -28,25 +28,12 @@ if TYPE_CHECKING:
 _JAVA_NEEDED: Final = 17
 _INSTALL: Final = "install it with: apt-get install openjdk-17-jre-headless"
 
-#: A large log pays for the optimising compiler; a small one ends before it does (47 or 28 CPU seconds
-#: for 20,000 lines, 28 or 49 for the first step with 4 million).
-_JVM_OPTIONS: Final = {
-    "large": "-XX:+UseParallelGC",
-    "small": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-#: Measured on 2 cores: with 200 partitions or the UI, they cost more than the job.
+#: The work is done by Python; the JVM starts as fast as it can, and says nothing that is not asked for.
 _SETTINGS: Final = {
-    "spark.driver.memory": "3g",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.execution.arrow.pyspark.enabled": "false",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
-    "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-
 
 #: All cores of this host.
 LOCAL: Final = "local[*]"
@@ -55,22 +42,7 @@ _SHIPPED: Final = (jmsx, jmsx_eventlog, jmsx_report)
 
 
 @contextmanager
-def local_session(
-    log: Path, *, size: Literal["small", "large"] = "large", cores: int = 2
-) -> Iterator[SparkSession]:
-    """
-    Lend a Spark session of this host for Spark's own transforms, as `session` does.
-
-    `size` of the input picks the JVM's options.
-    """
-    with session(log, master=f"local[{cores}]", size=size) as spark:
-        yield spark
-
-
-@contextmanager
-def session(
-    log: Path, *, master: str = LOCAL, size: Literal["small", "large"] = "small"
-) -> Iterator[SparkSession]:
+def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     """
     Lend a Spark session; one that is already active in this process is lent as it is, and kept.
 
@@ -88,7 +60,7 @@ def session(
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf().setMaster(master).setAppName("jmsx")
-    conf.set("spark.driver.extraJavaOptions", _JVM_OPTIONS[size]).setAll(list(_SETTINGS.items()))
+    conf.setAll(list(_SETTINGS.items()))
     conf.set("spark.executorEnv.PYTHONPATH", _python_path()).set(
         f"spark.executorEnv.{THREADS}", "1"
     )

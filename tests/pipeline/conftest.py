@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx_spark.session import local_session
+from jmsx_spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Lend the Spark session of this test run; `report` uses it too, as it is active."""
-    with local_session(tmp_path_factory.mktemp("spark") / "spark.log", size="small") as session:
-        yield session
+    with session(tmp_path_factory.mktemp("spark") / "spark.log", master="local[2]") as shared:
+        yield shared

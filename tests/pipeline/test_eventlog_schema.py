@@ -1,4 +1,4 @@
-"""The one table of fields: it fits the events, the lines fit it, the docs and Spark are made from it."""
+"""The one table of fields: it fits the events, the lines fit it, the docs are made from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from jmsx import AcknowledgeMode
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx_eventlog.encode import Encoder, kind_of
 from jmsx_eventlog.schema import FIELDS, KINDS, REQUIRED, FieldType, fault_of, fields_of, markdown
-from jmsx_spark.schema import event_schema
 from tests.pipeline.lines import lines
 from tests.pipeline.simulator import SOURCE, Shop
 from tests.pipeline.specimens import BARE, EVENTS, GOLDEN
@@ -68,13 +67,6 @@ def test_the_document_is_made_from_the_table() -> None:
     document = Path(jmsx_eventlog.__file__).with_name("SCHEMA.md")
 
     assert document.read_text(encoding="utf-8") == markdown()
-
-
-def test_spark_reads_the_same_fields() -> None:
-    """The StructType has the table's names, order and types."""
-    expected = [(field.name, field.type.value) for field in FIELDS]
-
-    assert expected == [(field.name, field.dataType.simpleString()) for field in event_schema()]
 
 
 @pytest.mark.parametrize("event", BARE, ids=lambda event: type(event).__name__)
