@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
-from jmsx.core.requests import answered, subscribing
+from jmsx.core.requests import answered, silent, subscribing
+from jmsx.core.sight import is_same, one_message
 from jmsx.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jmsx.core.actions import Outbox
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request, Requests
     from jmsx.core.sight import Sight
+    from jmsx.errors import JmsxError
+
+#: Seconds that a question waits for what the broker shows.
+PATIENCE: Final = 5.0
 
 
 class _Browsing:
     def __init__(self) -> None:
         self.waiting: deque[Delivery] = deque()
         self.ended = False
+
+
+class _Question:
+    """Whether the broker shows one message."""
+
+    def __init__(self, delivery: Delivery, until: float, told: Callable[[bool], None]) -> None:
+        self.delivery = delivery
+        self.until = until  #: seconds, monotonic
+        self.told = told
 
 
 class Browsings:
@@ -38,9 +52,11 @@ class Browsings:
         self._requests = requests
         self._outbox = outbox
         self._open: dict[str, _Browsing] = {}
+        self._asked = 0
+        self._questions: dict[str, _Question] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) + len(self._questions)
 
     def open(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
         """Begin to look; `headers` are the dialect's for SUBSCRIBE."""
@@ -52,8 +68,52 @@ class Browsings:
         self._outbox.transmit(*subscribing(named, request, confirmed=confirmed))
         return request
 
+    def ask(self, delivery: Delivery, that: str, told: Callable[[bool], None], now: float) -> None:
+        """
+        Ask whether the broker shows `delivery`, which a consumer has, to one who selects `that`.
+
+        It answers `told(shown)`, or never if the link is lost before. What is refused, or not answered in
+        PATIENCE seconds, is not shown.
+        """
+        self._asked += 1
+        name = f"jmsx-question-{self._asked}"
+        destination = self._dialect.addresses(delivery.headers).destination or ""
+        self._questions[name] = _Question(delivery, now + PATIENCE, told)
+
+        def begun(_now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None and not silent(error):
+                self._tell(name, shown=False)
+            return error
+
+        selector = f"{one_message(delivery.message_id)} AND {that}"
+        headers = self._dialect.untranslated(
+            self._dialect.browse_headers(destination=destination, prefetch=1, selector=selector)
+        )
+        request = self._requests.open("SUBSCRIBE", destination, begun)
+        self._outbox.transmit(*subscribing({"id": name, **headers}, request, confirmed=True))
+
+    def _tell(self, name: str, *, shown: bool) -> None:
+        question = self._questions.pop(name, None)
+        if question is not None:
+            self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": name}))
+            question.told(shown)
+
+    def next_timer(self) -> float | None:
+        """When a question has waited long enough."""
+        return min((one.until for one in self._questions.values()), default=None)
+
+    def handle_timer(self, now: float) -> None:
+        """Wait no longer for answers that are due."""
+        for name in [name for name, one in self._questions.items() if one.until <= now]:
+            self._tell(name, shown=False)
+
     def accept(self, subscription_id: str, deliveries: list[Delivery]) -> None:
         """Take what the broker shows; what is for no open browser is let go."""
+        question = self._questions.get(subscription_id)
+        if question is not None:
+            shown = is_same(deliveries[0].headers, question.delivery.headers)
+            self._tell(subscription_id, shown=shown)
+            return
         browsing = self._open.get(subscription_id)
         if browsing is None:
             return
@@ -96,3 +156,4 @@ class Browsings:
     def clear(self) -> None:
         """The link is gone."""
         self._open.clear()
+        self._questions.clear()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.actions import Outbox
+    from jmsx.core.browsing import Browsings
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -58,7 +59,7 @@ class _Burial:
     in_doubt: bool = field(
         init=False
     )  #: the broker may have settled the original, and nobody knows
-    before: str = ""  #: URI of a copy that has to be confirmed before the broker is asked
+    before: str = ""  #: URI of a copy that may have to be confirmed before the broker is asked
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -89,6 +90,7 @@ class DeadLetters:
         *,
         releases: Callable[[], list[Frame]],
         in_transaction: Callable[[], bool],
+        browsings: Browsings,
     ) -> None:
         self.wall_offset = 0.0  #: epoch seconds minus monotonic ones, for what people read
         self._host = settings.host
@@ -98,6 +100,7 @@ class DeadLetters:
         self._outbox = outbox
         self._releases = releases  #: what ends every transaction that keeps a window open
         self._in_transaction = in_transaction  #: whether one of the application is on the link
+        self._browsings = browsings
         self._exchanges = 0
         self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: list[_Burial] = []
@@ -110,6 +113,7 @@ class DeadLetters:
         batch: list[Delivery],
         reason: str,
         failure: Failure,
+        now: float,
         *,
         alone: bool = False,
         destination: str = "",
@@ -139,7 +143,7 @@ class DeadLetters:
             self._outbox.transmit(*nacks)
         for burial in burials:
             if burial.before:
-                self._bury_twice(burial)
+                self._bury_unread(burial, now)
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
@@ -151,13 +155,36 @@ class DeadLetters:
 
     def _may_be_deleted(self, delivery: Delivery, reason: str) -> bool:
         """
-        Whether a NACK may delete what is worth a copy: only the headers of another's message say that it does not.
+        Whether a NACK may delete what is worth a copy: so far only headers of another's message say that it does not.
 
         What could not be understood has nothing in a copy that its bare headers in the log do not tell.
         """
         if self._strategy == DeadLetterStrategy.BROKER or reason == UNDECODABLE:
             return False
         return not self._dialect.genuine(delivery)
+
+    def _bury_unread(self, burial: _Burial, now: float) -> None:
+        """
+        Ask whether the broker has as persistent what came without a body: then a NACK keeps it, and it is whole.
+
+        A selector goes by what the broker knows itself, whatever the headers say.
+        """
+
+        def told(shown: bool) -> None:  # noqa: FBT001 - a callback
+            if burial not in self._open:
+                return
+            if shown:
+                self._nack(burial)
+            else:
+                self._bury_twice(burial)
+
+        self._browsings.ask(burial.delivery, "JMSDeliveryMode = 'PERSISTENT'", told, now)
+
+    def _nack(self, burial: _Burial) -> None:
+        """Let the broker bury what will not be deleted, or has a copy."""
+        burial.before, burial.in_doubt = "", True
+        receipt = self._ask(burial).receipt_id
+        self._outbox.transmit(*burial.consumer.nack_frames([burial.delivery], [receipt]))
 
     def _bury_twice(self, burial: _Burial) -> None:
         """Have a copy of what came confirmed, and then NACK the original, which is whole where that moves it."""
@@ -168,9 +195,7 @@ class DeadLetters:
             if error is not None:
                 self._refuse(burial, error, now)
                 return error
-            burial.before, burial.in_doubt = "", True
-            receipt = self._ask(burial).receipt_id
-            self._outbox.transmit(*burial.consumer.nack_frames([burial.delivery], [receipt]))
+            self._nack(burial)
             return None
 
         request = self._requests.open("SEND", burial.before, answered)
@@ -203,9 +228,9 @@ class DeadLetters:
             consumer.end([delivery], Outcome.EXPIRED, now)
         elif consumer.settings.expired:
             where = consumer.settings.expired
-            self.bury(consumer, [delivery], "expired", NO_FAILURE, destination=where)
+            self.bury(consumer, [delivery], "expired", NO_FAILURE, now, destination=where)
         elif not genuine or delivery.headers.get("persistent") == "true":
-            self.bury(consumer, [delivery], "expired", NO_FAILURE)
+            self.bury(consumer, [delivery], "expired", NO_FAILURE, now)
         else:
             consumer.end([delivery], Outcome.EXPIRED, now)
             consumer.settle_buried(delivery)

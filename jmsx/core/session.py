@@ -72,6 +72,7 @@ class SessionCore:
             self._outbox,
             releases=self._releases,
             in_transaction=lambda: self._work.open,
+            browsings=self.browsings,
         )
         carrying = Carrying()
         self._consumers = Subscriptions(
@@ -191,7 +192,8 @@ class SessionCore:
     def next_timer(self) -> float | None:
         """When `handle_timer` is next due (seconds, monotonic), or None."""
         due = [consumer.next_timer() for consumer in self._consumers]
-        due += [self._dead_letters.next_timer(), self.conversation.next_timer()]
+        others = (self._dead_letters, self.conversation, self.browsings)
+        due += [one.next_timer() for one in others]
         return min((at for at in due if at is not None), default=None)
 
     def handle_timer(self, now: float, *, unread: bool = False) -> None:
@@ -203,6 +205,7 @@ class SessionCore:
         """
         self._dead_letters.handle_timer(now)
         self.conversation.handle_timer(now)
+        self.browsings.handle_timer(now)
         for consumer in self._consumers:
             consumer.handle_timer(now, unread=unread)
 

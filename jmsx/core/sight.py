@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx.core.values import ConsumerSettings
 
 #: Seconds after something new, a link or a message, within which the end of a link may be for what the broker meant to
@@ -24,6 +26,9 @@ SOON: Final = 2.0
 
 #: Ends of links in a row before topics go without maps, too: what comes there can be looked at nowhere else.
 OFTEN: Final = 2
+
+#: Headers that differ between two showings of one message.
+_OWN: Final = frozenset({"ack", "subscription", "redelivered", "transformation"})
 
 
 class Sight:
@@ -56,3 +61,18 @@ def lies_open(settings: ConsumerSettings) -> bool:
     """Whether what the consumer reads can be looked at by others, while it has it."""
     temporary = settings.destination.startswith("temp-")
     return settings.kind is DestinationKind.QUEUE and not temporary
+
+
+def one_message(message_id: str) -> str:
+    """The selector of the message with that id."""
+    quoted = message_id.replace("'", "''")
+    return f"JMSMessageID = '{quoted}'"
+
+
+def is_same(shown: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+    """Whether both are of one message: the id that a message goes by may be one that its sender gave it."""
+    return _lasting(shown) == _lasting(headers)
+
+
+def _lasting(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name not in _OWN}

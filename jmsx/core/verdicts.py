@@ -66,20 +66,25 @@ class Verdicts:
             consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
             consumer.end(batch, _FORGET[failure.verdict], now)
         elif failure.verdict is Verdict.REJECT:
-            self._bury(consumer, batch, "rejected", failure)
+            self._bury(consumer, batch, "rejected", failure, now)
         elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
             pass
         else:
             self._turn -= 1
             if not consumer.roll_back(batch, failure, now, self._draw, turn=self._turn):
-                self._bury(consumer, batch, "max_redeliveries", failure)
+                self._bury(consumer, batch, "max_redeliveries", failure, now)
 
     def _bury(
-        self, consumer: ConsumerCore, batch: list[Delivery], reason: str, failure: Failure
+        self,
+        consumer: ConsumerCore,
+        batch: list[Delivery],
+        reason: str,
+        failure: Failure,
+        now: float,
     ) -> None:
         for delivery in batch:
             delivery.prospect = DEAD
-        self._dead_letters.bury(consumer, batch, reason, failure)
+        self._dead_letters.bury(consumer, batch, reason, failure, now)
 
     def bury_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
         """
@@ -99,7 +104,7 @@ class Verdicts:
         consumer.delivered.remove(delivery)
         # what comes next may kill the process, too, and then there would be another copy
         alone = delivery.entry is not None
-        self._dead_letters.bury(consumer, [delivery], doom.reason, doom.failure, alone=alone)
+        self._dead_letters.bury(consumer, [delivery], doom.reason, doom.failure, now, alone=alone)
         return True
 
     def bury_undecodable(
@@ -111,7 +116,7 @@ class Verdicts:
         if delivery in consumer.delivered:
             consumer.delivered.remove(delivery)
         failure = delivery.doom.failure if delivery.doom is not None else NO_FAILURE
-        self._dead_letters.bury(consumer, [delivery], UNDECODABLE, failure)
+        self._dead_letters.bury(consumer, [delivery], UNDECODABLE, failure, now)
 
 
 def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:

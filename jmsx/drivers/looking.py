@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame, escape
+from jmsx.core.sight import is_same, one_message
 from jmsx.drivers.exchange import Talk, hurried
 from jmsx.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jmsx.clock import Clock
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 #: Connections that the broker closes at one message before that is known to be the reason.
 SURE: Final = 2
-
-#: Headers that differ between two showings of one message.
-_OWN: Final = frozenset({"ack", "subscription", "redelivered", "transformation"})
 
 
 class Looking:
@@ -54,15 +50,14 @@ class Looking:
             finally:
                 talk.drop()
             break
-        if shown is None or not shown.body or not _is_same(shown, delivery):
+        if shown is None or not shown.body or not is_same(shown.headers, delivery.headers):
             return None
         return _merged(delivery.frame, shown)
 
     def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
-        name = delivery.message_id.replace("'", "''")
         destination = self._dialect.addresses(delivery.headers).destination or ""
         headers = self._dialect.browse_headers(
-            destination=destination, prefetch=1, selector=f"JMSMessageID = '{name}'"
+            destination=destination, prefetch=1, selector=one_message(delivery.message_id)
         )
         talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
         try:
@@ -75,15 +70,6 @@ class Looking:
 
 class _ClosedError(Exception):
     """The broker closed the connection at the message."""
-
-
-def _is_same(shown: MessageFrame, delivery: Delivery) -> bool:
-    """The name that a message goes by may be one that its sender gave it."""
-    return _lasting(shown.headers) == _lasting(delivery.headers)
-
-
-def _lasting(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name not in _OWN}
 
 
 def _merged(frame: MessageFrame, shown: MessageFrame) -> MessageFrame:

@@ -1,5 +1,6 @@
 import jakarta.jms.BytesMessage;
 import jakarta.jms.Connection;
+import jakarta.jms.DeliveryMode;
 import jakarta.jms.JMSException;
 import jakarta.jms.MapMessage;
 import jakarta.jms.Message;
@@ -11,14 +12,16 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.activemq.ActiveMQConnectionFactory;
 
-/** Sends a message of each kind that is named, with the kind as property: BodyPeer URL QUEUE KIND... */
+/** Sends a message of each kind that is named, with the kind as property: BodyPeer URL QUEUE DELIVERY KIND... */
 public class BodyPeer {
     public static void main(String[] arguments) throws Exception {
         ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(arguments[0]);
         try (Connection connection = factory.createConnection()) {
             Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
             MessageProducer producer = session.createProducer(session.createQueue(arguments[1]));
-            for (String kind : List.of(arguments).subList(2, arguments.length)) {
+            boolean kept = arguments[2].equals("persistent");
+            producer.setDeliveryMode(kept ? DeliveryMode.PERSISTENT : DeliveryMode.NON_PERSISTENT);
+            for (String kind : List.of(arguments).subList(3, arguments.length)) {
                 Message message = make(session, kind);
                 message.setStringProperty("kind", kind);
                 producer.send(message);

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jmsx.core.burial import RETRY
 from jmsx.core.frames import Frame
-from jmsx.core.values import DeadLetterStrategy
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
     AUTO,
@@ -112,31 +113,112 @@ def test_what_expires_where_artemis_has_no_place_for_it(persistent: str) -> None
     assert talk.wrote() == (["SEND ActiveMQ.DLQ 'a' ?"] if copied else ["ACK a"])
 
 
-def test_what_came_without_a_body_is_copied_before_it_is_left_to_the_broker() -> None:
-    """Whether that moves it or deletes it, only a header says that its sender may have written."""
-    name = "java-ID:host-1-1-1:1:1:1:1"
-    talk = Talk(CLIENT)
+UNREAD = "java-ID:host-1-1-1:1:1:1:1"
+
+#: What is written to ask for it.
+ASKED = "SUBSCRIBE jmsx-question-1 ?"
+
+
+def rejecting(mode: AcknowledgeMode) -> Talk:
+    """A session that rejects a message without a body, and has another one behind it."""
+    talk = Talk(mode)
     talk.subscribe(policy=at_most(0))
-    talk.comes(name, "b", body="")
+    talk.comes(UNREAD, "b", body="")
     talk.take()
     talk.core.recover(talk.now, REJECTED)
-    assert talk.wrote() == ["SEND queue:ActiveMQ.DLQ '' ?"]
-    assert talk.receive() is None  # an ACK of it would cover the original
+    return talk
+
+
+def test_the_broker_is_asked_whether_it_keeps_what_came_without_a_body() -> None:
+    """Its headers prove nothing, a selector does; nothing is translated for it, for that may end the link."""
+    talk = rejecting(CLIENT)
+    assert talk.wrote() == [ASKED]
+    asked = talk.frames[-1].headers
+    selector = f"JMSMessageID = '{UNREAD}' AND JMSDeliveryMode = 'PERSISTENT'"
+    assert (asked["selector"], asked["browser"]) == (selector, "true")
+    assert (asked["destination"], "transformation" in asked) == ("/queue/q", False)
+
+
+def test_what_it_keeps_is_left_to_it() -> None:
+    """Whole, and once; an ACK of what comes behind would cover the original, so that waits."""
+    talk = rejecting(CLIENT)
+    talk.wrote()
     talk.answer()
-    assert talk.wrote() == [f"NACK {name}"]
-    assert [(one[0], one[4]) for one in buried(talk)] == [(name, False)]
+    assert talk.receive() is None
+    talk.comes(UNREAD, to="jmsx-question-1", body="", ack="other", redelivered="true")
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", f"NACK {UNREAD}"]
+    assert [(one[0], one[4]) for one in buried(talk)] == [(UNREAD, False)]
     assert talk.receive() == "b#1"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param({"browser": "end"}, id="nothing"),
+        pytest.param({"message-id": UNREAD, "body": "", "kind": "other"}, id="another message"),
+    ],
+)
+def test_what_it_may_delete_is_copied_before_it_is_left_to_it(shown: dict[str, str]) -> None:
+    """It may be what it says, but the broker does not show it as persistent."""
+    talk = rejecting(CLIENT)
+    talk.wrote()
+    talk.answer()
+    talk.comes("0", to="jmsx-question-1", **shown)
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", "SEND queue:ActiveMQ.DLQ '' ?"]
+    assert talk.receive() is None
+    talk.answer()
+    assert talk.wrote() == [f"NACK {UNREAD}"]
+    assert [(one[0], one[4]) for one in buried(talk)] == [(UNREAD, False)]
+    assert talk.receive() == "b#1"
+
+
+@pytest.mark.parametrize("how", ["refused", "silent"])
+def test_a_question_without_an_answer_is_none(how: str) -> None:
+    """It is copied first, as what is not shown."""
+    talk = rejecting(INDIVIDUAL)
+    talk.wrote()
+    if how == "refused":
+        talk.refuse()
+    else:
+        talk.answer()
+        assert talk.timer() == 5.0
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", "SEND queue:ActiveMQ.DLQ '' ?"]
+    talk.comes(UNREAD, to="jmsx-question-1", body="")  # late
+    assert talk.wrote() == []
+
+
+def test_a_question_dies_with_its_link() -> None:
+    """The message comes again, and is asked for again, unseen."""
+    talk = rejecting(INDIVIDUAL)
+    talk.wrote()
+    talk.cut()
+    talk.reopen()
+    assert talk.wrote() == []
+    talk.comes(UNREAD, body="", redelivered="true")
+    assert talk.receive() is None
+    assert talk.wrote() == ["SUBSCRIBE jmsx-question-2 ?"]
+
+
+def test_a_consumer_that_closes_waits_for_the_answer() -> None:
+    """The NACK of what it has needs its subscription."""
+    talk = rejecting(INDIVIDUAL)
+    talk.wrote()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == []
+    talk.answer()
+    talk.comes(UNREAD, to="jmsx-question-1", body="")
+    wrote = talk.wrote()
+    assert wrote == ["UNSUBSCRIBE jmsx-question-1", f"NACK {UNREAD}", "UNSUBSCRIBE 1 ?"]
 
 
 def test_a_copy_that_is_refused_keeps_the_original() -> None:
     """It is tried again, and nothing is given to the broker before."""
-    talk = Talk(INDIVIDUAL)
-    talk.subscribe(policy=at_most(0))
-    talk.comes("java-ID:host-1-1-1:1:1:1:1", body="")
-    talk.take()
-    talk.core.recover(talk.now, REJECTED)
+    talk = rejecting(INDIVIDUAL)
+    talk.refuse("no such thing")
+    talk.wrote()
     talk.refuse()
-    assert (talk.wrote(), buried(talk)) == (["SEND queue:ActiveMQ.DLQ '' ?"], [])
-    talk.timer()
+    assert (talk.wrote(), buried(talk)) == ([], [])
+    talk.wait_until(RETRY)
+    assert talk.wrote() == ["SEND queue:ActiveMQ.DLQ '' ?"]
     talk.answer()
     assert talk.wrote()[-1].startswith("NACK java-ID")
