@@ -10,7 +10,7 @@ import polars as pl
 
 from jmsx_report.audit import audit
 from jmsx_report.books import PARTIALS, books, second_look
-from jmsx_report.flows import FLOWS, stories
+from jmsx_report.flows import FLOWS, HOUR_US, stories
 from jmsx_report.health import ASIDE
 from jmsx_report.local import look_again
 from jmsx_report.merge import sums
@@ -26,13 +26,20 @@ if TYPE_CHECKING:
 
     from jmsx_report.audit import Audit
     from jmsx_report.books import Terms
+    from jmsx_report.local import Engine
     from jmsx_report.period import Period
     from jmsx_report.segments import Survey
     from jmsx_report.store import Run
 
 
 def judge(
-    found: Survey, runs: Sequence[Run], events: Path, terms: Terms, asked: Period | None = None
+    found: Survey,
+    runs: Sequence[Run],
+    events: Path,
+    *,
+    terms: Terms,
+    asked: Period,
+    engine: Engine,
 ) -> Audit:
     """
     Audit the log in `events`, of which the partials are in `runs`.
@@ -42,12 +49,13 @@ def judge(
         runs: the partials of all of it.
         events: the folder of the log.
         terms: what is asked for; what was put aside and which segments are open is added here.
-        asked: of messages that were sent then; None: of all.
+        asked: of messages that were sent then.
+        engine: who reads again what must be looked at key by key.
 
     """
-    added = {partial.name: sums(partial, runs) for partial in (*PARTIALS, WRITERS, SOCKETS)}
-    if asked is not None:
-        added = dict(within(added, asked))
+    added = within(
+        {partial.name: sums(partial, runs) for partial in (*PARTIALS, WRITERS, SOCKETS)}, asked
+    )
     unread = found.files.filter("unread").select("path", "why")
     held = books(
         added,
@@ -67,7 +75,11 @@ def judge(
         for part in run.parts
     }
     again = ([parts[segment] for segment in batch] for batch in batches(sorted(parts)))
-    return audit(held, look_again(stories, buckets, again, events))
+    told = look_again(stories, buckets, again, events.absolute(), engine)
+    # A bucket of keys that tell no time is of all hours; of the others only those of the period were asked for.
+    return audit(
+        held, told.filter((pl.col("bucket") >= 0) | asked.touches(pl.col("hour_us"), HOUR_US))
+    )
 
 
 def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:

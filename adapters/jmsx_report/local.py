@@ -16,13 +16,14 @@ from jmsx_report.events import Events
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials
 from jmsx_report.processes import each
-from jmsx_report.store import Part, Store
+from jmsx_report.store import Part
 from jmsx_report.table import added
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from jmsx_report.store import Store
     from jmsx_report.table import Partial
 
 A = TypeVar("A")
@@ -63,16 +64,16 @@ def _bytes(todo: Iterable[object]) -> int:
     return sum(part.segment.size for batch in batches for part in batch if isinstance(part, Part))
 
 
-def make(batch: Sequence[Part], events: Path, store: Path) -> None:
+def make(batch: Sequence[Part], events: Path, store: Store) -> None:
     """
-    Read one batch of segments below `events` and keep its partials below `store`: the whole job of a worker.
+    Read one batch of segments below `events` and keep its partials in `store`: the whole job of a worker.
 
     Raises:
-        ConfigurationError: a segment cannot be read any more.
+        ConfigurationError: a segment cannot be read any more, or the report that it is for has ended.
 
     """
     contents, earlier = _read(batch, events)
-    Store(store).commit(batch, partials(contents, earlier))
+    store.commit(batch, partials(contents, earlier))
 
 
 def _read(batch: Sequence[Part], events: Path) -> tuple[list[Content], dict[str, list[Content]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial as bound
@@ -87,23 +86,23 @@ def run(
     draw = _drawing()  # what is missing is told before the work
     asked = asked or Period()
     found = survey(events, out)
-    partials = (out / _PARTIALS).absolute()  # workers may have another working directory
-    store = Store(partials)
-    lock = store.open()
+    store = Store((out / _PARTIALS).absolute())  # workers may have another working directory
+    store.open()
     try:
-        job = bound(make, events=events.absolute(), store=partials)
+        job = bound(make, events=events.absolute(), store=store)
         read(found, store, engine, job, progress)
-        tables = merge(store.runs(), out / _TABLES)
+        runs = store.runs()
+        tables = merge(runs, out / _TABLES)
         tables["files"] = save(out / _TABLES / "files", iter([found.files]))
-        judged = judge(found, store.runs(), events, terms or Terms(), asked)
+        judged = judge(found, runs, events, terms=terms or Terms(), asked=asked, engine=engine)
         for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
             tables[name] = save(out / _TABLES / name, iter([table]))
         summary = judged.summary | {"period": asdict(asked)}
         save_summary(summary, out / SUMMARY)
-        html = draw(findings(summary, events, tables, store.runs(), asked), title=title)
+        html = draw(findings(summary, events, tables, runs, asked), title=title)
         (out / PAGE).write_text(html, encoding="utf-8")
     finally:
-        os.close(lock)
+        store.close()
     return ReportResult(out / PAGE, tables, summary, one_line(summary))
 
 

@@ -2,8 +2,7 @@
 Where partials lie: in *runs*, folders that appear by one rename and never change.
 
 A run holds the rows of some segments, and its own list of them. Small runs are merged into greater ones, so that the
-files to read stay bounded. Whatever is interrupted, what is read is right: a run is whole or not there, and of a merged
-run and those that it was made of only the merged one is read.
+files to read stay bounded. What holds when a report is killed, at whatever point, is said at `Store`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import json
 import os
 import shutil
 import uuid
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from jmsx_report.local import Engine
 
 #: Partials of another version are not read, but made again. Counts up whenever a partial changes.
-FORMAT: Final = f"4-polars-{pl.__version__}"
+FORMAT: Final = f"5-polars-{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.
 FAN: Final = 16
 MOST_ROWS: Final = 2_000_000
 _ROW_GROUP: Final = 50_000
+#: Files that are waited for at once until the disk has them: one after the other they took five times as long.
+_FLUSHES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +71,30 @@ class Run:
 
 
 class Store:
-    """The partials below the folder `root`."""
+    """
+    The partials below the folder `root`.
 
-    def __init__(self, root: Path) -> None:
+    What is being made, and what is being taken away, lies in the working folder of one report: `work`. A run appears by
+    one rename out of it, and goes by one rename into it. So whenever a report is killed (kill -9, or the machine with
+    it), each run is whole or not there, and what it left undone lies in its working folder, which the next report takes
+    away, again by a rename first. From then on a worker that outlived the killed report has nowhere to write, and what
+    it tries to commit is refused by the file system. Of a merged run and those that it was made of, which may both be
+    there, the merged one counts. Which runs there are is read off the folders: nothing else is to be kept in step.
+    """
+
+    def __init__(self, root: Path, work: str | None = None) -> None:
         self._root = root
         self._folder = root / FORMAT
+        self._work = self._folder / (work or _unfinished())
+        self._lock: int | None = None
 
-    def open(self) -> int:
+    def __reduce__(self) -> tuple[type[Store], tuple[Path, str]]:
+        """Be sent to a worker: it commits by the same working folder, and has no lock."""
+        return Store, (self._root, self._work.name)
+
+    def open(self) -> None:
         """
-        Make the folder, and take away what an interrupted report left; returns a lock, to be closed.
+        Make the folders, and take away what interrupted reports left.
 
         Raises:
             ConfigurationError: there cannot be a folder, or another report works in it.
@@ -85,48 +102,77 @@ class Store:
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise ConfigurationError(
                 f"no report in {self._root.parent}: {error.strerror}"
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(lock)
+            os.close(self._lock)
             raise ConfigurationError(
                 f"another report is being made in {self._root.parent}; wait for it, or choose another --out"
             ) from error
-        for path in self._folder.glob(f"{_UNFINISHED}*"):
-            shutil.rmtree(path)
-        return lock
+        for left in list(self._folder.glob(f"{_UNFINISHED}*")):
+            _take_away(left)
+        self._work.mkdir()
+
+    def close(self) -> None:
+        """Take the working folder away, so that no worker commits any more, and let another report begin."""
+        _take_away(self._work)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def commit(self, parts: Iterable[Part], partials: Mapping[str, pl.DataFrame]) -> None:
-        """Keep the partials of `parts`: all of them, or, if this process dies, none."""
+        """
+        Keep the partials of `parts`: all of them or, if this process or the machine dies, none.
+
+        Raises:
+            ConfigurationError: the report that this was for has ended, or it cannot be written.
+
+        """
         listed = sorted(parts, key=lambda part: part.segment)
-        told = [[p.segment.path, p.segment.size, p.segment.mtime_ns, p.earlier] for p in listed]
+        told = [[*astuple(part.segment), part.earlier] for part in listed]
         name = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
         # Two may be at it at once, where a scheduler takes a slow process for a dead one: each has its own folder.
-        unfinished = self._folder / f"{_UNFINISHED}{name}-{uuid.uuid4().hex}"
-        unfinished.mkdir()
-        for partial, rows in partials.items():
-            time = PARTIALS[partial].time
-            if rows.height:
-                ordered = rows if time is None else rows.sort(time)
-                ordered.write_parquet(unfinished / f"{partial}.parquet", row_group_size=_ROW_GROUP)
-        rows_of = {partial: rows.height for partial, rows in partials.items() if rows.height}
-        (unfinished / _TOLD).write_text(
-            json.dumps({"parts": told, "rows": rows_of}), encoding="utf-8"
-        )
+        unfinished = self._work / f"{name}-{uuid.uuid4().hex}"
         try:
-            unfinished.rename(self._folder / name)
+            unfinished.mkdir()
+            for partial, rows in partials.items():
+                time = PARTIALS[partial].time
+                if rows.height:
+                    ordered = rows if time is None else rows.sort(time)
+                    path = unfinished / f"{partial}.parquet"
+                    ordered.write_parquet(path, row_group_size=_ROW_GROUP)
+            rows_of = {partial: rows.height for partial, rows in partials.items() if rows.height}
+            (unfinished / _TOLD).write_text(
+                json.dumps({"parts": told, "rows": rows_of}), encoding="utf-8"
+            )
+            with ThreadPoolExecutor(_FLUSHES) as threads:
+                list(threads.map(_to_disk, [*unfinished.iterdir(), unfinished]))
+            self._appear(unfinished, self._folder / name)
+        except OSError as error:
+            if not self._work.exists():
+                raise ConfigurationError(
+                    f"the report in {self._root.parent} has ended; what a process of it still made is not kept"
+                ) from error
+            raise ConfigurationError(
+                f"cannot write {unfinished}: {error.strerror or error}"
+            ) from error
+
+    def _appear(self, unfinished: Path, run: Path) -> None:
+        try:
+            unfinished.rename(run)
         except OSError:
-            if not (self._folder / name).exists():
+            if not run.exists():
                 raise
             shutil.rmtree(unfinished)  # it was done before, from the same lines
+        _to_disk(self._folder)
 
     def runs(self) -> list[Run]:
-        """List the runs, each segment in one of them."""
+        """List the runs, each segment in one of them; only while it is open."""
         found = sorted(self._read(), key=lambda run: (-len(run.parts), run.folder.name))
         covered, runs = set[str](), []
         for run in found:
@@ -141,17 +187,25 @@ class Store:
     def _read(self) -> Iterator[Run]:
         for folder in self._folder.iterdir():
             if not folder.name.startswith(_UNFINISHED):
-                told = json.loads((folder / _TOLD).read_text("utf-8"))
-                parts = (
-                    Part(Segment(path, size, mtime_ns), tuple(earlier))
-                    for path, size, mtime_ns, earlier in told["parts"]
-                )
-                yield Run(folder, frozenset(parts), told["rows"])
+                try:
+                    run = _run(folder)
+                except (
+                    OSError,
+                    ValueError,
+                    TypeError,
+                    KeyError,
+                ):  # the machine died, and its disk had not kept it
+                    self._take_out(folder)
+                else:
+                    yield run
 
     def remove(self, run: Run) -> None:
         """Take a run away, at once."""
-        gone = run.folder.with_name(f"{_UNFINISHED}{run.folder.name}")
-        run.folder.rename(gone)
+        self._take_out(run.folder)
+
+    def _take_out(self, folder: Path) -> None:
+        gone = self._work / f"{folder.name}-{uuid.uuid4().hex}"
+        folder.rename(gone)
         shutil.rmtree(gone)
 
     def keep(self, wanted: Callable[[Part], bool]) -> frozenset[Segment]:
@@ -193,6 +247,38 @@ class Store:
             for begin in range(0, len(tier) - FAN + 1, FAN)
         )
         return [several for several in gathered if sum(run.size for run in several) <= MOST_ROWS]
+
+
+def _run(folder: Path) -> Run:
+    """Read what a run tells of itself; OSError, ValueError, TypeError or KeyError: nothing of the kind."""
+    told = json.loads((folder / _TOLD).read_text("utf-8"))
+    parts = (Part(Segment(*segment), tuple(earlier)) for *segment, earlier in told["parts"])
+    return Run(folder, frozenset(parts), dict(told["rows"]))
+
+
+def _unfinished() -> str:
+    return f"{_UNFINISHED}{uuid.uuid4().hex}"
+
+
+def _take_away(folder: Path) -> None:
+    """Remove a working folder, under another name, so that nothing can be committed out of it meanwhile."""
+    gone = folder.with_name(_unfinished())
+    try:
+        folder.rename(gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(
+        gone, ignore_errors=True
+    )  # a worker may still be writing to it; then the next report does it
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until the disk has a file; of a folder: which files are in it."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def files(runs: Sequence[Run], partial: str) -> list[Path]:

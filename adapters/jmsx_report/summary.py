@@ -170,9 +170,13 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
 
 
 def _since(held: Books, stories: pl.DataFrame) -> int:
-    """How many messages were sent after the horizon."""
+    """How many messages of those that are audited were sent after the horizon."""
     cut = cuts(held)
-    sends = pl.col("kind").eq("send") & pl.col("outcome").eq("confirmed")
+    sends = (
+        pl.col("kind").eq("send")
+        & pl.col("outcome").eq("confirmed")
+        & pl.col("dest").is_in(held.routes.expects["dest"].unique().implode())
+    )
     whole = (
         held.flows.filter(sends)
         .join(cut, left_on="writer", right_on="sender")

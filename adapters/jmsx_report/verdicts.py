@@ -289,8 +289,12 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
         )
     )
     beside = held.book.select("route", (pl.col("size") + pl.col("foreign_out")).alias("beside"))
+    ahead = pl.col("sender").replace_strict(
+        held.clocks.believed(), default=0, return_dtype=pl.Int64
+    )
+    sent_us = pl.col("key_us").fill_null(0) - ahead.fill_null(0)
     in_gap = pl.col("gap").fill_null(value=False) & (
-        pl.col("until_us").is_null() | (pl.col("key_us").fill_null(0) <= pl.col("until_us"))
+        pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))
     )
     lost = pl.col("unaccounted")
     earlier = (lost * in_gap.cast(pl.Int64)).cum_sum().over("route", order_by="msg_key")
@@ -310,10 +314,17 @@ def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataF
     expiring = (
         rows.group_by("route")
         .agg(pl.col("expired_at_broker").sum().alias("expiring"))
-        .join(held.book.select("route", "proven", booked=pl.col("expired")), on="route", how="left")
+        .join(
+            held.book.select("route", "proven", "foreign_in", booked=pl.col("expired")),
+            on="route",
+            how="left",
+        )
     )
     proven = pl.col("proven").fill_null(value=False)
-    has_expired = (pl.col("expiring") <= pl.col("booked")).fill_null(value=False)
+    # Where others send too, what expired may have been theirs.
+    has_expired = (
+        (pl.col("expiring") <= pl.col("booked")) & (pl.col("foreign_in") == 0)
+    ).fill_null(value=False)
     numbered = rows.join(expiring, on="route", how="left").with_columns(
         (pl.col("unaccounted") - pl.col("explained")).alias("lost"),
         pl.when(proven).then(0).otherwise(pl.col("foreign")).alias("incomparable"),
@@ -365,7 +376,16 @@ def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataF
         .then(pl.lit(UNVERIFIABLE))
         .otherwise(pl.lit(BALANCED))
         .alias("verdict")
-    ).drop("expiring", "booked", "proven", "lost", "incomparable", "unproven_expiry", "gap")
+    ).drop(
+        "expiring",
+        "booked",
+        "foreign_in",
+        "proven",
+        "lost",
+        "incomparable",
+        "unproven_expiry",
+        "gap",
+    )
 
 
 def worst(verdicts: Iterable[str]) -> str:

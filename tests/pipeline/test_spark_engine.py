@@ -82,7 +82,7 @@ def test_what_a_worker_finds_wrong_is_told(
 ) -> None:
     """A segment that is gone is said as anywhere; a worker that cannot do its job, in one line with its last words."""
     engine = on(spark.sparkContext)
-    job = bound(make, events=log / "events", store=log / "unused")
+    job = bound(make, events=log / "events", store=store.Store(log / "unused"))
     gone = [[Part(segments.Segment("gone.jsonl", 1, 1))]]
 
     with pytest.raises(ConfigurationError, match=r"gone\.jsonl is gone; make the report again"):

@@ -1,0 +1,138 @@
+"""What the audit is asked for, and what it may conclude from gaps, clocks, and the broker's counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial as bound
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import jmsx_report
+from jmsx_report import local
+from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
+from tests.pipeline.situations.shop import Shop
+from tests.pipeline.situations.unsettled import stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+A = TypeVar("A")
+T = TypeVar("T")
+ORDERS = "queue://orders"
+
+
+def small(**options: Any) -> Shop:
+    """A shop with one queue that trades for two hours."""
+    return Shop(1, queues=(ORDERS,), **({"messages": 60} | options))
+
+
+def judged(shop: Shop, folder: Path, **options: Any) -> dict[str, Any]:
+    """Ship the logs of the shop, and report them."""
+    shop.ship(folder / "events")
+    return dict(jmsx_report.report(folder / "events", folder / "out", engine=map, **options).audit)
+
+
+def at(true_us: int) -> datetime:
+    """An instant as a person gives it."""
+    return datetime.fromtimestamp(true_us / SECOND, UTC)
+
+
+def test_the_engine_does_the_second_look_too(tmp_path: Path) -> None:
+    """Segments with keys that are in doubt are read again by whoever read them."""
+    shop = small().trade(lost=1)
+    shop.ship(tmp_path / "events")
+    looked: list[object] = []
+
+    def engine(job: Callable[[A], T], todo: Iterable[A]) -> Iterator[T]:
+        for one in todo:
+            if isinstance(job, bound) and job.func is not local.make:
+                looked.append(job.func)
+            yield job(one)
+
+    audit = jmsx_report.run(tmp_path / "events", tmp_path / "out", engine=engine).audit
+
+    assert audit["unaccounted"] == 1
+    assert local._look in looked
+
+
+def test_keys_that_tell_no_time_are_of_the_period_by_their_hour(tmp_path: Path) -> None:
+    """Keys of somebody else that were lost in the first hour are not of a report of the second."""
+    shop = small().trade()
+    for number in range(200):  # so many that each key of the second hour is beside some of them
+        shop.now = START + 10 * MINUTE + number
+        shop.send(ORDERS, key=f"of-the-first-hour-{number}")
+    shop.now = START + HOUR + 10 * MINUTE
+    shop.send(ORDERS, key="of-the-second-hour")
+
+    whole = judged(shop, tmp_path)
+    second = judged(shop, tmp_path, since=at(START + HOUR))
+
+    assert whole["unaccounted"] == 201
+    assert second["unaccounted"] == 1
+    assert [row["msg_key"] for row in second["lost"]] == ["of-the-second-hour"]
+
+
+def test_what_is_not_audited_is_not_counted_after_the_horizon(tmp_path: Path) -> None:
+    """Messages to a topic that nobody keeps are none of those that are not judged yet."""
+    shop = small().trade()
+    for process in shop.fleet.processes:
+        process.ends = "living"
+    shop.now += 5 * MINUTE
+    for _ in range(7):
+        shop.now += SECOND
+        shop.send("topic://news", counted=False)
+
+    audit = judged(shop, tmp_path)
+
+    later = [
+        line
+        for sender in shop.senders
+        for _, _, line in sender.noted
+        if line["kind"] == "send" and line["ts_us"] > audit["horizon"]
+    ]
+    assert "topic://news" in {line["dest"] for line in later}
+    assert audit["since"] == sum(line["dest"] == ORDERS for line in later)
+
+
+def test_a_gap_explains_by_the_clock_that_is_set_right(tmp_path: Path) -> None:
+    """What a sender whose clock is ahead sent before the end of a gap may have been settled in it: no proof."""
+    shop = Shop(1, messages=120, queues=(ORDERS,), skews=(7200, 7200, 0, 0), segment_lines=20)
+    shop.trade()
+    segments = shop.fleet.segments()
+    reader = shop.consumers[ORDERS][0]
+    (gone, *_) = [one for one in segments if one.writer == reader.writer and one.first > 0]
+    for segment in segments:
+        if segment is not gone:
+            segment.write(tmp_path / "events")
+
+    audit = jmsx_report.report(tmp_path / "events", tmp_path / "out", engine=map).audit
+
+    assert audit["unaccounted"] > 0
+    assert audit["verdict"] == "unverifiable"
+
+
+def test_expiry_is_proven_only_where_all_that_came_is_in_the_log(tmp_path: Path) -> None:
+    """What the broker counted as expired may have been of other senders, where there are any."""
+
+    def told(folder: str, others: int) -> dict[str, Any]:
+        shop = small().trade()
+        for number in range(5):
+            shop.now = START + number * 3 * MINUTE + 11 * SECOND
+            shop.send(ORDERS, expires_us=shop.now + 2 * SECOND)
+        sent = shop.books.exact()[ORDERS]["sent"]
+        stats(shop.senders[0], START, ORDERS)
+        stats(
+            shop.senders[0],
+            shop.fleet.closed,
+            ORDERS,
+            enqueued=sent + others,
+            dequeued=sent + others,
+            expired=5,
+        )
+        return judged(shop, tmp_path / folder)
+
+    alone, shared = told("alone", 0), told("shared", 5)
+
+    assert alone["expired_at_broker"] == shared["expired_at_broker"] == 5
+    assert not [reason for reason in alone["reasons"] if "expired by now" in reason]
+    assert [reason for reason in shared["reasons"] if "expired by now" in reason]

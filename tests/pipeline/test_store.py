@@ -1,0 +1,195 @@
+"""Partials on disk: whatever is killed when, what is there is whole, and nobody writes into another report."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from functools import partial as bound
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from jmsx.errors import ConfigurationError
+from jmsx_report import merge, segments, store
+from jmsx_report.flows import FLOWS
+from jmsx_report.health import RANGES
+from jmsx_report.local import content
+from jmsx_report.partial import partials as partials_of
+from jmsx_report.report import read
+from jmsx_report.store import Part, Store
+from tests.benchmarks.segments import write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: Each of these changes what is on the disk, or makes sure that it is there.
+_STEPS: Final = (
+    (Path, "mkdir"),
+    (Path, "rename"),
+    (Path, "write_text"),
+    (pl.DataFrame, "write_parquet"),
+    (shutil, "rmtree"),
+)
+
+
+_PARTIALS: Final = (RANGES, FLOWS)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a small log have several batches, and merges."""
+    monkeypatch.setattr(segments, "BATCH_BYTES", 4_000)
+    monkeypatch.setattr(store, "FAN", 2)
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """A log of four batches."""
+    write(tmp_path / "events", events=60, segments=4, hours=1)
+    return tmp_path / "events"
+
+
+def opened(root: Path) -> Store:
+    """Begin a report."""
+    partials = Store(root)
+    partials.open()
+    return partials
+
+
+def kept(batch: Sequence[Part], events: Path, partials: Store) -> None:
+    """Do a worker's job for two partials, which are few steps to kill it at."""
+    made = partials_of([content(events, part.segment.path) for part in batch])
+    partials.commit(batch, {partial.name: made[partial.name] for partial in _PARTIALS})
+
+
+def summed(events: Path, root: Path) -> list[pl.DataFrame]:
+    """Bring the partials below `root` to what lies in `events`, and add them up."""
+    partials = opened(root)
+    try:
+        job = bound(kept, events=events, partials=partials)
+        read(segments.survey(events), partials, map, job)
+        return [merge.sums(one, partials.runs()).sort(one.keys) for one in _PARTIALS]
+    finally:
+        partials.close()
+
+
+def test_killed_at_each_step_the_next_report_is_right(events: Path, tmp_path: Path) -> None:
+    """What kill -9 leaves behind, before and after each change of the disk, of a first report and of a second."""
+    expected = summed(events, tmp_path / "fresh")
+    last = max(events.rglob("*.jsonl"))
+    left: list[Path] = []
+
+    def killed_here() -> None:
+        if not (tmp_path / "partials").exists():
+            return
+        left.append(tmp_path / f"killed-{len(left)}")
+        shutil.copytree(tmp_path / "partials", left[-1])
+
+    with pytest.MonkeyPatch.context() as patched:
+        _at_each_step(patched, tmp_path / "partials", killed_here)
+        last.rename(tmp_path / "last")
+        summed(events, tmp_path / "partials")
+        (tmp_path / "last").rename(last)
+        _assert_same(summed(events, tmp_path / "partials"), expected)
+
+    assert len(left) > 100
+    for root in left:
+        _assert_same(summed(events, root), expected)
+        assert [path.name for path in root.rglob("unfinished-*")] == []
+
+
+def _assert_same(left: list[pl.DataFrame], right: list[pl.DataFrame]) -> None:
+    for one, other in zip(left, right, strict=True):
+        assert_frame_equal(one, other, check_exact=True)
+
+
+def _at_each_step(patched: pytest.MonkeyPatch, root: Path, killed_here: Callable[[], None]) -> None:
+    """Call `killed_here` before and after each change of what lies below `root`."""
+    within = False
+
+    def watched(real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **options: Any) -> Any:
+            nonlocal within
+            if within or str(root) not in str(arguments):  # a copy, or what a step is made of
+                return real(*arguments, **options)
+            within = True
+            try:
+                killed_here()
+                done = real(*arguments, **options)
+                killed_here()
+            finally:
+                within = False
+            return done
+
+        return step
+
+    for owner, name in _STEPS:
+        patched.setattr(owner, name, watched(getattr(owner, name)))
+
+
+def test_a_worker_that_outlives_its_report_commits_nothing_into_the_next(
+    events: Path, tmp_path: Path
+) -> None:
+    """Its working folder is gone: before it begins to write, and between its last file and the rename."""
+    root = tmp_path / "partials"
+    segment = segments.survey(events).segments[0]
+    killed = opened(root)
+    worker: Store = pickle.loads(pickle.dumps(killed))  # noqa: S301 - our own
+    worker.commit([Part(segment)], {})
+    _let_go(root)
+
+    following = opened(root)
+    assert [len(run.parts) for run in following.runs()] == [1]
+    with pytest.raises(ConfigurationError, match="has ended; what a process of it still made"):
+        worker.commit([Part(segment, ("another",))], {})
+    following.commit([Part(segment, ("one more",))], {})  # the next one's own are not refused
+    following.close()
+
+    overtaken = opened(root)
+    _let_go(root)
+    newest: list[Store] = []
+    with pytest.MonkeyPatch.context() as patched:
+        rename = Path.rename
+
+        def overtake(path: Path, target: Path) -> Path:
+            patched.undo()
+            newest.append(opened(root))
+            return rename(path, target)
+
+        patched.setattr(Path, "rename", overtake)
+        with pytest.raises(ConfigurationError, match="has ended"):
+            overtaken.commit([Part(segment, ("a third",))], {})
+    earlier = {part.earlier for run in newest[0].runs() for part in run.parts}
+    newest[0].close()
+    assert ("a third",) not in earlier
+    assert earlier
+
+
+def _let_go(root: Path) -> None:
+    """Let the lock go, as the system does for a process that was killed: that of the folder becomes another's."""
+    (root / "lock").unlink()
+
+
+def test_a_run_that_cannot_be_read_is_made_again(events: Path, tmp_path: Path) -> None:
+    """Its list is cut off, is none, or is not there: as if it had never been."""
+    root = tmp_path / "partials"
+    expected = summed(events, root)
+    for spoilt in (b"", b"{", b"[]", b'{"parts": [[1]], "rows": {}}', None):
+        (first, *_) = sorted(root.rglob("run.json"))
+        if spoilt is None:
+            first.unlink()
+        else:
+            first.write_bytes(spoilt)
+        _assert_same(summed(events, root), expected)
+
+
+def test_one_report_at_a_time(tmp_path: Path) -> None:
+    """A second one would take away what the first is writing: it is refused, and let in when the first has ended."""
+    first = opened(tmp_path / "out" / "partials")
+    with pytest.raises(ConfigurationError, match="another report is being made"):
+        opened(tmp_path / "out" / "partials")
+    first.close()
+    opened(tmp_path / "out" / "partials").close()
