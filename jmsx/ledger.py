@@ -18,20 +18,24 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.clock import SystemClock
+from jmsx.core.checks import kind_of
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
+from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
 from jmsx.process import tell_of_forks
 from jmsx.sqlite import Guarded, file_id, open_file, unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from jmsx.clock import Clock
     from jmsx.core.ledger import Ledger
+
+T = TypeVar("T")
 
 #: Seconds before a file that could not be written is tried again: at first, and at most; doubled from one to the next.
 FIRST_PAUSE: Final = 1.0
@@ -272,6 +276,57 @@ class _Shared:
 _SHARED: Final = _Shared()
 
 
+class CustomLedger:
+    """A ledger of the application's: whatever it raises, and an answer that is none, means that it is away."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._told: set[type[BaseException]] = set()
+
+    def begin(self, identity: Identity) -> Entry | None:
+        """As `Ledger.begin`."""
+        entry = self._ask("begin()", lambda: self._ledger.begin(identity))
+        if not isinstance(entry, Entry | None):
+            raise StoreError(f"{self._name}.begin() gave {kind_of(entry)}, and no Entry or None")
+        return entry
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """As `Ledger.finish`; what cannot be told is in the log, and counts as a failure."""
+        self._tell("finish()", lambda: self._ledger.finish(entries))
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """As `Ledger.settle`; what cannot be told is in the log, and stays in the ledger."""
+        self._tell("settle()", lambda: self._ledger.settle(entries))
+
+    def flush(self) -> None:
+        """As `Ledger.flush`."""
+        self._ask("flush()", self._ledger.flush)
+
+    @property
+    def _name(self) -> str:
+        return type(self._ledger).__name__
+
+    def _ask(self, what: str, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except StoreError:
+            raise
+        except BaseException as error:
+            if from_a_signal(error):  # the application's own, in the middle of the ledger
+                raise
+            words = f"{type(error).__name__}: {text_of(error)}"
+            raise StoreError(f"{self._name}.{what} failed: {words}") from error
+
+    def _tell(self, what: str, step: Callable[[], object]) -> None:
+        try:
+            self._ask(what, step)
+        except StoreError as error:
+            kind = type(error.__cause__ or error)
+            if kind not in self._told:
+                self._told.add(kind)
+                _log.error("delivery ledger failed", error=str(error), exc_info=error)
+
+
 def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
     """
     The ledger of a file, the same for all connections of this process; give it back with `release`.
@@ -281,7 +336,7 @@ def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
     if not isinstance(given, str | os.PathLike):
         if not hasattr(given, "begin"):
             raise ConfigurationError(f"ledger: a path or a DeliveryLedger, not {given!r}")
-        return given
+        return given if isinstance(given, DeliveryLedger) else CustomLedger(given)
     key = Path(given).resolve()
     with _SHARED.lock:
         ledger, users = _SHARED.ledgers.get(key) or (DeliveryLedger(given), 0)

@@ -21,6 +21,7 @@ from jmsx.core.checks import (
 )
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap, check_policy
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
+from jmsx.custom_policy import careful
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -207,10 +208,10 @@ class ConnectionOptions:
         return cls(**options)
 
     def policy(self, destination: str) -> Policy:
-        """The redelivery policy for a destination URI."""
+        """The redelivery policy for a destination URI; one of the application's own is asked with care."""
         if self.redelivery_policies is None:
-            return self.redelivery_policy
-        return self.redelivery_policies.policy(destination)
+            return careful(self.redelivery_policy)
+        return careful(self.redelivery_policies.policy(destination))
 
     def optimize(self) -> OptimizeAcknowledge | None:
         """How AUTO acknowledgements are batched, if at all."""

@@ -20,6 +20,7 @@ from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
 from jmsx.core.checks import check_seconds, misfit
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
+from jmsx.foreign import from_a_signal
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
 from jmsx.jms.producer import unknown_send_option
@@ -289,14 +290,15 @@ class App(Registry):
                 self._open_unless_told(signals)
                 self._begin()
                 if self.endpoint is not None:
-                    announce(f"health at {self.endpoint.url}")
+                    _tell(announce, f"health at {self.endpoint.url}")
                 number = signals.wait()
                 busy = sum(1 for worker in self._workers if worker.call is not None)
                 why = number.name if number is not None else "told to stop"
                 _log.info("draining", why=why, running=busy, drain_timeout=drain_timeout)
-                announce(
+                _tell(
+                    announce,
                     f"{why}: waiting for {busy} running handlers, {drain_timeout:g} s at the most;"
-                    " a second signal aborts"
+                    " a second signal aborts",
                 )
                 self._stop_or_abort(drain_timeout, signals)
             except Interrupted:  # nothing was taken yet
@@ -392,7 +394,13 @@ class App(Registry):
 
     def _close_stores(self) -> None:
         while self._stores:
-            self._stores.pop().close()
+            store = self._stores.pop()
+            try:
+                store.close()
+            except BaseException as error:
+                if from_a_signal(error):
+                    raise
+                _log.error("store not closed", store=type(store).__name__, exc_info=error)
 
     def _reconnect_policy(self) -> ReconnectPolicy:
         given = self.reconnect
@@ -527,6 +535,16 @@ class App(Registry):
             worker.state(self._progress, stranded.get(worker.consumer.destination.uri, 0))
             for worker in tuple(self._workers)
         ]
+
+
+def _tell(announce: Callable[[str], object], words: str) -> None:
+    """To the operator; that it cannot be told is no reason to drop what runs."""
+    try:
+        announce(words)
+    except BaseException as error:
+        if from_a_signal(error):
+            raise
+        _log.error("announcement failed", words=words, exc_info=error)
 
 
 def _attempt(step: Callable[..., object], *arguments: object) -> JmsxError | None:

@@ -47,6 +47,7 @@ class WorkerState:
     message_id: str | None = None  #: what that call is about
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody
     away: str | None = None  #: its store or ledger that it waits for, and why
+    fault: str | None = None  #: what its redelivery policy did instead of answering
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,8 @@ def _missing(state: WorkerState, now: float) -> str:
         return "; ".join(["not subscribed", *refused[:1]])
     if state.away is not None:
         return f"waits for its {state.away}"
+    if state.fault is not None:
+        return f"its redelivery policy fails, and the default policy answers: {state.fault}"
     return refused[0] if refused else _FINE
 
 

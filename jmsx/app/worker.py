@@ -178,6 +178,7 @@ class Worker:
             message_id=call.message_id if call else None,
             stranded=stranded,
             away=self._awaited(),
+            fault=self._session.policy_fault,
         )
 
     def _awaited(self) -> str | None:
@@ -232,7 +233,11 @@ class Worker:
         done_in_vain = 0
         pause = FIRST_PAUSE
 
+        called = False  #: in this try
+
         def handle(database: Any) -> None:
+            nonlocal called
+            called = True
             try:
                 self._call_handler(message, database)
                 if self._commits_first:
@@ -244,6 +249,7 @@ class Worker:
             done_in_vain += 1
 
         while True:
+            called = False
             try:
                 done = store.once(identity, handle)
             except SpoiltTransactionError:
@@ -255,7 +261,12 @@ class Worker:
                 self.away = str(error)
             else:
                 self._present()
-                return done
+                if done and not called:
+                    raise StoreError(
+                        f"{type(store).__name__}.once() says that message {message.message_id} was done, and has not"
+                        " called the handler"
+                    )
+                return done or called
             self._wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole, misfit
+from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole, kind_of, misfit
 from jmsx.core.spelling import spelt
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 
@@ -71,8 +71,13 @@ _POLICY: Final = ("delay", "exhausted", "maximum_redeliveries", "mode", "non_blo
 
 def check_policy(name: str, given: object) -> None:
     """Raise ConfigurationError, for the option `name`, for what is no redelivery policy."""
-    if not isinstance(given, type) and all(hasattr(given, each) for each in _POLICY):
-        return
+    try:
+        if not isinstance(given, type) and all(hasattr(given, each) for each in _POLICY):
+            return
+    except Exception as raised:
+        raise ConfigurationError(
+            f"{name}: {kind_of(given)} that cannot be asked: {type(raised).__name__}: {raised}"
+        ) from raised
     hint = ""
     if isinstance(given, int) and not isinstance(given, bool):
         hint = f"; did you mean RedeliveryPolicy(maximum_redeliveries={given})?"

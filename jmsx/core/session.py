@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from jmsx.core.dialect import Dialect
     from jmsx.core.handing_out import Held
     from jmsx.core.memory import Memory
+    from jmsx.core.policy import Policy
     from jmsx.core.values import ConsumerSettings, SessionSettings
     from jmsx.errors import JmsxError
 
@@ -219,6 +220,11 @@ class SessionCore:
         """Those of a consumer; None: it is closed."""
         consumer = self._consumers.get(subscription_id)
         return None if consumer is None else consumer.settings
+
+    @property
+    def policies(self) -> list[Policy]:
+        """The redelivery policies of its consumers."""
+        return [one.settings.policy for one in self._consumers]
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
         """The application waits for a message of these consumers."""

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.values import AcknowledgeMode, SessionSettings
+from jmsx.custom_policy import CustomPolicy
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.looking import Looking
 from jmsx.errors import IllegalStateError, UnsupportedError
@@ -66,6 +67,12 @@ class Served:
     def ledger_away(self) -> str | None:
         """Why its delivery ledger cannot be used, for which it waits."""
         return self.pump.counting.away
+
+    @property
+    def policy_fault(self) -> str | None:
+        """What is wrong with the last answers of a redelivery policy of the application's; None: nothing."""
+        policies = (one for one in self.pump.core.policies if isinstance(one, CustomPolicy))
+        return next((one.fault for one in policies if one.fault is not None), None)
 
     @property
     def address(self) -> BrokerAddress:

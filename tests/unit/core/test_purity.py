@@ -27,7 +27,7 @@ LAYERS: Final = {
     },
     "jms": {
         "core", "drivers", "jms", "errors", "clock", "ledger", "memory", "log", "observe", "options", "plugins", "uri",
-        "steering", "handlers", "process", "alone",
+        "steering", "handlers", "process", "alone", "custom_policy",
     },
     "testing": {"core", "testing", "errors"},
 }  # fmt: skip
