@@ -226,9 +226,8 @@ class ArtemisDialect:
         """As they are: nothing is translated."""
         return headers
 
-    def confirms_subscribe(self, destination: str) -> bool:  # noqa: ARG002 - Classic's trouble
-        """Always."""
-        return True
+    def trial(self, destination: str, headers: Mapping[str, str]) -> None:
+        """None: every SUBSCRIBE may ask for a receipt."""
 
     def browse_headers(
         self,

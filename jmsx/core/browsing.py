@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
-from jmsx.core.requests import answered, silent, subscribing
+from jmsx.core.requests import answered, silent, subscribe
 from jmsx.core.sight import is_same, one_message
 from jmsx.errors import ConnectionFailedError
 
@@ -62,10 +62,10 @@ class Browsings:
         """Begin to look; `headers` are the dialect's for SUBSCRIBE."""
         request = self._requests.open("SUBSCRIBE", destination)
         self._open[subscription_id] = _Browsing()
-        confirmed = self._dialect.confirms_subscribe(destination)
         wanted = self._dialect.untranslated(headers) if self._sight.doubted else headers
         named = {"id": subscription_id, **wanted}
-        self._outbox.transmit(*subscribing(named, request, confirmed=confirmed))
+        trial = self._dialect.trial(destination, named)
+        subscribe(named, request, self._requests, self._outbox, trial=trial)
         return request
 
     def ask(self, delivery: Delivery, that: str, told: Callable[[bool], None], now: float) -> None:
@@ -90,7 +90,8 @@ class Browsings:
             self._dialect.browse_headers(destination=destination, prefetch=1, selector=selector)
         )
         request = self._requests.open("SUBSCRIBE", destination, begun)
-        self._outbox.transmit(*subscribing({"id": name, **headers}, request, confirmed=True))
+        named = {"id": name, **headers, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("SUBSCRIBE", named))
 
     def _tell(self, name: str, *, shown: bool) -> None:
         question = self._questions.pop(name, None)

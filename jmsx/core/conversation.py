@@ -60,7 +60,7 @@ class Conversation:
         request = self._requests.oldest("SUBSCRIBE")
         if request is None or self._dialect.errors_close:
             return request
-        return None if self._dialect.confirms_subscribe(request.subject) else request
+        return None if self._dialect.trial(request.subject, {}) is None else request
 
     def explain(self, now: float) -> None:
         """The cause of a refusal that is held back is known, or nobody will tell it."""

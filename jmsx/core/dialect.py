@@ -147,8 +147,12 @@ class Dialect(Protocol):
     def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Headers of the same SUBSCRIBE, without what has the broker look into the bodies of others."""
 
-    def confirms_subscribe(self, destination: str) -> bool:
-        """Whether a SUBSCRIBE to the URI may ask for a receipt, and gets its messages all the same."""
+    def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
+        """
+        None if a SUBSCRIBE to the URI with `headers` may ask for a receipt, and gets its messages all the same.
+
+        Else the headers of a subscription to try before it: refused for what that is refused for, and given nothing.
+        """
 
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None

@@ -10,6 +10,7 @@ from jmsx.errors import BrokerFaultError, BrokerTimeoutError, ConnectionFailedEr
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from jmsx.core.actions import Outbox
     from jmsx.errors import JmsxError
 
     #: What the core does with an answer: given `now` and the error, if any, it returns the caller's error.
@@ -113,16 +114,37 @@ def silent(error: JmsxError) -> bool:
     return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
 
 
-def subscribing(
-    headers: Mapping[str, str], request: Request, *, confirmed: bool
-) -> tuple[Frame, ...]:
+def subscribe(
+    headers: Mapping[str, str],
+    request: Request,
+    requests: Requests,
+    outbox: Outbox,
+    *,
+    trial: Mapping[str, str] | None,
+) -> None:
     """
-    SUBSCRIBE with `headers`, and what answers `request` for it: its receipt, if it may be `confirmed`.
+    SUBSCRIBE with `headers`, for which `request` is answered.
 
-    If not, a barrier behind it is: an empty transaction, which the broker answers when it has done the SUBSCRIBE.
+    Where a receipt may not be asked for, a subscription with the headers `trial`, which is given no messages, is tried
+    before it: what the broker refuses to the one it refuses to the other, and the words of refusals without a receipt
+    may come at any time. A barrier behind it, an empty transaction, is answered when the SUBSCRIBE is done.
     """
     receipt = {"receipt": request.receipt_id}
-    if confirmed:
-        return (Frame("SUBSCRIBE", {**headers, **receipt}),)
-    name = {"transaction": f"barrier-{headers['id']}"}
-    return (Frame("SUBSCRIBE", headers), Frame("BEGIN", name), Frame("ABORT", {**name, **receipt}))
+    if trial is None:
+        outbox.transmit(Frame("SUBSCRIBE", {**headers, **receipt}))
+        return
+    tried_id = {"id": f"trial-{headers['id']}"}
+
+    def tried(now: float, error: JmsxError | None) -> JmsxError | None:
+        if error is not None:
+            requests.answer(request.receipt_id, now, error)
+            return error
+        outbox.transmit(Frame("UNSUBSCRIBE", tried_id))
+        if not request.done:
+            name = {"transaction": f"barrier-{headers['id']}"}
+            barrier = Frame("ABORT", {**name, **receipt})
+            outbox.transmit(Frame("SUBSCRIBE", headers), Frame("BEGIN", name), barrier)
+        return None
+
+    receipt_id = requests.open(request.command, request.subject, tried).receipt_id
+    outbox.transmit(Frame("SUBSCRIBE", {**trial, **tried_id, "receipt": receipt_id}))

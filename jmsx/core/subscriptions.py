@@ -10,7 +10,7 @@ from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import count
 from jmsx.core.memory import Recollection
-from jmsx.core.requests import answered, subscribing
+from jmsx.core.requests import answered, subscribe
 from jmsx.errors import BrokerTimeoutError, IllegalStateError
 
 if TYPE_CHECKING:
@@ -212,8 +212,8 @@ class Subscriptions:
             **wanted,
             **consumer.window.subscribe_headers(),
         }
-        confirmed = self._dialect.confirms_subscribe(consumer.settings.destination)
-        self._outbox.transmit(*subscribing(headers, request, confirmed=confirmed))
+        trial = self._dialect.trial(consumer.settings.destination, headers)
+        subscribe(headers, request, self._requests, self._outbox, trial=trial)
 
     def _unsubscribe(self, consumer: ConsumerCore, now: float, *, idle: bool = True) -> Request:
         settings = consumer.settings

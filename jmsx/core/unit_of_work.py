@@ -473,15 +473,16 @@ class UnitOfWork:
         name = transaction.transaction_id
         outcome = TransactionOutcome.IN_DOUBT if in_doubt else TransactionOutcome.ROLLED_BACK
         self._sending.report_end(transaction, outcome, 0, now)
+        told, complaint = str(error), transaction.rollback_only
+        words = f"{complaint}; {told}" if complaint and complaint not in told else told
         if in_doubt:
-            cause = f"{_HALF}: {error}" if transaction.sent else str(error)
+            cause = f"{_HALF}: {words}" if transaction.sent else words
             transaction.step(TxInput.LOST)
             if failed:
                 self._note_refused(batches)
             if isinstance(error, BrokerFaultError):
                 self._outbox.disconnect(f"{broker} failed to commit {name}")
             return TransactionInDoubtError(name, broker, cause)
-        words = f"{transaction.rollback_only}; {error}" if transaction.rollback_only else str(error)
         if isinstance(error, TransactionRolledBackError):  # as its marker has told on the next link
             transaction.step(TxInput.LOST)
             return error

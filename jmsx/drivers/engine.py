@@ -327,7 +327,7 @@ class Engine:
             self._perform(
                 now
             )  # what was refused drops the link, and is of more weight than its end
-            self._lose(arrival.reason, arrival.detail)
+            self._lose(arrival.reason, self._life.cause(arrival.detail))
         elif self._up:
             try:
                 self.core.receive(arrival, now, self._clock.wall())
@@ -411,11 +411,11 @@ class Engine:
         actions = self.core.take_actions()
         self._todo += [action for action in actions if not isinstance(action, Transmit)]
         data = b""
-        failure = None
+        written = True
         try:
             data = self._encoded(actions)
             if data and self._up:
-                failure = self._life.write(data, now)
+                written = self._life.write(data, now)
         except BaseException:  # no frame may be left out, and nothing may follow half a one
             self._write_after_all(data or self._encoded(actions), now)
             raise
@@ -424,12 +424,10 @@ class Engine:
             del self._todo[0]
             if isinstance(action, Report):
                 self._report(action.event)
-            elif isinstance(action, Record) and failure is None:
+            elif isinstance(action, Record) and written:
                 self.counting.record(action)
             elif isinstance(action, Disconnect):
                 self._lose("error_frame", action.reason, dropped=True)
-        if failure is not None:
-            self._lose("io", failure)
 
     def _encoded(self, actions: list[Action]) -> bytes:
         """All frames of `actions`, as they are written on this link."""
@@ -443,9 +441,8 @@ class Engine:
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Writing `data` was interrupted."""
         written = self._life.link.written(data) if self._up else len(data)
-        failure = self._life.write(data, now) if data and not written else None
-        if failure is not None:
-            self._lose("io", failure)
+        if data and not written:
+            self._life.write(data, now)
         elif 0 < written < len(data):
             self._interrupted("a write was interrupted")
 
@@ -500,12 +497,15 @@ class Engine:
         self._observers.observe(event, self.source)
 
     def _arm(self) -> None:
+        self._armed = self._next_timer()
+
+    def _next_timer(self) -> float | None:
         timers = (self.core.next_timer(), self._life.next_timer())
-        self._armed = min((at for at in timers if at is not None), default=None)
+        return min((at for at in timers if at is not None), default=None)
 
     def _rearm(self) -> None:
         """Wake the thread if a timer is due before the one that it waits for."""
-        timer = self.core.next_timer()
+        timer = self._next_timer()
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
             self._inbox.put(None)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: Bytes in a second by which a frame grows at least that is still coming in; a beat inside it is one.
 SLOWEST: Final = 1024
 
+#: Seconds that what has come is given to say why the link ended, when a write has failed.
+LAST_WORDS: Final = 1.0
+
 #: How often a frame is looked at until its time is over, and seconds between looks at least.
 LOOKS: Final = 4
 PAUSE: Final = 0.05
@@ -46,17 +49,30 @@ class Lifeline:
         self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
         self._since = now
         self._asked = False  #: for a receipt, while that frame did not grow
+        self._unwritten: OSError | None = None  #: why nothing can be written any more
+        self._over_at = math.inf  #: when that is told, unless the broker's words came first
         # A write blocks whoever would look after heart-beats, so it looks itself.
         self.link.silence = self._heartbeat.silence or math.inf
 
-    def write(self, data: bytes, now: float) -> str | None:
-        """Write to the socket; what is wrong if it is gone."""
-        try:
-            self.link.send(data)
-        except OSError as error:
-            return str(error) or type(error).__name__
-        self._heartbeat.sent(now)
-        return None
+    def write(self, data: bytes, now: float) -> bool:
+        """
+        Write to the socket; False if it is gone.
+
+        Why, the reader tells, whose end comes now: the broker may have said ERROR before it closed. See `cause`.
+        """
+        if self._unwritten is None:
+            try:
+                self.link.send(data)
+            except OSError as error:
+                self._unwritten, self._over_at = error, now + LAST_WORDS
+                self.link.hang_up(at_once=not self._errors_close)
+            else:
+                self._heartbeat.sent(now)
+        return self._unwritten is None
+
+    def cause(self, told: str) -> str:
+        """Why the link ended, of which the reader `told`: it ended it, or we did because a write took too long."""
+        return str(self._unwritten) if isinstance(self._unwritten, TimeoutError) else told
 
     def encode(self, frame: Frame) -> bytes:
         """The bytes of a frame on this link."""
@@ -64,11 +80,14 @@ class Lifeline:
 
     def beat(self, now: float) -> tuple[str, str] | None:
         """Write a heart-beat if one is due; reason and detail if the link is dead."""
+        if self._unwritten is not None:
+            told = str(self._unwritten) or type(self._unwritten).__name__
+            return ("io", told) if now >= self._over_at else None
         self._heartbeat.heard(self.link.heard_at)
         if self._heartbeat.late(now):
             return "heartbeat", "the broker sent nothing for too long"
-        if self._heartbeat.due(now) and (failure := self.write(b"\n", now)) is not None:
-            return "io", failure
+        if self._heartbeat.due(now) and not self.write(b"\n", now):
+            return None
         return self._stuck(now)
 
     def _stuck(self, now: float) -> tuple[str, str] | None:
@@ -93,8 +112,7 @@ class Lifeline:
             self._asked = True
             name = {"transaction": "whole"}
             asking = (Frame("BEGIN", name), Frame("ABORT", {**name, "receipt": "whole"}))
-            failure = self.write(b"".join(self.encode(one) for one in asking), now)
-            return None if failure is None else ("io", failure)
+            self.write(b"".join(self.encode(one) for one in asking), now)
         elif now - self._since >= self._limit:
             told = self.link.describe_incomplete()
             return "protocol", f"a frame has been incomplete for {self._limit:g} s: {told}"
@@ -102,6 +120,8 @@ class Lifeline:
 
     def next_timer(self) -> float | None:
         """When `beat` is due."""
+        if self._unwritten is not None:
+            return self._over_at
         timer = self._heartbeat.next_timer()
         if self._limit is None:
             return timer

@@ -143,9 +143,13 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         while `StompFrameHandlerV11.replySent` does (thread dump: `StompConnection.destroy` against `.fail`).
         """
         self._dropped = True
-        self._transport.drop(after=_YIELD if self._condemned and not at_once else 0.0)
+        self.hang_up(at_once=at_once)
         self._transport.forget()
         self._answered.set()
+
+    def hang_up(self, *, at_once: bool = False) -> None:
+        """As `drop`, but what has come is still handed over, and then the end."""
+        self._transport.drop(after=_YIELD if self._condemned and not at_once else 0.0)
 
     def _say_connect(self, client_id: str | None) -> None:
         connection = DriverConnection(self._transport)

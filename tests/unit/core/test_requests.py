@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.core.requests import Request, Requests, answered
+from jmsx.core.actions import Outbox, Transmit
+from jmsx.core.requests import Request, Requests, answered, subscribe
 from jmsx.errors import BrokerError, ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
@@ -104,3 +105,58 @@ def test_request_that_needs_no_broker_is_done() -> None:
         True,
         error,
     )
+
+
+def tried() -> tuple[Request, Requests, Outbox]:
+    """A SUBSCRIBE that is tried first."""
+    requests, outbox = Requests("s"), Outbox()
+    request = requests.open("SUBSCRIBE", "queue://a.*")
+    subscribe({"id": "1", "selector": "x"}, request, requests, outbox, trial={"selector": "x"})
+    return request, requests, outbox
+
+
+def written(outbox: Outbox) -> list[str]:
+    """Command, id or transaction, and receipt of each frame."""
+    names = ("id", "transaction", "receipt")
+    return [
+        " ".join([frame.command, *(frame.headers[name] for name in names if name in frame.headers)])
+        for action in outbox.take()
+        if isinstance(action, Transmit)
+        for frame in action.frames
+    ]
+
+
+def test_a_trial_is_over_before_the_subscription_begins() -> None:
+    """Which is answered by a barrier behind it."""
+    request, requests, outbox = tried()
+    assert written(outbox) == ["SUBSCRIBE trial-1 s-2"]
+    requests.answer("s-2", 1.0)
+    barrier = ["BEGIN barrier-1", "ABORT barrier-1 s-1"]
+    assert written(outbox) == ["UNSUBSCRIBE trial-1", "SUBSCRIBE 1", *barrier]
+    assert not request.done
+    requests.answer("s-1", 2.0)
+    assert (request.done, request.error, len(requests)) == (True, None, 0)
+
+
+def test_what_is_refused_to_a_trial_is_refused() -> None:
+    """And not asked for."""
+    request, requests, outbox = tried()
+    written(outbox)
+    error = BrokerError("no")
+    requests.answer("s-2", 1.0, error)
+    assert (request.done, request.error) == (True, error)
+    assert (written(outbox), len(requests)) == ([], 0)
+
+
+def test_a_trial_whose_caller_has_gone_leaves_nothing() -> None:
+    """Nor does one whose link is lost."""
+    request, requests, outbox = tried()
+    written(outbox)
+    requests.abandon(request)
+    request.end(1.0, BrokerError("late"))
+    requests.answer("s-2", 1.0)
+    assert written(outbox) == ["UNSUBSCRIBE trial-1"]
+    request, requests, outbox = tried()
+    written(outbox)
+    requests.fail_all(1.0, lambda one: ConnectionFailedError(one.receipt_id))
+    assert (str(request.error), len(requests), written(outbox)) == ("s-1", 0, [])
