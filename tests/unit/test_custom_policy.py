@@ -59,7 +59,9 @@ def given(question: str, answer: Any) -> CustomPolicy:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("answer", [*NONSENSE, ValueError("no"), SystemExit(1)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "answer", [*NONSENSE, ValueError("no"), SystemExit(1)], ids=lambda one: type(one).__name__
+)
 def test_nonsense_is_answered_by_the_default_policy(
     question: str, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
