@@ -32,11 +32,17 @@ class Segment:
     path: str  #: below the folder of the log
     size: int
     mtime_ns: int
+    begin: int = 0  #: bytes before it are not meant
 
     @property
     def is_open(self) -> bool:
         """Whether its writer may still write to it: only its whole lines are read."""
         return self.path.endswith(OPEN_SUFFIX)
+
+    @property
+    def name(self) -> str:
+        """The path that it has for good: that of the closed segment."""
+        return self.path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX if self.is_open else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,26 @@ def survey(events: Path, out: Path | None = None) -> Survey:
         ConfigurationError: there is no segment.
 
     """
+    segments, findings = look(events, out)
+    if not segments:
+        raise ConfigurationError(
+            f"no event log segment (*.jsonl) below {events}"
+            + (f"; {findings[0][0]} is there: {findings[0][3]}" if findings else "")
+        )
+    findings += _stale(segments)
+    return Survey(tuple(sorted(segments)), pl.DataFrame(sorted(findings), _FILES, orient="row"))
+
+
+def look(
+    events: Path, out: Path | None = None
+) -> tuple[list[Segment], list[tuple[str, str, bool, str]]]:
+    """
+    List the segments, and what else there is, as the rows of `Survey.files`; there may be none yet.
+
+    Raises:
+        ConfigurationError: there is no such folder.
+
+    """
     if not events.is_dir():
         raise ConfigurationError(f"{events} is no directory of an event log")
     segments: list[Segment] = []
@@ -68,13 +94,7 @@ def survey(events: Path, out: Path | None = None) -> Survey:
             segments.append(found)
         else:
             findings.append((path, *found))
-    if not segments:
-        raise ConfigurationError(
-            f"no event log segment (*.jsonl) below {events}"
-            + (f"; {findings[0][0]} is there: {findings[0][3]}" if findings else "")
-        )
-    findings += _stale(segments)
-    return Survey(tuple(sorted(segments)), pl.DataFrame(sorted(findings), _FILES, orient="row"))
+    return segments, findings
 
 
 def _files(
@@ -144,19 +164,21 @@ def _stale(segments: Sequence[Segment]) -> Iterator[tuple[str, str, bool, str]]:
             )
 
 
-def batches(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:
+def batches(segments: Iterable[Segment], most: int | None = None) -> Iterator[tuple[Segment, ...]]:
     """
-    Gather segments, in order, into batches of about BATCH_BYTES; a larger segment is one by itself.
+    Gather segments, in order, into batches of about `most` bytes (None: BATCH_BYTES); a larger one is one by itself.
 
     Open ones are kept apart: they will have grown by the next run, and their batch is then read again.
     """
+    most = most or BATCH_BYTES
     batch: list[Segment] = []
     size = 0
     for segment in sorted(segments, key=lambda each: (each.is_open, each)):
-        if batch and (size + segment.size > BATCH_BYTES or batch[-1].is_open != segment.is_open):
+        length = segment.size - segment.begin
+        if batch and (size + length > most or batch[-1].is_open != segment.is_open):
             yield tuple(batch)
             batch, size = [], 0
         batch.append(segment)
-        size += segment.size
+        size += length
     if batch:
         yield tuple(batch)

@@ -11,5 +11,6 @@ from jmsx.plugins import needing as _needing
 with _needing("jmsx_spark"):
     from jmsx_report import ReportResult
     from jmsx_spark.engine import on, report
+    from jmsx_spark.source import EventLogSource
 
-__all__ = ["ReportResult", "on", "report"]
+__all__ = ["EventLogSource", "ReportResult", "on", "report"]

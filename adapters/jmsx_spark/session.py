@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import jmsx
 import jmsx_eventlog
 import jmsx_report
+import jmsx_spark
 from jmsx.errors import ConfigurationError
 from jmsx_report.local import THREADS
 
@@ -38,7 +39,7 @@ _SETTINGS: Final = {
 #: All cores of this host.
 LOCAL: Final = "local[*]"
 #: Packages whose folders workers are told of: they may be those of a checkout.
-_SHIPPED: Final = (jmsx, jmsx_eventlog, jmsx_report)
+_SHIPPED: Final = (jmsx, jmsx_eventlog, jmsx_report, jmsx_spark)
 
 
 @contextmanager

@@ -1,0 +1,140 @@
+"""
+How far a stream has read an event log: for each segment, how many bytes of it.
+
+An offset is JSON: {"closed": {FOLDER: {NAME: bytes}}, "open": {FOLDER: {NAME: bytes}}}, with final names. A segment is
+in "closed" when it was closed and all of it was read. What is no more in the folder of the log is no more in the
+offset, so that it does not grow beyond what the folder holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.errors import ConfigurationError
+from jmsx_report.pieces import piece, whole_lines
+from jmsx_report.segments import Segment, look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+_CLOSED: Final = "closed"
+_OPEN: Final = "open"
+NOTHING: Final[Mapping[str, Any]] = {_CLOSED: {}, _OPEN: {}}
+
+
+def current(events: Path) -> list[Segment]:
+    """
+    List the segments as they are now, in order; of one that was shipped open and closed, the closed one.
+
+    Raises:
+        ConfigurationError: there is no such folder.
+
+    """
+    segments, _ = look(events)
+    newest = {segment.name: segment for segment in segments if segment.is_open}
+    newest |= {segment.path: segment for segment in segments if not segment.is_open}
+    return [newest[name] for name in sorted(newest)]
+
+
+def latest(
+    events: Path,
+    present: Iterable[Segment],
+    start: Mapping[str, Any],
+    *,
+    most_bytes: int | None = None,
+    lenient: bool = False,
+) -> dict[str, Any]:
+    """
+    Find how far one may read.
+
+    Args:
+        events: the folder of the log.
+        present: its segments.
+        start: how far has been read.
+        most_bytes: so much is admitted, or one segment, if its next line is longer; None: all there is.
+        lenient: go on where lines are lost, that is, a segment that was not closed is gone, or one has changed.
+
+    Raises:
+        ConfigurationError: lines are lost, or a segment cannot be read.
+
+    """
+    closed, growing = _flat(start[_CLOSED]), _flat(start[_OPEN])
+    left = most_bytes
+    done: dict[str, int] = {}
+    reached: dict[str, int] = {}
+    for segment in present:
+        name = segment.name
+        begin = closed.pop(name, None)
+        if begin is not None and begin == segment.size and not segment.is_open:
+            done[name] = begin
+            continue
+        known = growing.pop(name, 0) if begin is None else begin
+        if known > segment.size or begin is not None:
+            if not lenient:
+                raise ConfigurationError(_changed(events, segment, known))
+            known = 0
+        end = _end(events, segment, known, left)
+        if end == known and left is not None and left == most_bytes:
+            end = _end(events, segment, known, None)
+        if left is not None:
+            left = max(0, left - (end - known))
+        if end == segment.size and not segment.is_open:
+            done[name] = end
+        elif end:
+            reached[name] = end
+    if growing and not lenient:
+        raise ConfigurationError(_gone(events, growing))
+    return {_CLOSED: _nested(done), _OPEN: _nested(reached)}
+
+
+def between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Segment]:
+    """List what is to be read from one offset to the next, in order."""
+    before = _flat(start[_CLOSED]) | _flat(start[_OPEN])
+    after = _flat(end[_CLOSED]) | _flat(end[_OPEN])
+    pieces = []
+    for name in sorted(after):
+        begin = before.get(name, 0)
+        begin = begin if begin <= after[name] else 0  # it has changed, and that was accepted
+        if begin < after[name]:
+            pieces.append(piece(Segment(name, 0, 0), begin, after[name]))
+    return pieces
+
+
+def _end(events: Path, segment: Segment, begin: int, left: int | None) -> int:
+    """Find up to where a segment is read now: of an open one whole lines, of a closed one all."""
+    if segment.size == begin or left == 0:
+        return begin
+    admitted = segment.size if left is None else min(segment.size, begin + left)
+    if admitted == segment.size and not segment.is_open:
+        return admitted
+    return whole_lines(events, Segment(segment.path, admitted, 0, begin))
+
+
+def _flat(offset: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    return {
+        f"{folder}{name}": size for folder, names in offset.items() for name, size in names.items()
+    }
+
+
+def _nested(sizes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for path, size in sizes.items():
+        folder, slash, name = path.rpartition("/")
+        found.setdefault(folder + slash, {})[name] = size
+    return found
+
+
+def _changed(events: Path, segment: Segment, read: int) -> str:
+    return (
+        f"{events / segment.path} has {segment.size} bytes, and {read} bytes of it were read before: it is another file"
+        f" or was changed; put back what was there, or set failOnDataLoss to false to go on with what is there now"
+    )
+
+
+def _gone(events: Path, growing: Mapping[str, int]) -> str:
+    name = min(growing)
+    return (
+        f"{events / name} is gone, as are {len(growing) - 1} others, before it was closed and all of it was read"
+        f" ({growing[name]} bytes were); put it back, or set failOnDataLoss to false to go on without it"
+    )
