@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from jmsx.core.headers import whole
 from jmsx.errors import ConfigurationError
 from jmsx_eventlog.schema import FIELDS
 from jmsx_report.events import SCHEMAS
@@ -101,7 +102,7 @@ class EventLogSource(DataSource):
             self.options.get("maxBytesPerTrigger"),
             self.options.get("failOnDataLoss", "true"),
         )
-        if most is not None and not (most.isdecimal() and int(most)):
+        if most is not None and not whole(most, least=1):
             raise ConfigurationError(
                 f"maxBytesPerTrigger is {most!r}; it is a number of bytes, 1 or more"
             )
