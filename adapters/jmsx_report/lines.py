@@ -1,17 +1,25 @@
 """
 Bytes of segments to columns: each line is either good, and then in `Events`, or put aside, and then in the quarantine.
 
-What is good is said by `jmsx_eventlog.schema.fault_of`, line by line: the exact path. It is slow; so lines that the
-writer wrote as it writes nearly all of them are read kind by kind with a narrow schema: the fast path. It may only be
-trusted where nothing is odd. A line is odd if it does not begin as the writer begins lines, has a backslash, lacks
-what its kind requires, has a number or a word out of bounds, or does not have as many members, and as many texts among
-them, as were read from it: the JSON parser makes text of a number where a text is asked for, and takes the first of
-two members of one name. Odd lines, and kinds that the parser refuses, go the exact path. Both give the same columns.
+What is good is said by `jmsx_eventlog.schema.fault_of`, line by line: the exact path. It is slow, so it is for odd
+lines only; others are read by the column. Of the two faster paths, each may only be trusted where nothing is odd.
+
+- By shape: a writer names the members of a kind in one order, so the lines are a table whose cells end at the commas.
+  Each cell must be what its name and type make it, to the last byte; then the line can be nothing else.
+- By a parser of JSON, kind by kind, for what is left: lines of rare shapes, and texts with a comma. A line is odd if
+  it does not begin as the writer begins lines, has a backslash, lacks what its kind requires, has a number or a word
+  out of bounds, or does not have as many members, and as many texts among them, as were read from it: the parser makes
+  text of a number where a text is asked for, and takes the first of two members of one name.
+
+All three give the same columns. CPU time a line, measured with 4 million lines of 350 bytes: 1.4 us by shape, 2.2 us
+by the parser, 10 us by the exact path.
 """
 
 from __future__ import annotations
 
 import io
+import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -35,6 +43,14 @@ _COMMON: Final = ("delivery", "send", "recv.batch", "ack.batch")
 _IN_TURN: Final = (*_COMMON, *(kind for kind in SCHEMAS if kind not in _COMMON))
 #: Lines that the parser refuses are halved until so few are left, and then go the exact path.
 _FEW: Final = 256
+#: What by shape costs whatever the number of lines is worth it from so many lines of a kind on.
+_MANY: Final = 2000
+#: Shapes of a kind that are looked for in a batch, and lines that are looked at for each.
+_SHAPES: Final = 4
+_SAMPLE: Final = 16
+#: A line of more members than any kind has is not read by shape.
+_WIDTH: Final = max(len(schema) for schema in SCHEMAS.values())
+_CELLS: Final = tuple(f"column_{number}" for number in range(1, _WIDTH + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +99,21 @@ def read(contents: Sequence[Content]) -> Reading:
         if content.data
     )
     lines = _texts(whole, count).with_row_index("line")
-    frames: dict[str, pl.DataFrame] = {}
+    found: dict[str, list[pl.DataFrame]] = {}
+    cells = _cells(whole, lines)
     rest, odd = lines, []
     for kind in _IN_TURN:
         begins = rest["text"].str.starts_with(_BEGINNING % kind)
         if begins.any():
-            frames[kind], doubtful = _fast(kind, rest.filter(begins))
+            shaped, others = _by_shape(kind, rest.filter(begins), cells)
+            parsed, doubtful = _by_parser(kind, others)
+            found[kind] = [*shaped, parsed]
             odd.append(doubtful)
             rest = rest.filter(~begins)
     exact, aside = _exact(pl.concat([rest, *odd]))
     for kind, frame in exact.items():
-        frames[kind] = pl.concat([frames[kind], frame]).sort("line") if kind in frames else frame
+        found.setdefault(kind, []).append(frame)
+    frames = {kind: _in_order(several) for kind, several in found.items()}
     return Reading(
         lines=lines,
         starts=pl.DataFrame(starts, {"segment": pl.String, "start": pl.UInt32}, orient="row"),
@@ -122,8 +142,156 @@ def _decoded(line: bytes) -> str:
         return ""
 
 
-def _fast(kind: str, lines: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _in_order(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    several = [frame for frame in frames if frame.height] or list(frames[:1])
+    return several[0] if len(several) == 1 else pl.concat(several).sort("line")
+
+
+def _cells(whole: bytes, lines: pl.DataFrame) -> pl.DataFrame:
+    """Beside each of `lines`, of which `whole` is made, what is between its commas; null: nothing, or no such cell."""
+    try:
+        cells = _split(whole)
+        if cells.height == lines.height:
+            return lines.hstack(cells)
+    except pl.exceptions.PolarsError:  # a line has too many cells, or is not UTF-8
+        pass
+    few = pl.col("text").str.count_matches(",", literal=True) < _WIDTH
+    kept = pl.when(few & (pl.col("text") != "")).then("text").otherwise(pl.lit("{"))
+    text = lines.select(kept.str.join("\n")).item()
+    return lines.hstack(_split(text.encode() or b"\n").head(lines.height))
+
+
+def _split(whole: bytes) -> pl.DataFrame:
+    return pl.read_csv(
+        io.BytesIO(whole),
+        schema=dict.fromkeys(_CELLS, pl.String),
+        has_header=False,
+        infer_schema=False,
+        quote_char=None,
+        extra_columns="raise",
+        missing_columns="insert",
+    )
+
+
+def _by_shape(
+    kind: str, lines: pl.DataFrame, cells: pl.DataFrame
+) -> tuple[list[pl.DataFrame], pl.DataFrame]:
+    """Read lines that begin as those of `kind`, from the `cells` of all lines: frames of good ones; and all others."""
+    good: list[pl.DataFrame] = []
+    if lines.height < _MANY:
+        return good, lines
+    if lines.height < cells.height:
+        cells = cells.filter(pl.col("text").str.starts_with(_BEGINNING % kind))
+    for _ in range(_SHAPES):
+        sample = cells["text"].gather_every(cells.height // _SAMPLE)
+        shape = Counter(_shape(kind, text) for text in sample).most_common(1)[0][0]
+        if shape is None:
+            break
+        frame, cells = _of_shape(kind, shape, cells)
+        good.append(frame)
+        if cells.height < _MANY:
+            break
+    return good, cells.select("line", "text")
+
+
+def _shape(kind: str, text: str) -> tuple[str, ...] | None:
+    """The names of the members of a good line in their order; None: it is not good, or has members that we know not."""
+    try:
+        members = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    known = fault_of(members) is None and members.keys() <= SCHEMAS[kind].keys()
+    return tuple(members) if known else None
+
+
+def _of_shape(
+    kind: str, shape: Sequence[str], lines: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Read those of `lines` that have the members of `shape`, each in its cell and of its type; and give all others."""
+    rules = _RULES[kind]
+    cells = {name: pl.col(cell) for name, cell in zip(shape, _CELLS, strict=False)}
+    cells[shape[-1]] = cells[shape[-1]].str.head(-1)
+    cells = {name: cell for name, cell in cells.items() if name not in _KNOWN}  # those are seen
+    texts = [name for name in cells if name in rules.texts]
+    numbers = [name for name in cells if name in rules.limits]
+    truths = [name for name in cells if name not in texts and name not in numbers]
+    odd = _odd_names({name: cells[name] for name in texts}, rules, lines)
+    beyond = [cell for cell in _CELLS[len(shape) :] if lines[cell].null_count() < lines.height]
+    sound = [
+        pl.col("text").str.ends_with("}"),
+        *(pl.col(cell).is_null() for cell in beyond),
+        *(~cells[name].is_in(these, nulls_equal=True) for name, these in odd.items() if these),
+        *(cells[name].str.contains(f"^{_text(name, rules)}$") for name in texts if name not in odd),
+        *(cells[name].str.starts_with(f'"{name}":') for name in numbers),
+        # JSON has no plus and no leading zero.
+        *((pl.col(name) >= "1") | (pl.col(name) == "0") for name in numbers),
+        *(pl.col(f"{name} read").is_between(*rules.limits[name]) for name in numbers),
+        *((cells[name] == f'"{name}":false') | pl.col(name) for name in truths),
+    ]
+    missing = [
+        pl.lit(None, of).alias(name) for name, of in SCHEMAS[kind].items() if name not in shape
+    ]
+    # One step after the other: what several columns need would be made for each of them again.
+    read = (
+        lines.lazy()
+        .with_columns(
+            *(cells[name].str.slice(len(_before(name))).str.head(-1).alias(name) for name in texts),
+            *(cells[name].str.slice(len(f'"{name}":')).alias(name) for name in numbers),
+            *((cells[name] == f'"{name}":true').alias(name) for name in truths),
+        )
+        .with_columns(
+            pl.col(name).cast(SCHEMAS[kind][name], strict=False).alias(f"{name} read")
+            for name in numbers
+        )
+        .with_columns(pl.all_horizontal(sound).fill_null(value=False).alias("good"))
+        .with_columns(
+            pl.lit(VERSION, pl.Int32).alias("v"),
+            pl.lit(kind).alias("kind"),
+            *(pl.col(f"{name} read").alias(name) for name in numbers),
+            *missing,
+        )
+        .select(*SCHEMAS[kind], "line", "good")
+        .collect()
+    )
+    frame = read.drop("good")
+    if read["good"].all():
+        return frame, lines.clear()
+    return frame.filter(read["good"]), lines.filter(~read["good"])
+
+
+def _before(name: str) -> str:
+    return f'"{name}":"'
+
+
+def _text(name: str, rules: _Rules) -> str:
+    """The pattern of the cell of a text that is written as it is, or of the words that there are."""
+    words = rules.words.get(name)
+    inside = f"(?:{'|'.join(map(re.escape, words))})" if words else r'[^"\\\x00-\x1f]*'
+    return f'{_before(name)}{inside}"'
+
+
+def _odd_names(
+    cells: Mapping[str, pl.Expr], rules: _Rules, lines: pl.DataFrame
+) -> dict[str, list[str | None]]:
+    """
+    Of the `cells` of texts, those columns in which few texts come again and again; and their odd cells.
+
+    To look at each text once, instead of at each line, takes a fifth of the time.
+    """
+    few = lines.head(_FEW).select(cell.n_unique().alias(name) for name, cell in cells.items())
+    names = [name for name in cells if few[name][0] < _FEW // 2]
+    seen = lines.select(cells[name].unique().implode().alias(name) for name in names)
+    odd = {}
+    for name in names:
+        whole = re.compile(_text(name, rules))
+        odd[name] = [one for one in seen[name][0] if one is None or not whole.fullmatch(one)]
+    return odd
+
+
+def _by_parser(kind: str, lines: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read lines that begin as those of `kind`: the frame of those that are good for sure, and all others."""
+    if lines.height <= _FEW:
+        return _empty(kind), lines
     schema = {name: of for name, of in SCHEMAS[kind].items() if name not in _KNOWN}
     text = lines["text"].str.join("\n")[0].encode()
     try:
@@ -148,10 +316,8 @@ def _fast(kind: str, lines: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _halved(kind: str, lines: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    if lines.height <= _FEW:
-        return _empty(kind), lines
     middle = lines.height // 2
-    halves = [_fast(kind, lines[:middle]), _fast(kind, lines[middle:])]
+    halves = [_by_parser(kind, lines[:middle]), _by_parser(kind, lines[middle:])]
     return pl.concat([good for good, _ in halves]), pl.concat([odd for _, odd in halves])
 
 
@@ -161,7 +327,7 @@ def _empty(kind: str) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """What the schema says of the fields of one kind, as the fast path asks for it."""
+    """What the schema says of the fields of one kind, as the faster paths ask for it."""
 
     texts: frozenset[str]
     required: tuple[str, ...]

@@ -136,6 +136,94 @@ def test_both_paths_say_the_same(odd: bytes, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
+@pytest.mark.parametrize("few", [2, 256], ids=["each text", "few names"])
+@pytest.mark.parametrize("odd", _ODD.values(), ids=_ODD.keys())
+def test_an_odd_line_is_not_read_by_shape(
+    odd: bytes, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among so many good lines that they are read by shape, it comes to the same as all of them by the exact path."""
+    texts = [line(seq=number) for number in range(60)]
+    texts[30] = odd
+    monkeypatch.setattr(reading, "_MANY", 20)
+    monkeypatch.setattr(reading, "_FEW", few)
+    segment = Content("a.jsonl", b"".join(text + b"\n" for text in texts))
+    found = read([segment])
+    monkeypatch.setattr(reading, "_BEGINNING", "nothing begins so %s")
+    expected = read([segment])
+
+    assert found.aside.rows() == expected.aside.rows()
+    assert {kind: frame.rows() for kind, frame in found.frames.items() if frame.height} == {
+        kind: frame.rows() for kind, frame in expected.frames.items()
+    }
+
+
+_CELLS: Final = {
+    "a comma behind": line() + b",",
+    "commas behind": line()[:-1] + b"},,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,}",
+    "few commas behind": line()[:-1] + b"},,}",
+    "an empty cell": line().replace(b',"dest"', b',,"dest"'),
+    "a comma in a text": line(msg_key="a,b"),
+    "many commas in a text": line(msg_key="," * 60),
+    "a plus": line().replace(b'"seq":0', b'"seq":+5'),
+    "a leading zero": line().replace(b'"seq":0', b'"seq":05'),
+    "minus zero": line().replace(b'"seq":0', b'"seq":-0'),
+    "a space": line().replace(b'"seq":0', b'"seq":0 '),
+    "a control character": line().replace(b'"k"', b'"a\x01"'),
+    "a tab": line().replace(b'"k"', b'"\t"'),
+    "a vertical tab": line().replace(b'"k"', b'"\x0b"'),
+    "a line separator": line(msg_key="\u2028\x85"),
+    "a quote that ends a text": line().replace(b'"k"', b'"k"a"'),
+    "two braces": line() + b"}",
+    "another name": line().replace(b'"seq"', b'"sec"'),
+    "a name without quotes": line().replace(b'"seq"', b"seq"),
+    "an equals sign": line().replace(b'"seq":', b'"seq"='),
+    "not ASCII": line(dest="queue://caf\u00e9 \U0001f600"),
+}
+
+
+@pytest.mark.parametrize("few", [2, 256], ids=["each text", "few names"])
+@pytest.mark.parametrize("odd", _CELLS.values(), ids=_CELLS.keys())
+def test_a_cell_is_what_it_must_be_to_the_last_byte(
+    odd: bytes, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for what only a reader by shape could take for a line."""
+    test_an_odd_line_is_not_read_by_shape(odd, few, monkeypatch)
+
+
+def test_truth_values_are_read_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """True, false, and what is neither."""
+    words = ["true", "false", "True", "null", "1", '"true"', "truefalse"]
+    told = [
+        line(kind="dlq", consumer="c", reason="rejected", outcome=None, by_copy=True).replace(
+            b"true", word.encode()
+        )
+        for word in words + ["true"] * 30
+    ]
+    monkeypatch.setattr(reading, "_MANY", 20)
+
+    found = read([Content("a.jsonl", b"".join(text + b"\n" for text in told))])
+
+    assert found.frames["dlq"]["by_copy"].to_list() == [True, False, None, *[True] * 30]
+    assert found.aside["line"].to_list() == [2, 4, 5, 6]
+
+
+def test_good_lines_are_read_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the slower paths is asked where all is as a writer writes it."""
+    texts = [line(seq=number, size=number % 3, msg_key=f"{number:032x}") for number in range(3000)]
+    asked = []
+    monkeypatch.setattr(
+        reading,
+        "_by_parser",
+        lambda kind, lines: (asked.append(lines.height), reading._empty(kind), lines)[1:],
+    )
+
+    found = read([Content("a.jsonl", b"".join(text + b"\n" for text in texts))])
+
+    assert asked == [0]
+    assert found.frames["send"]["msg_key"].to_list() == [f"{number:032x}" for number in range(3000)]
+    assert found.frames["send"]["size"].to_list() == [number % 3 for number in range(3000)]
+
+
 def test_refused_lines_do_not_take_their_neighbours_along() -> None:
     """One line that the parser refuses among thousands: all others are still read, and only it is put aside."""
     texts = [line(seq=number) for number in range(5000)]
