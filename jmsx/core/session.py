@@ -154,6 +154,14 @@ class SessionCore:
         self.browsings.clear()
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
 
+    def suspects(self, reason: str) -> list[ConsumerSettings]:
+        """Consumers for one of whose messages the broker may have ended the link, which ends for `reason`."""
+        return self._consumers.translated() if reason == "io" else []
+
+    def shut_out(self) -> None:
+        """One of them it was."""
+        self._sight.shut_out()
+
     def receive(self, frames: Iterable[Frame | MessageFrame], now: float, wall: float) -> None:
         """
         Take frames from the broker, in order; `wall` is the time of day in epoch seconds, for expiry.

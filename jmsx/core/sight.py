@@ -47,6 +47,10 @@ class Sight:
         suspicious = reason == "io" and now - self._stirred_at <= SOON
         self._ends = self._ends + 1 if suspicious else 0
 
+    def shut_out(self) -> None:
+        """The last link has ended for an ObjectMessage, as was found out elsewhere."""
+        self._ends = max(self._ends, 1)
+
     @property
     def doubted(self) -> bool:
         """Whether the last link may have ended for an ObjectMessage."""

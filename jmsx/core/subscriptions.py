@@ -11,6 +11,8 @@ from jmsx.core.frames import Frame
 from jmsx.core.identity import count
 from jmsx.core.memory import Recollection
 from jmsx.core.requests import answered, subscribe
+from jmsx.core.sight import lies_open
+from jmsx.core.spelling import is_pattern
 from jmsx.errors import BrokerTimeoutError, IllegalStateError
 
 if TYPE_CHECKING:
@@ -149,6 +151,17 @@ class Subscriptions:
         self._closing.clear()
         self._farewells.clear()
         self._left.clear()
+
+    def translated(self) -> list[ConsumerSettings]:
+        """The consumers of one queue each whose messages the broker translates on this link."""
+        return [
+            one.settings
+            for one in self
+            if not one.blind
+            and lies_open(one.settings)
+            and not is_pattern(one.settings.destination)
+            and len(self._dialect.untranslated(one.settings.headers)) < len(one.settings.headers)
+        ]
 
     # Opening and closing ---------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from jmsx.core.events import Event, Source
     from jmsx.core.requests import Request
     from jmsx.core.session import SessionCore
+    from jmsx.core.values import ConsumerSettings
     from jmsx.drivers.reconnect import Connected, Connector
     from jmsx.observe import Observers
     from jmsx.uri import BrokerAddress
@@ -67,7 +68,12 @@ _log = logger("jmsx.session")
 
 
 class Engine:
-    """Drives one SessionCore over one StompLink after the other."""
+    """
+    Drives one SessionCore over one StompLink after the other.
+
+    Without a reconnect policy a lost link stays lost, save where jmsx has dropped it, or the broker ended it because
+    maps were to be translated (core/sight.py), which is jmsx's own affair.
+    """
 
     def __init__(
         self,
@@ -86,6 +92,9 @@ class Engine:
         self.error: JmsxError | None = None  #: why there will be no link any more
         self.outage: JmsxError | None = None  #: why there is none now; it is being restored
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
+        #: Whether the broker ends the link of a consumer with these settings, for what it reads.
+        self.is_shut_out: Callable[[ConsumerSettings], bool] = lambda _settings: False
+        self._suspected: list[ConsumerSettings] = []  #: whom to ask that before a link is restored
         self.farewell = False  #: we have said DISCONNECT: that the broker closes is no loss
         self.counting = Counting(None)  #: how deliveries are counted beyond this process
         self.request_timeout = options.request_timeout
@@ -342,6 +351,8 @@ class Engine:
 
     def _restore(self) -> None:
         """Until there is a link with all consumers on it again, or no hope of one."""
+        if self._suspected and not self._shut_out():
+            return
         _log.warning("connection lost", broker=self.source.broker, error=str(self.outage))
         lasted = self._lost_at - self._opened_at >= STEADY
         self._flaps = 0 if lasted else self._flaps + 1
@@ -356,6 +367,16 @@ class Engine:
         else:
             self._flaps += attempts - 1
             self._restored(attempts)
+
+    def _shut_out(self) -> bool:
+        """Whether the broker ended the link for what a consumer reads; if not, there will be no other one."""
+        found = any(self.is_shut_out(one) for one in self._suspected)
+        with self.lock:
+            if found:
+                self.core.shut_out()
+            elif self.outage is not None:
+                self._give_up(self.error or self.outage)
+        return found
 
     def _reopen(self) -> None:
         """One attempt: a new link, a new epoch, and every consumer subscribed on it."""
@@ -464,7 +485,9 @@ class Engine:
         self._lost_for = str(lost)
         policy = self._connector.policy
         wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
-        if for_good or self.farewell or self._ended or not (wanted or self.outage is not None):
+        wanted = wanted or self.outage is not None
+        self._suspected = [] if wanted else self.core.suspects(reason)
+        if for_good or self.farewell or self._ended or not (wanted or self._suspected):
             self._connector.cancel()
             self.error = lost
         elif self.outage is None:

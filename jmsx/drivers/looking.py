@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.sight import is_same, one_message
 from jmsx.drivers.exchange import Talk, hurried
-from jmsx.errors import ConnectionFailedError
+from jmsx.errors import ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
     from jmsx.clock import Clock
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.values import ConsumerSettings
     from jmsx.options import ConnectionOptions
     from jmsx.uri import BrokerAddress
 
 #: Connections that the broker closes at one message before that is known to be the reason.
 SURE: Final = 2
+
+#: Messages that a browser of a queue is sent ahead.
+BROWSED: Final = 500
 
 
 class Looking:
@@ -53,6 +57,37 @@ class Looking:
         if shown is None or not shown.body or not is_same(shown.headers, delivery.headers):
             return None
         return _merged(delivery.frame, shown)
+
+    def shut_out(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
+        """
+        Whether the broker closes the connection of who is shown what a consumer with these settings reads.
+
+        What it was about to send is still paged in, so a browser is shown that, too. False if it cannot be asked.
+        """
+        talk = Talk(address, self._options, self._dialect, self._clock)
+        try:
+            talk.connect()
+            headers = self._dialect.browse_headers(
+                destination=settings.destination, prefetch=BROWSED, selector=None
+            )
+            if "selector" in settings.headers:
+                headers["selector"] = settings.headers["selector"]
+            talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
+            return self._closes(talk, settings.destination)
+        except JmsxError:
+            return False
+        finally:
+            talk.drop()
+
+    @staticmethod
+    def _closes(talk: Talk, destination: str) -> bool:
+        """Whether the broker closes the connection before it has shown all."""
+        try:
+            while talk.next(MessageFrame, "SUBSCRIBE", destination).headers.get("browser") != "end":
+                pass
+        except ConnectionFailedError:
+            return True
+        return False
 
     def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
         destination = self._dialect.addresses(delivery.headers).destination or ""

@@ -19,7 +19,12 @@ from jmsx import Connection, Message, Queue, ReconnectPolicy
 from jmsx.app import App
 from jmsx.core.events import LinkClosed
 from jmsx.core.policy import RedeliveryMode
-from jmsx.errors import MessageNotReadableError, TransactionInDoubtError, TransactionRolledBackError
+from jmsx.errors import (
+    ConnectionFailedError,
+    MessageNotReadableError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
 from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
@@ -397,6 +402,45 @@ def test_each_unread_message_is_one_dead_letter(
     assert letters == [
         (kind, "true", copy) for kind in ("object", "stream") for copy in (False, True)
     ]
+
+
+@NEEDS_JDK
+@pytest.mark.parametrize("idle", [0.0, 3.0], ids=["at once", "idle"])
+def test_a_plain_connection_reads_behind_an_object_message(
+    classic_broker: ClassicBroker, queue: Queue, idle: float
+) -> None:
+    """It has no failover; but that the broker ends the link is for what jmsx asks of it."""
+    lost: list[object] = []
+    with Connection(classic_broker.url) as connection:
+        connection.set_exception_listener(lost.append)
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_consumer(queue)
+        time.sleep(idle)  # the link is quiet for long, or new
+        java(classic_broker, queue, "object", "map", "text")
+        thing, content, text = take(consumer, 3)
+        assert (thing.readable, content.body, text.text) == (False, {"a": 1, "b": 2}, "Zürich 😀")
+        assert consumer.receive(0.5) is None
+        session.create_producer(queue).send(Message("on"))
+        assert [one.text for one in take(consumer, 1)] == ["on"]
+    assert lost == []
+
+
+def test_a_plain_connection_stays_lost(classic_broker: ClassicBroker, queue: Queue) -> None:
+    """A network that cuts it is no reason to open another."""
+    with Proxy(classic_broker.url) as proxy, Connection(proxy.url) as connection:
+        lost: list[object] = []
+        connection.set_exception_listener(lost.append)
+        connection.start()
+        session = connection.create_session()
+        consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+        for number in range(3):
+            producer.send(Message(f"{number}"))
+        assert len(take(consumer, 3)) == 3
+        proxy.cut()
+        with pytest.raises(ConnectionFailedError, match="is gone"):
+            consumer.receive(10)
+        assert eventually(lambda: len(lost) == 1)
 
 
 @NEEDS_JDK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from jmsx.core.sight import OFTEN, SOON, Sight
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
+from tests.unit.core.harness import AUTO, Talk
 
 QUEUE = ConsumerSettings(
     subscription_id="1",
@@ -81,6 +83,37 @@ def test_it_sees_again_on_the_next_link() -> None:
     assert not ended((0.1, "io"), (0.1, "closed")).blind(QUEUE)
     assert not ended((0.1, "io"), (60.0, "io")).blind(QUEUE)
     assert ended((0.1, "io"), (0.1, "io")).blind(QUEUE)
+
+
+def test_what_was_found_out_counts_at_once() -> None:
+    """Also where the link had been quiet for long."""
+    sight = ended((60.0, "io"))
+    sight.shut_out()
+    assert sight.blind(QUEUE)
+    assert not sight.blind(TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("fields", "suspected"),
+    [
+        ({}, True),
+        ({"destination": "queue://q.>"}, False),
+        ({"destination": "temp-queue://q"}, False),
+        ({"destination": "topic://q", "kind": DestinationKind.TOPIC}, False),
+        ({"headers": {"destination": "/queue/q"}}, False),
+    ],
+)
+def test_who_may_have_been_shut_out(fields: dict[str, Any], *, suspected: bool) -> None:
+    """Whoever has messages translated that others can look at; on the next link nobody has."""
+    talk = Talk(AUTO)
+    translated = {"destination": "/queue/q", "transformation": "jms-map-xml"}
+    talk.subscribe(**{"headers": translated, **fields})
+    assert bool(talk.core.suspects("io")) is suspected
+    assert talk.core.suspects("heartbeat") == []
+    talk.cut()
+    talk.core.shut_out()
+    talk.reopen()
+    assert talk.core.suspects("io") == []
 
 
 def test_only_classic_translates() -> None:
