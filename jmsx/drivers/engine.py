@@ -486,7 +486,7 @@ class Engine:
         policy = self._connector.policy
         wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
         wanted = wanted or self.outage is not None
-        self._suspected = [] if wanted else self.core.suspects(reason)
+        self._suspected = self.core.suspects(reason) if policy is None and not wanted else []
         if for_good or self.farewell or self._ended or not (wanted or self._suspected):
             self._connector.cancel()
             self.error = lost
