@@ -109,9 +109,6 @@ class Recovered:
 
     path: Path  #: its name now
     writer: str  #: the dead one
-    last_seq: (
-        int  #: of the last whole line before `log.recovered`; one below the first where none is
-    )
     lost_bytes: int  #: length of the torn end that was cut off
 
 
@@ -174,7 +171,7 @@ def _repair(directory: Path, path: Path, fd: int, by: str, wall: float) -> Recov
     os.fsync(fd)
     _publish(path, durable=True)
     sealed = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX)
-    return Recovered(sealed, writer, last, lost)
+    return Recovered(sealed, writer, lost)
 
 
 def _whole_lines(content: bytes, first: int) -> tuple[int, int]:

@@ -8,8 +8,7 @@ import polars as pl
 
 from jmsx_eventlog.schema import FIELDS
 from jmsx_report.consumption import CONSUMPTION, SUBSCRIPTION, SUBSCRIPTIONS
-from jmsx_report.latency import HOUR_US
-from jmsx_report.table import Adds, Partial, Table, mean
+from jmsx_report.table import HOUR_US, Adds, Partial, Table, mean
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

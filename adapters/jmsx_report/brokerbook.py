@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report.events import SCHEMAS
-from jmsx_report.flows import HOUR_US, PLAUSIBLE_US, SETTLES, optional
-from jmsx_report.table import Adds, Partial
+from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
+from jmsx_report.table import HOUR_US, MINUTE_US, Adds, Partial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from jmsx_report.events import Events
 
 _KIND: Final = "broker.stats"
-_MINUTE_US: Final = 60_000_000
 _COUNTERS: Final = ("enqueued", "dequeued", "expired", "size")
 _WHERE: Final = ("writer", "session_id", "epoch", "dest")
 _STATS: Final = {
@@ -68,7 +67,7 @@ STATS: Final = Partial(
 
 
 def _traffic(events: Events) -> pl.DataFrame:
-    minute = (pl.col("ts_us") // _MINUTE_US * _MINUTE_US).alias("minute_us")
+    minute = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
     arrived = events.of("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))
     sure = (pl.col("outcome") == "confirmed").cast(pl.Int64)
     zero = pl.lit(0, pl.Int64)
@@ -157,9 +156,9 @@ def reconciled(
         ],
         how="diagonal",
     ).with_columns(_right("minute_us", offsets))
-    begun, ended = pl.col("minute_us"), pl.col("minute_us") + _MINUTE_US
+    begun, ended = pl.col("minute_us"), pl.col("minute_us") + MINUTE_US
     # A minute more on each side: clocks are a little apart, and a broker counts an ACK when it gets to it.
-    touched = (ended >= pl.col("from_us") - _MINUTE_US) & (begun <= pl.col("to_us") + _MINUTE_US)
+    touched = (ended >= pl.col("from_us") - MINUTE_US) & (begun <= pl.col("to_us") + MINUTE_US)
     inside = (begun >= pl.col("from_us")) & (ended <= pl.col("to_us"))
     logged = (
         spans.select("route", "from_us", "to_us")

@@ -14,13 +14,12 @@ import polars as pl
 
 from jmsx.core.events import Outcome
 from jmsx_report.events import SCHEMAS
-from jmsx_report.table import Adds, Partial
+from jmsx_report.table import HOUR_US, Adds, Partial
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events
 
 BUCKET_US: Final = 10_000_000
-HOUR_US: Final = 3_600_000_000
 #: 2001 to 2286, in microseconds and in milliseconds: other numbers are no times of this log.
 PLAUSIBLE_US: Final = (1_000_000_000_000_000, 10_000_000_000_000_000)
 _PLAUSIBLE_MS: Final = (1_000_000_000_000, 10_000_000_000_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,19 +9,19 @@ import polars as pl
 
 from jmsx_report.audit import audit
 from jmsx_report.books import PARTIALS, books, second_look
-from jmsx_report.flows import FLOWS, HOUR_US, stories
+from jmsx_report.flows import FLOWS, stories
 from jmsx_report.health import ASIDE
 from jmsx_report.local import look_again
 from jmsx_report.merge import sums
 from jmsx_report.period import within
 from jmsx_report.segments import batches
 from jmsx_report.store import files
+from jmsx_report.table import HOUR_US
 from jmsx_report.writers import SOCKETS, WRITERS, context
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-    from typing import Any
 
     from jmsx_report.audit import Audit
     from jmsx_report.books import Terms
@@ -95,10 +94,3 @@ def _touches(run: Run, buckets: pl.Series) -> bool:
         return False
     touched = pl.scan_parquet(paths).filter(pl.col("bucket").is_in(buckets.implode()))
     return touched.head(1).collect().height > 0
-
-
-def save_summary(summary: Mapping[str, Any], path: Path) -> None:
-    """Write the audit as JSON, for programs; it appears whole or not at all."""
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    unfinished.rename(path)

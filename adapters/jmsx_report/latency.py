@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx.core.events import Outcome
+from jmsx_report.flows import DONE
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
-from jmsx_report.table import Adds, Partial, Table, mean, total
+from jmsx_report.table import MINUTE_US, Adds, Partial, Table, mean, total
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events
     from jmsx_report.table import Context, Sums
 
-MINUTE_US: Final = 60_000_000
-HOUR_US: Final = 60 * MINUTE_US
 #: Percentiles of every latency, in per mille.
 PERMILLES: Final = {"p50": 500, "p90": 900, "p95": 950, "p99": 990}
-#: A delivery with one of these was done by the application.
-DONE: Final = (Outcome.ACKNOWLEDGED.value, Outcome.COMMITTED.value)
 
 #: From and to which instants a delivery is timed; the first four add up to `end_to_end`. All in microseconds.
 SPANS: Final = {

@@ -32,8 +32,6 @@ T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]
 #: JSON that is read in the time that it takes to start a process: up to that, none is started.
 _FEW_BYTES: Final = 64 * 1024 * 1024
-#: The variable that says how many threads Polars has; with a process on each core one is best.
-THREADS: Final = "POLARS_MAX_THREADS"
 
 
 class Engine(Protocol):

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report.events import Events
-from jmsx_report.latency import HOUR_US
 from jmsx_report.registry import TABLES
 from jmsx_report.store import files
-from jmsx_report.table import added
+from jmsx_report.table import HOUR_US, added
 from jmsx_report.writers import SOCKETS, WRITERS, context
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from jmsx_report.flows import BUCKET_US, FLOWS, HOUR_US
+from jmsx_report.flows import BUCKET_US, FLOWS
 from jmsx_report.horizon import NOTES, RUNS
+from jmsx_report.table import HOUR_US
 
 if TYPE_CHECKING:
     from jmsx_report.table import Sums

@@ -23,9 +23,8 @@ from jmsx_report.consumption import (
     SUBSCRIPTION,
     SUBSCRIPTIONS,
 )
-from jmsx_report.latency import HOUR_US
 from jmsx_report.sharing import balance
-from jmsx_report.table import Table, mean
+from jmsx_report.table import HOUR_US, Table, mean
 
 if TYPE_CHECKING:
     from jmsx_report.table import Context, Sums

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
-#: One thread of Polars each, as there is a process for each core. Memory that was freed is kept for the next batch,
-#: by both allocators: to give it back and to be given it again took a quarter of the CPU time.
+#: The variable that says how many threads Polars has; with a process on each core one is best.
+THREADS: Final = "POLARS_MAX_THREADS"
+#: Memory that was freed is kept for the next batch, by both allocators: to give it back and to be given it again took
+#: a quarter of the CPU time.
 _ENVIRONMENT: Final = {
-    "POLARS_MAX_THREADS": "1",
+    THREADS: "1",
     "_RJEM_MALLOC_CONF": "dirty_decay_ms:5000,muzzy_decay_ms:-1,narenas:1",
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),

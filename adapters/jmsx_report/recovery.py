@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
-from jmsx_report.latency import DONE, SOCKET
+from jmsx_report.flows import DONE
+from jmsx_report.latency import SOCKET
 from jmsx_report.table import Adds, Partial, Table
 
 if TYPE_CHECKING:

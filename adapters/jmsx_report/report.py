@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial as bound
@@ -12,7 +13,7 @@ from jmsx.errors import ConfigurationError
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.health import RANGES
-from jmsx_report.judgement import judge, save_summary
+from jmsx_report.judgement import judge
 from jmsx_report.local import make, processes
 from jmsx_report.merge import merge, save, sums
 from jmsx_report.overlaps import earlier
@@ -98,12 +99,19 @@ def run(
         for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
             tables[name] = save(out / _TABLES / name, iter([table]))
         summary = judged.summary | {"period": asdict(asked)}
-        save_summary(summary, out / SUMMARY)
+        _put(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
         html = draw(findings(summary, events, tables, runs, asked), title=title)
-        (out / PAGE).write_text(html, encoding="utf-8")
+        _put(out / PAGE, html)
     finally:
         store.close()
     return ReportResult(out / PAGE, tables, summary, one_line(summary))
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all, in place of an earlier one."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.rename(path)
 
 
 def _drawing() -> Callable[..., str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import stat
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 24 * 1024 * 1024
 #: A living writer closes its segment every minute; one that is this much older than the newest file is stale.
 STALE_SECONDS: Final = 900
+#: So much at each end of a segment tells it from another of the same size and time.
+ENDS_BYTES: Final = 4096
 _COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy", ".zip")
 _FILES: Final = {"path": pl.String, "what": pl.String, "unread": pl.Boolean, "why": pl.String}
 _NS: Final = 1_000_000_000
@@ -27,12 +31,13 @@ _NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """A segment as it lies in the folder; one that has another size or time is another one."""
+    """A segment as it lies in the folder; one of another size, time, beginning or end is another one."""
 
     path: str  #: below the folder of the log
     size: int
     mtime_ns: int
     begin: int = 0  #: bytes before it are not meant
+    digest: str = ""  #: of its first and its last ENDS_BYTES
 
     @property
     def is_open(self) -> bool:
@@ -122,15 +127,26 @@ def _looked_at(events: str, path: str) -> Segment | tuple[str, bool, str]:
     """The segment, or why it cannot be read: what, unread, why. There may be 100,000 of them: strings are faster."""
     whole = f"{events}/{path}"
     try:
-        seen = os.stat(whole)  # noqa: PTH116 - a Path costs more than the call
+        # Not to wait for who may write to a pipe.
+        opened = os.open(whole, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        what = "dangling" if os.path.islink(whole) else "unreadable"  # noqa: PTH114 - the same
+        if error.errno == errno.ENXIO:  # a socket
+            return "other", True, "no file"
+        lost = os.path.islink(whole) and error.errno == errno.ENOENT  # noqa: PTH114 - a Path costs more
+        what = "dangling" if lost else "unreadable"
         return what, True, error.strerror or type(error).__name__
-    if not stat.S_ISREG(seen.st_mode):
-        return "other", True, "no file"
-    if not os.access(whole, os.R_OK):
-        return "unreadable", True, "no permission to read it"
-    return Segment(path, seen.st_size, seen.st_mtime_ns)
+    try:
+        seen = os.fstat(opened)
+        if not stat.S_ISREG(seen.st_mode):
+            return "other", True, "no file"
+        ends = hashlib.blake2b(os.pread(opened, ENDS_BYTES, 0), digest_size=16)
+        if seen.st_size > ENDS_BYTES:
+            ends.update(os.pread(opened, ENDS_BYTES, seen.st_size - ENDS_BYTES))
+    except OSError as error:
+        return "unreadable", True, error.strerror or type(error).__name__
+    finally:
+        os.close(opened)
+    return Segment(path, seen.st_size, seen.st_mtime_ns, digest=ends.hexdigest())
 
 
 def _identity(path: Path) -> tuple[int, int]:

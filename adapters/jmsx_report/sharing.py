@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report.consumption import CONSUMPTION, PRESENCE, SUBSCRIPTION, presence
-from jmsx_report.latency import MINUTE_US
-from jmsx_report.table import Table, mean
+from jmsx_report.table import MINUTE_US, Table, mean
 
 if TYPE_CHECKING:
     from jmsx_report.table import Context, Sums

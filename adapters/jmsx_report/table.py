@@ -17,6 +17,9 @@ import polars as pl
 if TYPE_CHECKING:
     from jmsx_report.events import Events
 
+MINUTE_US: Final = 60_000_000
+HOUR_US: Final = 60 * MINUTE_US
+
 
 class Adds(StrEnum):
     """How two values of a column become one; each is associative and commutative, and exact."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report.flows import HOUR_US, PLAUSIBLE_US
+from jmsx_report.flows import PLAUSIBLE_US
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
 from jmsx_report.latency import PERMILLES
-from jmsx_report.table import Adds, Partial, Table
+from jmsx_report.table import HOUR_US, Adds, Partial, Table
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance
-from jmsx_report.flows import HOUR_US, NAMELESS, SETTLES
+from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import absent, gaps
+from jmsx_report.table import HOUR_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,7 +21,7 @@ import jmsx_eventlog
 import jmsx_report
 import jmsx_spark
 from jmsx.errors import ConfigurationError
-from jmsx_report.local import THREADS
+from jmsx_report.processes import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

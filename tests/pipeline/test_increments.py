@@ -115,6 +115,33 @@ def test_segments_that_are_gone_or_changed_are_not_counted_as_they_were(tmp_path
     assert found["event_log_health"]["missing"].sum() > 3
 
 
+def test_a_segment_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    """By one of the same name, size and time: its ends tell."""
+    parts = log(tmp_path / "events")
+    gold(tmp_path / "events", tmp_path / "out")
+    before = parts[9].stat()
+    whole = parts[9].read_bytes()
+    parts[9].write_bytes(whole[:-2] + b"?\n")
+    os.utime(parts[9], ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = parts[9].stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+    found = gold(tmp_path / "events", tmp_path / "out")
+
+    assert_same(found, gold(tmp_path / "events", tmp_path / "fresh"))
+    assert found["quarantine"].height == 1
+
+
+def test_a_page_that_is_being_read_stays_whole(tmp_path: Path) -> None:
+    """The next report puts another in its place."""
+    log(tmp_path / "events", events=200)
+    jmsx_report.run(tmp_path / "events", tmp_path / "out", engine=map, title="first")
+    with (tmp_path / "out" / "report.html").open() as page:
+        jmsx_report.run(tmp_path / "events", tmp_path / "out", engine=map, title="second")
+        assert "first" in page.read()
+    assert "second" in (tmp_path / "out" / "report.html").read_text()
+
+
 @pytest.mark.parametrize("later", [True, False])
 def test_a_segment_shipped_again_is_free(tmp_path: Path, later: bool) -> None:  # noqa: FBT001 - a case
     """Under another name, whole or in part, before or after: the numbers stay, the repeats are told."""
