@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
-from jmsx_report.clocks import UNKNOWN_US
+from jmsx_report.clocks import UNKNOWN_US, ahead
 from jmsx_report.flows import BUCKET_US, NAMELESS, SETTLES
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def beginnings(
         .group_by("route")
         .agg(pl.col("bucket").min().alias("oldest_us"))
     )
-    believed = pl.col("writer").replace_strict(clocks.believed(), default=0, return_dtype=pl.Int64)
+    believed = ahead(clocks.believed())
     read = (
         readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .group_by("route")

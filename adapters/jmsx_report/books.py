@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance, brokerbook
-from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks, clocks
+from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks, ahead, clocks
 from jmsx_report.fanout import Routes, routes
 from jmsx_report.flows import BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
+from jmsx_report.period import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx_report.period import Period
     from jmsx_report.table import Context, Partial, Sums
 
 #: Every partial that the audit is made of, but for `stories`, which is made at the second look.
@@ -71,17 +73,21 @@ class Books:
         return self.terms.deadline_us
 
 
-def books(sums: Sums, context: Context, terms: Terms) -> Books:
-    """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say."""
+def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
+    """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period."""
+    hosts = (
+        sums[RUNS.name]
+        .select("writer")
+        .unique()
+        .join(context.writers.select("writer", "host"), on="writer", how="left")
+    )
+    clocked = clocks(sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
+    sums = within(sums, asked, clocked.believed())
     flowing, readers = sums[FLOWS.name], sums[READERS.name]
     sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()
     read = readers.select("dest", "subscription").unique()
     found_routes = routes(sent, read.iter_rows())
     complete = completeness(sums[RUNS.name], sums[NOTES.name])
-    hosts = complete.writers.select("writer").join(
-        context.writers.select("writer", "host"), on="writer", how="left"
-    )
-    clocked = clocks(sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
     compared = balance.buckets(flowing, found_routes)
     stats = sums[brokerbook.STATS.name].join(
         context.sockets.select("writer", "session_id", "epoch", "broker"),
@@ -104,6 +110,7 @@ def books(sums: Sums, context: Context, terms: Terms) -> Books:
             found_routes.expects,
             found_routes.reads,
             clocked.believed(),
+            until_us=asked.until_us,
         ),
         terms=terms,
         context=context,
@@ -125,7 +132,5 @@ def cuts(held: Books) -> pl.DataFrame:
     senders = held.flows.filter(pl.col("kind") == "send").select(sender="writer").unique()
     if not held.horizon.living or held.horizon.until_us is None:
         return senders.clear().with_columns(pl.lit(None, pl.Int64).alias("cut_us"))
-    ahead = pl.col("sender").replace_strict(
-        held.clocks.believed(), default=0, return_dtype=pl.Int64
-    )
-    return senders.with_columns((ahead + held.horizon.until_us).alias("cut_us"))
+    offset = ahead(held.clocks.believed(), "sender")
+    return senders.with_columns((offset + held.horizon.until_us).alias("cut_us"))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.clocks import ahead
 from jmsx_report.events import SCHEMAS
 from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
 from jmsx_report.table import HOUR_US, MINUTE_US, Adds, Partial
@@ -130,6 +131,8 @@ def reconciled(
     expects: pl.DataFrame,
     reads: pl.DataFrame,
     offsets: Mapping[str, int],
+    *,
+    until_us: int | None = None,
 ) -> pl.DataFrame:
     """
     Hold the broker's counts against the log; one row a route that the broker counted, columns as `BOOK`.
@@ -140,9 +143,10 @@ def reconciled(
         expects: as `Routes.expects`.
         reads: as `Routes.reads`.
         offsets: microseconds that a writer's clock is ahead.
+        until_us: it is about messages that were sent before then; None: about all.
 
     """
-    spans = _spans(stats, _routes_of(expects, reads), offsets)
+    spans = _spans(stats, _routes_of(expects, reads), offsets, until_us)
     if not spans.height:
         return pl.DataFrame(schema=BOOK)
     moved = pl.concat(
@@ -191,8 +195,7 @@ def reconciled(
 
 def _right(column: str, offsets: Mapping[str, int]) -> pl.Expr:
     """An instant of `writer`, by a clock that is set right."""
-    ahead = pl.col("writer").replace_strict(dict(offsets), default=0, return_dtype=pl.Int64)
-    return (pl.col(column) - ahead).alias(column)
+    return (pl.col(column) - ahead(offsets)).alias(column)
 
 
 def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
@@ -202,8 +205,15 @@ def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([direct, reads.select("dest", "route")]).filter(single).unique()
 
 
-def _spans(stats: pl.DataFrame, routes: pl.DataFrame, offsets: Mapping[str, int]) -> pl.DataFrame:
-    """What the broker counted of each route, between the first and the last line of who watched it longest."""
+def _spans(
+    stats: pl.DataFrame, routes: pl.DataFrame, offsets: Mapping[str, int], until_us: int | None
+) -> pl.DataFrame:
+    """
+    What the broker counted of each route, between the first and the last line of who watched it longest.
+
+    Of messages that were sent before `until_us` no more can wait than were in the queue at any moment since.
+    """
+    since = pl.lit(value=False) if until_us is None else pl.col("ts_us") >= until_us
     who = ["broker", "dest", "writer", "session_id"]
     fewer = pl.col("enqueued").diff() < 0
     grown = [
@@ -219,7 +229,7 @@ def _spans(stats: pl.DataFrame, routes: pl.DataFrame, offsets: Mapping[str, int]
             pl.col("ts_us").max().alias("to_us"),
             *grown,
             pl.col("size").first().alias("size_before"),
-            pl.col("size").last(),
+            pl.coalesce(pl.col("size").filter(since).min(), pl.col("size").last()).alias("size"),
             fewer.any().alias("restarted"),
         )
         .sort(pl.col("to_us") - pl.col("from_us"), "to_us", "writer", descending=True)

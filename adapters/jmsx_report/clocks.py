@@ -17,6 +17,8 @@ from jmsx_report.flows import PLAUSIBLE_US, hashed, key_us
 from jmsx_report.table import Adds, Partial
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx_report.events import Events
 
 #: Messages of each writer and batch that are looked at from both ends: those whose keys have the least hashes, which
@@ -87,6 +89,12 @@ SAMPLES: Final = Partial(
     {"key_us": Adds.MIN, "sent_us": Adds.MIN, "recv_us": Adds.MIN},
     _samples,
 )
+
+
+def ahead(offsets: Mapping[str, int], writer: str = "writer") -> pl.Expr:
+    """Microseconds that the clock of each row's `writer` is ahead; 0 where nothing is known of it."""
+    known = pl.col(writer).replace_strict(dict(offsets), default=0, return_dtype=pl.Int64)
+    return known.fill_null(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx_eventlog.schema import AUDITED
+from jmsx_report.clocks import ahead
 from jmsx_report.events import SCHEMAS
 from jmsx_report.flows import PLAUSIBLE_US, optional
 from jmsx_report.table import Adds, Partial
@@ -295,9 +296,8 @@ def horizon(
         open_segments: names of the segments that are still written to.
 
     """
-    ahead = pl.col("writer").replace_strict(dict(offsets), default=0, return_dtype=pl.Int64)
     ends = found.writers.filter(pl.col("last_us").is_not_null()).with_columns(
-        (pl.col("last_us") - ahead).alias("end_us")
+        (pl.col("last_us") - ahead(offsets)).alias("end_us")
     )
     newest = ends["end_us"].max()
     if not isinstance(newest, int):

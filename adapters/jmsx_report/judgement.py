@@ -13,7 +13,6 @@ from jmsx_report.flows import FLOWS, stories
 from jmsx_report.health import ASIDE
 from jmsx_report.local import look_again
 from jmsx_report.merge import sums
-from jmsx_report.period import within
 from jmsx_report.segments import batches
 from jmsx_report.store import files
 from jmsx_report.table import HOUR_US
@@ -52,9 +51,7 @@ def judge(
         engine: who reads again what must be looked at key by key.
 
     """
-    added = within(
-        {partial.name: sums(partial, runs) for partial in (*PARTIALS, WRITERS, SOCKETS)}, asked
-    )
+    added = {partial.name: sums(partial, runs) for partial in (*PARTIALS, WRITERS, SOCKETS)}
     unread = found.files.filter("unread").select("path", "why")
     held = books(
         added,
@@ -65,6 +62,7 @@ def judge(
             passed_over=_with_writer(unread),
             open_segments=tuple(one.path for one in found.segments if one.is_open),
         ),
+        asked,
     )
     buckets = second_look(held)
     parts = {

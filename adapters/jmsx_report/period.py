@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from jmsx_report.brokerbook import STATS, TRAFFIC
+from jmsx_report.clocks import ahead
 from jmsx_report.flows import BUCKET_US, FLOWS
 from jmsx_report.horizon import NOTES, RUNS
-from jmsx_report.table import HOUR_US
+from jmsx_report.table import HOUR_US, MINUTE_US
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx_report.table import Sums
 
 
@@ -32,11 +36,18 @@ class Period:
         return inside
 
 
-def within(sums: Sums, asked: Period) -> Sums:
+def within(sums: Sums, asked: Period, offsets: Mapping[str, int]) -> Sums:
     """
     Keep of the audit's partials what messages of the period need: to 10 s; to the hour where a key tells no time.
 
-    What was missing of a log before the period cannot be about messages that were sent in it, so it counts as there.
+    What was missing of a log before the period cannot be about messages that were sent in it, so it counts as there;
+    and the broker's counts begin with it.
+
+    Args:
+        sums: the audit's partials.
+        asked: when the messages were sent, by the clocks of their senders.
+        offsets: microseconds that a writer's clock is ahead.
+
     """
     timed = pl.col("bucket") >= 0
     flows = sums[FLOWS.name].filter(
@@ -45,14 +56,17 @@ def within(sums: Sums, asked: Period) -> Sums:
     )
     limited = {**sums, FLOWS.name: flows}
     if asked.since_us is not None:
-        limited[RUNS.name] = _closed(sums[RUNS.name], asked.since_us)
-        limited[NOTES.name] = _forgiven(sums[NOTES.name], asked.since_us)
+        begin = asked.since_us + ahead(offsets)  # by each writer's own clock
+        limited[RUNS.name] = _closed(sums[RUNS.name], begin)
+        limited[NOTES.name] = _forgiven(sums[NOTES.name], begin)
+        limited[STATS.name] = sums[STATS.name].filter(pl.col("ts_us") >= begin)
+        limited[TRAFFIC.name] = sums[TRAFFIC.name].filter(pl.col("minute_us") + MINUTE_US > begin)
     return limited
 
 
-def _closed(runs: pl.DataFrame, since_us: int) -> pl.DataFrame:
+def _closed(runs: pl.DataFrame, begin: pl.Expr) -> pl.DataFrame:
     """Make one run, from the first number on, of all runs of a writer that begin before the period."""
-    earlier = (pl.col("first_us") < since_us).fill_null(value=False)
+    earlier = (pl.col("first_us") < begin).fill_null(value=False)
     before = (
         runs.filter(earlier)
         .group_by("writer")
@@ -66,9 +80,9 @@ def _closed(runs: pl.DataFrame, since_us: int) -> pl.DataFrame:
     return pl.concat([before.select(runs.columns), runs.filter(~earlier)])
 
 
-def _forgiven(notes: pl.DataFrame, since_us: int) -> pl.DataFrame:
+def _forgiven(notes: pl.DataFrame, begin: pl.Expr) -> pl.DataFrame:
     """Leave out gaps that ended before the period; a writer that died before it just ended."""
-    earlier = (pl.col("ts_us") < since_us).fill_null(value=False)
+    earlier = (pl.col("ts_us") < begin).fill_null(value=False)
     ended = pl.when(earlier & (pl.col("kind") == "log.recovered")).then(pl.lit("log.close"))
     return notes.filter(~(earlier & (pl.col("kind") == "log.gap"))).with_columns(
         ended.otherwise("kind").alias("kind"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance
+from jmsx_report.clocks import ahead
 from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import absent, gaps
 from jmsx_report.table import HOUR_US
@@ -209,12 +210,9 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     known = gaps(held.complete, held.horizon.silent)
     lacking = absent(held.complete, held.context.writers, held.terms.expect, held.terms.before)
     known = pl.concat([known, lacking.drop("says"), _put_aside(held)])
-    ahead = pl.col("writer").replace_strict(
-        held.clocks.believed(), default=0, return_dtype=pl.Int64
-    )
-    known = known.with_columns(pl.col("low_us", "high_us") - ahead.fill_null(0)).with_row_index(
-        "gap"
-    )
+    known = known.with_columns(
+        pl.col("low_us", "high_us") - ahead(held.clocks.believed())
+    ).with_row_index("gap")
     mine = touched(held)
     of_service = (
         mine.join(held.context.writers.select("writer", "service"), on="writer")
@@ -290,10 +288,7 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
         )
     )
     beside = held.book.select("route", (pl.col("size") + pl.col("foreign_out")).alias("beside"))
-    ahead = pl.col("sender").replace_strict(
-        held.clocks.believed(), default=0, return_dtype=pl.Int64
-    )
-    sent_us = pl.col("key_us").fill_null(0) - ahead.fill_null(0)
+    sent_us = pl.col("key_us").fill_null(0) - ahead(held.clocks.believed(), "sender")
     in_gap = pl.col("gap").fill_null(value=False) & (
         pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))
     )

@@ -136,3 +136,61 @@ def test_expiry_is_proven_only_where_all_that_came_is_in_the_log(tmp_path: Path)
     assert alone["expired_at_broker"] == shared["expired_at_broker"] == 5
     assert not [reason for reason in alone["reasons"] if "expired by now" in reason]
     assert [reason for reason in shared["reasons"] if "expired by now" in reason]
+
+
+def test_the_brokers_counts_begin_with_the_period(tmp_path: Path) -> None:
+    """What a foreign consumer took in the first hour is nothing to the messages of the second."""
+    shop = small().trade()
+    shop.now = START + 10 * MINUTE
+    shop.send(ORDERS, counted=False)
+    counted = sorted(
+        line["ts_us"]
+        for sender in shop.senders
+        for _, _, line in sender.noted
+        if line["kind"] == "send"
+    )
+    for told in (START, START + HOUR, shop.fleet.closed):
+        through = sum(one < told for one in counted)
+        stats(shop.senders[0], told, ORDERS, enqueued=through, dequeued=through)
+
+    whole = judged(shop, tmp_path)
+    second = judged(shop, tmp_path, since=at(START + HOUR))
+
+    assert whole["verdict"] == "unverifiable"
+    assert second["verdict"] == "balanced", second["reasons"]
+
+
+def test_what_waits_of_later_messages_is_nothing_to_the_period(tmp_path: Path) -> None:
+    """The queue was empty after the period; what lies there in the end was sent later."""
+    shop = small().trade()
+    shop.now = shop.fleet.closed - SECOND
+    shop.send(ORDERS, counted=False)
+    sent = shop.books.exact()[ORDERS]["sent"]
+    stats(shop.senders[0], START, ORDERS)
+    stats(shop.senders[0], START + HOUR, ORDERS, enqueued=sent // 2, dequeued=sent // 2)
+    stats(shop.senders[0], shop.fleet.closed, ORDERS, enqueued=sent + 1, dequeued=sent, size=1)
+
+    whole = judged(shop, tmp_path)
+    first = judged(shop, tmp_path, until=at(START + HOUR))
+
+    assert whole["verdict"] != "balanced"
+    assert first["verdict"] == "balanced", first["reasons"]
+
+
+def test_a_gap_is_in_the_period_by_the_clock_that_is_set_right(tmp_path: Path) -> None:
+    """A reader whose clock is behind lost lines in the second hour; by its own clock that was long before."""
+    shop = Shop(1, messages=120, queues=(ORDERS,), skews=(0, 0, -7200, -7200), segment_lines=20)
+    shop.trade()
+    reader = shop.consumers[ORDERS][0]
+    segments = shop.fleet.segments()
+    mine = [one for one in segments if one.writer == reader.writer]
+    for segment in segments:
+        if segment is not mine[-2]:
+            segment.write(tmp_path / "events")
+
+    audit = jmsx_report.report(
+        tmp_path / "events", tmp_path / "out", engine=map, since=at(START + HOUR)
+    ).audit
+
+    assert audit["unaccounted"] > 0
+    assert audit["verdict"] == "unverifiable"
