@@ -11,7 +11,7 @@ from jmsx_report.audit import Audit, audit
 from jmsx_report.books import PARTIALS, Terms, books, second_look
 from jmsx_report.events import SCHEMAS, Events
 from jmsx_report.flows import stories
-from jmsx_report.period import Period, within
+from jmsx_report.period import Period
 from jmsx_report.table import Context, Partial, added
 from jmsx_report.writers import SOCKETS, WRITERS
 
@@ -120,7 +120,7 @@ def audited(log: Log, units: int = 3, asked: Period | None = None, **terms: Any)
     cut = [events(log.lines[number::units]) for number in range(units)]
     sums = {one.name: merged(one, cut) for one in (*PARTIALS, WRITERS, SOCKETS)}
     context = Context(writers=sums[WRITERS.name], sockets=sums[SOCKETS.name])
-    held = books(within(sums, asked or Period()), context, Terms(**terms))
+    held = books(sums, context, Terms(**terms), asked or Period())
     return audit(held, merged(stories(second_look(held)), cut))
 
 
