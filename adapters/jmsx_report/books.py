@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance, brokerbook
-from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks, ahead, clocks
+from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks, ahead
 from jmsx_report.fanout import Routes, routes
 from jmsx_report.flows import BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
@@ -75,13 +75,7 @@ class Books:
 
 def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period."""
-    hosts = (
-        sums[RUNS.name]
-        .select("writer")
-        .unique()
-        .join(context.writers.select("writer", "host"), on="writer", how="left")
-    )
-    clocked = clocks(sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
+    clocked = context.clocks
     sums = within(sums, asked, clocked.believed())
     flowing, readers = sums[FLOWS.name], sums[READERS.name]
     sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()

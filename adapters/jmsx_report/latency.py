@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.clocks import ahead
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
 from jmsx_report.table import MINUTE_US, Adds, Partial, Table, mean, total
@@ -81,17 +82,21 @@ _TIMES: Final = Partial(
 
 def _gold(sums: Sums, context: Context) -> pl.DataFrame:
     grain = DELIVERY_LATENCY.grain
+    off = ahead(context.clocks.believed()).abs().alias("clock_off_us")
     spans = (
         context.placed(sums[_TIMES.name])
+        .with_columns(off)
         .group_by(grain)
         .agg(
             pl.col("n").sum(),
+            pl.col("clock_off_us").max(),
             *(pl.col(f"{name}_us", f"{name}_n").sum() for name in SPANS),
             *(pl.col(f"{name}_histogram").explode(keep_nulls=False) for name in MEASURED),
         )
         .select(
             *grain,
             "n",
+            "clock_off_us",
             *(mean(name).alias(f"{name}_mean_us") for name in SPANS),
             *(f"{name}_histogram" for name in MEASURED),
         )
@@ -101,9 +106,11 @@ def _gold(sums: Sums, context: Context) -> pl.DataFrame:
     return spans
 
 
-#: Where the time of finished deliveries goes, by minute of settlement. Columns: the grain, n, {queue, buffer, handler,
-#: ack, end_to_end}_mean_us, {end_to_end, handler}_{p50, p90, p95, p99}_us, {end_to_end, handler}_histogram. `queue` and
-#: `end_to_end` compare the broker's clock with ours and are null where the broker gave no timestamp.
+#: Where the time of finished deliveries goes, by minute of settlement. Columns: the grain, n, clock_off_us, {queue,
+#: buffer, handler, ack, end_to_end}_mean_us, {end_to_end, handler}_{p50, p90, p95, p99}_us, {end_to_end,
+#: handler}_histogram. `queue` and `end_to_end` compare the broker's clock with ours and are null where the broker gave
+#: no timestamp. They are not corrected; `clock_off_us` says by how much, at the most, the clock of one of the
+#: consumers is proven to be wrong.
 DELIVERY_LATENCY: Final = Table(
     "delivery_latency",
     ("service", "broker", *_HERE),

@@ -10,7 +10,7 @@ from jmsx_report.events import Events
 from jmsx_report.registry import TABLES
 from jmsx_report.store import files
 from jmsx_report.table import HOUR_US, added
-from jmsx_report.writers import SOCKETS, WRITERS, context
+from jmsx_report.writers import KNOWN, context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ Window = tuple[int, int]
 
 def merge(runs: Sequence[Run], out: Path) -> dict[str, Path]:
     """Make every gold table as `out`/NAME/part-*.parquet, sorted by its grain; name -> folder."""
-    known = context({partial.name: sums(partial, runs) for partial in (WRITERS, SOCKETS)})
+    known = context({partial.name: sums(partial, runs) for partial in KNOWN})
     written = {}
     for table in TABLES:
         golds = (

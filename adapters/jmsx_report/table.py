@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import polars as pl
 
 if TYPE_CHECKING:
+    from jmsx_report.clocks import Clocks
     from jmsx_report.events import Events
 
 MINUTE_US: Final = 60_000_000
@@ -53,6 +54,7 @@ class Context:
 
     writers: pl.DataFrame  #: writer, service, host, version: one row a writer that said it
     sockets: pl.DataFrame  #: writer, session_id, epoch, broker, broker_kind: one row a `conn.up`
+    clocks: Clocks
 
     def placed(self, sums: pl.DataFrame) -> pl.DataFrame:
         """Add `service` and `broker` to rows that have writer, session_id and epoch; null where unknown."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import polars as pl
+
+from jmsx_report.clocks import RECEIPTS, SAMPLES, clocks
 from jmsx_report.table import Adds, Context, Partial, Sums
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from jmsx_report.events import Events
 
 
@@ -34,5 +35,17 @@ SOCKETS: Final = Partial(
 
 
 def context(sums: Sums) -> Context:
-    """Gather what tables need to know of writers."""
-    return Context(writers=sums[WRITERS.name], sockets=sums[SOCKETS.name])
+    """Gather what tables need to know of writers; `sums` has KNOWN."""
+    writers = sums[WRITERS.name]
+    seen = [writers, *(sums[partial.name] for partial in (RECEIPTS, SAMPLES))]
+    hosts = (
+        pl.concat([rows.select("writer") for rows in seen])
+        .unique()
+        .join(writers.select("writer", "host"), on="writer", how="left")
+    )
+    told = clocks(sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
+    return Context(writers=writers, sockets=sums[SOCKETS.name], clocks=told)
+
+
+#: What `context` is made of.
+KNOWN: Final = (WRITERS, SOCKETS, RECEIPTS, SAMPLES)

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from functools import partial as bound
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import polars as pl
+
 import jmsx_report
 from jmsx_report import local
 from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
@@ -194,3 +196,34 @@ def test_a_gap_is_in_the_period_by_the_clock_that_is_set_right(tmp_path: Path) -
 
     assert audit["unaccounted"] > 0
     assert audit["verdict"] == "unverifiable"
+
+
+def test_latencies_by_a_wrong_clock_are_marked(tmp_path: Path) -> None:
+    """By how much it is proven to be wrong, in each row that compares it with the broker's."""
+    for folder, skew in (("right", 0), ("behind", -5)):
+        shop = Shop(1, messages=60, queues=(ORDERS,), skews=(0, 0, skew, skew)).trade()
+        judged(shop, tmp_path / folder)
+    tables = {
+        folder: pl.read_parquet(tmp_path / folder / "out" / "tables" / "delivery_latency")
+        for folder in ("right", "behind")
+    }
+
+    assert set(tables["right"]["clock_off_us"]) == {0}
+    for row in tables["behind"].rows(named=True):
+        assert 4.9 * SECOND < row["clock_off_us"] <= 5 * SECOND
+        assert -5 * SECOND <= row["queue_mean_us"] < 0
+
+
+def test_the_summary_and_the_table_say_the_same_of_the_end_of_a_log(tmp_path: Path) -> None:
+    """Closed, or not: it lives, or it was killed."""
+    shop = small().trade()
+    first, second, *_ = shop.fleet.processes
+    first.ends = "killed"
+    second.ends = "living"
+    shop.ship(tmp_path / "events")
+    audit = jmsx_report.report(tmp_path / "events", tmp_path / "out", engine=map).audit
+    table = pl.read_parquet(tmp_path / "out" / "tables" / "event_log_health")
+
+    ended = {one["writer"]: one["ended"] for one in audit["completeness"]["writers"]}
+    assert dict(table.select("writer", "ended").iter_rows()) == ended
+    assert sorted(ended.values()) == ["closed", "closed", "open", "open"]

@@ -75,7 +75,7 @@ def _latency() -> Twin:
         GROUP BY ALL
         """,  # noqa: S608 - no text of others is in it
         percentiles=frozenset(marks),
-        left_out=frozenset({"end_to_end_histogram", "handler_histogram"}),
+        left_out=frozenset({"clock_off_us", "end_to_end_histogram", "handler_histogram"}),
     )
 
 
