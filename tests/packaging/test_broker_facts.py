@@ -12,7 +12,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 
 #: The first letter of a document's numbers, and the document.
-DOCUMENTS: Final = {"C": "adapters/jmsx_classic/BROKER.md"}
+DOCUMENTS: Final = {"C": "adapters/jmsx_classic/BROKER.md", "A": "adapters/jmsx_artemis/BROKER.md"}
 
 #: Programs of raw frames, which a test runs if they stand in the list of their file.
 PROGRAMS: Final = "tests/integration/manners/"
