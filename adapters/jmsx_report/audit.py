@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from jmsx_report import balance
+from jmsx_report.roster import kept
 from jmsx_report.summary import summary
 from jmsx_report.verdicts import (
     ALL_NUMBERS,
@@ -33,6 +34,7 @@ class Audit:
     #: last_us.
     duplicates: pl.DataFrame
     summary: dict[str, Any]  #: ready for JSON: see `ReportResult.audit`
+    roster: pl.DataFrame  #: who was heard of, to be known by the next report
 
 
 def audit(held: Books, stories: pl.DataFrame) -> Audit:
@@ -60,6 +62,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
         duplicates=duplicates(found, held),
         summary=summary(held, found, rows, missing, stories),
+        roster=kept(held.roster, held.terms.before),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -13,6 +14,7 @@ from jmsx_report.fanout import Routes, routes
 from jmsx_report.flows import BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
 from jmsx_report.period import within
+from jmsx_report.roster import ROSTER, absent, roster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +43,9 @@ class Terms:
 
     deadline_us: int = 0  #: what was sent less than this ago may still wait in its queue
     expect: Mapping[str, int] = field(default_factory=dict)  #: service -> processes at once
-    before: pl.DataFrame | None = None  #: service, host: who was there the day before
+    before: pl.DataFrame = field(
+        default_factory=partial(pl.DataFrame, schema=ROSTER)
+    )  #: as `roster.kept`
     quarantine: pl.DataFrame | None = None  #: path, line, why, writer (null: unknown)
     passed_over: pl.DataFrame | None = None  #: path, why, writer: files that were not read
     open_segments: tuple[str, ...] = ()
@@ -64,6 +68,8 @@ class Books:
     context: Context
     counts: pl.DataFrame
     doubts: pl.DataFrame
+    roster: pl.DataFrame  #: as `roster.roster`
+    absent: pl.DataFrame  #: as `roster.absent`
 
     @property
     def deadline_us(self) -> int:
@@ -76,6 +82,10 @@ class Books:
 def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period."""
     clocked = context.clocks
+    # Whoever wrote, whatever the period is.
+    here = roster(
+        completeness(sums[RUNS.name], sums[NOTES.name]), context.writers, clocked.believed()
+    )
     sums = within(sums, asked, clocked.believed())
     flowing, readers = sums[FLOWS.name], sums[READERS.name]
     sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()
@@ -110,6 +120,8 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         context=context,
         counts=sums[COUNTS.name],
         doubts=sums[DOUBTS.name],
+        roster=here,
+        absent=absent(here, terms.expect, terms.before),
     )
 
 

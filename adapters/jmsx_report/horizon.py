@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 SILENT_US: Final = 3_600_000_000
 _RANGES_TOLD: Final = 10
 _NOTED: Final = ("log.gap", "log.close", "log.recovered")
-_GAPS: Final = {
+#: What may be missing of the evidence: see `gaps`.
+GAPS: Final = {
     "writer": pl.String,
     "service": pl.String,
     "low_us": pl.Int64,
@@ -364,73 +365,10 @@ def gaps(found: Completeness, silent: pl.DataFrame) -> pl.DataFrame:
         ),
     ]
     named = pl.concat(rows).with_columns(pl.lit(None, pl.String).alias("service"))
-    return named.select(*_GAPS).cast(pl.Schema(_GAPS))
+    return named.select(*GAPS).cast(pl.Schema(GAPS))
 
 
 def _may_be_evidence() -> pl.Expr:
     """Whether what was dropped may have been a send or a delivery; of an unknown kind nobody can tell."""
     others = [kind for kind in SCHEMAS if kind not in AUDITED]
     return ~pl.col("kind").is_in(others)
-
-
-def absent(
-    found: Completeness,
-    writers: pl.DataFrame,
-    expected: Mapping[str, int],
-    before: pl.DataFrame | None,
-) -> pl.DataFrame:
-    """
-    Find the services of which processes should be heard, and are not; columns as `gaps`, and `says`.
-
-    Args:
-        found: as `completeness`.
-        writers: writer, service, host.
-        expected: service -> how many processes are there at once.
-        before: service, host: who was there the day before.
-
-    """
-    lives = found.writers.join(writers, on="writer").filter(pl.col("service").is_not_null())
-    said: dict[str, str] = {}
-    for service, number in sorted(expected.items()):
-        heard = _at_once(lives.filter(pl.col("service") == service))
-        if heard < number:
-            said[service] = (
-                f"service {service}: {heard} of {number} expected processes are heard of; the others are silent"
-            )
-    if before is not None:
-        here = lives.select("service", "host").unique()
-        gone = before.join(here, on=["service", "host"], how="anti").sort("service", "host")
-        for service, host in gone.select("service", "host").iter_rows():
-            said.setdefault(
-                service, f"service {service} on host {host} was there the day before, and is silent"
-            )
-    return pl.DataFrame(
-        [
-            {
-                "writer": None,
-                "service": service,
-                "why": "an expected process is silent",
-                "says": says,
-            }
-            for service, says in said.items()
-        ],
-        schema={**_GAPS, "says": pl.String},
-    )
-
-
-def _at_once(lives: pl.DataFrame) -> int:
-    """The most processes that were there at one time; who has not ended is there still."""
-    steps = sorted(
-        step
-        for row in lives.iter_rows(named=True)
-        if row["first_us"] is not None
-        for step in (
-            (row["first_us"], 0),
-            *([] if row["ended"] == "open" else [(row["last_us"], 1)]),
-        )
-    )
-    now = most = 0
-    for _, ends in steps:
-        now += -1 if ends else 1
-        most = max(most, now)
-    return most

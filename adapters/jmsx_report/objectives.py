@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report.consumption import CONSUMPTION, LATENCY_TARGET_US
-from jmsx_report.prefetch import DAY_US
-from jmsx_report.table import HOUR_US, Table
+from jmsx_report.table import DAY_US, HOUR_US, Table
 
 if TYPE_CHECKING:
     from jmsx_report.table import Context, Sums

@@ -24,12 +24,11 @@ from jmsx_report.consumption import (
     SUBSCRIPTIONS,
 )
 from jmsx_report.sharing import balance
-from jmsx_report.table import HOUR_US, Table, mean
+from jmsx_report.table import DAY_US, Table, mean
 
 if TYPE_CHECKING:
     from jmsx_report.table import Context, Sums
 
-DAY_US: Final = 24 * HOUR_US
 LARGEST: Final = 1000
 SLOW_US: Final = 1_000_000
 _PLACE: Final = ("service", "broker", "dest")

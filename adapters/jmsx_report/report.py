@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial as bound
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import polars as pl
+
 from jmsx.errors import ConfigurationError
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
-from jmsx_report.health import RANGES
+from jmsx_report.health import FILES, RANGES
 from jmsx_report.judgement import judge
 from jmsx_report.local import make, processes
 from jmsx_report.merge import merge, save, sums
 from jmsx_report.overlaps import earlier
 from jmsx_report.period import Period
+from jmsx_report.roster import ROSTER
 from jmsx_report.segments import batches, survey
 from jmsx_report.sentences import one_line
 from jmsx_report.store import Part, Store
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 _PARTIALS: Final = "partials"
 _TABLES: Final = "tables"
+_ROSTER: Final = "roster.jsonl"
 SUMMARY: Final = "summary.json"
 PAGE: Final = "report.html"
 
@@ -54,6 +58,7 @@ class ReportResult:
     tables: Mapping[str, Path]  #: folders of Parquet, by the name of the table
     audit: Mapping[str, Any]  #: as `summary.json`
     line: str  #: the verdict and its numbers in one line
+    rows: Mapping[str, int]  #: lines `read`, and rows of each table, by its name
 
 
 def run(
@@ -95,16 +100,30 @@ def run(
         runs = store.runs()
         tables = merge(runs, out / _TABLES)
         tables["files"] = save(out / _TABLES / "files", iter([found.files]))
-        judged = judge(found, runs, events, terms=terms or Terms(), asked=asked, engine=engine)
+        asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
+        judged = judge(found, runs, events, terms=asking, asked=asked, engine=engine)
         for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
             tables[name] = save(out / _TABLES / name, iter([table]))
         summary = judged.summary | {"period": asdict(asked)}
         _put(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
         html = draw(findings(summary, events, tables, runs, asked), title=title)
         _put(out / PAGE, html)
+        _put(out / _ROSTER, judged.roster.write_ndjson())
+        rows = {"read": int(sums(FILES, runs)["lines"].sum())} | {
+            name: pl.scan_parquet(folder).select(pl.len()).collect().item()
+            for name, folder in tables.items()
+        }
     finally:
         store.close()
-    return ReportResult(out / PAGE, tables, summary, one_line(summary))
+    return ReportResult(out / PAGE, tables, summary, one_line(summary), rows)
+
+
+def _roster(path: Path) -> pl.DataFrame:
+    """Read who was heard of by earlier reports to the same place; nobody where that is not there or cannot be read."""
+    try:
+        return pl.read_ndjson(path, schema=ROSTER)
+    except (OSError, pl.exceptions.PolarsError):
+        return pl.DataFrame(schema=ROSTER)
 
 
 def _put(path: Path, text: str) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from jmsx_report.books import cuts
-from jmsx_report.horizon import absent
 from jmsx_report.verdicts import (
     BALANCED,
     DOUBTS,
@@ -55,10 +54,7 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
         .iter_rows(named=True)
     ]
     told += [
-        finding("roster", row["service"], row["says"])
-        for row in absent(
-            held.complete, held.context.writers, held.terms.expect, held.terms.before
-        ).iter_rows(named=True)
+        finding("roster", row["service"], row["says"]) for row in held.absent.iter_rows(named=True)
     ]
     told += [
         finding("not_audited", dest, f"{dest} is not audited: {why}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MINUTE_US: Final = 60_000_000
 HOUR_US: Final = 60 * MINUTE_US
+DAY_US: Final = 24 * HOUR_US
 
 
 class Adds(StrEnum):

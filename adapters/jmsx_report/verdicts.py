@@ -14,7 +14,7 @@ import polars as pl
 from jmsx_report import balance
 from jmsx_report.clocks import ahead
 from jmsx_report.flows import NAMELESS, SETTLES
-from jmsx_report.horizon import absent, gaps
+from jmsx_report.horizon import gaps
 from jmsx_report.table import HOUR_US
 
 if TYPE_CHECKING:
@@ -208,8 +208,7 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     that is known, it may be anything.
     """
     known = gaps(held.complete, held.horizon.silent)
-    lacking = absent(held.complete, held.context.writers, held.terms.expect, held.terms.before)
-    known = pl.concat([known, lacking.drop("says"), _put_aside(held)])
+    known = pl.concat([known, held.absent.drop("says"), _put_aside(held)])
     known = known.with_columns(
         pl.col("low_us", "high_us") - ahead(held.clocks.believed())
     ).with_row_index("gap")

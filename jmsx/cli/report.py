@@ -82,6 +82,13 @@ def report(
     master: Annotated[
         str | None, typer.Option(help="The master that Spark works on, such as local[2].")
     ] = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the outcome for node_exporter's textfile collector, as FILE.prom.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")
     ] = False,
@@ -109,14 +116,48 @@ def report(
     work = plugins.load(_ENGINES, name)
     given = {option: value for option, value in options.items() if value is not None}
     _must_take(work, name, given)
+    tell = None if metrics is None else _metrics(metrics)
     with _progress(work) as shown:
         made = work(events, out, **given, **shown)
+    if tell is not None:
+        tell(made, now.timestamp())
     verdict = made.audit["verdict"]
     if as_json:
         sys.stdout.write(json.dumps(made.audit, indent=2) + "\n")
     else:
         _tell(made)
     raise typer.Exit(_EXITS.get(verdict, _EXITS["unverifiable"]))
+
+
+def _metrics(path: Path) -> Callable[[Any, float], None]:
+    """
+    Make what writes the metrics of a report and of when it was begun; what is missing for it is told before the work.
+
+    Raises:
+        ConfigurationError: no prometheus_client, no such folder; on writing: it cannot be written.
+
+    """
+    write = plugins.load("jmsx.metrics", "report")
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"--metrics {path}: {path.parent} is no directory; make it first")
+
+    def tell(made: Any, now: float) -> None:
+        horizon = made.audit.get("horizon")
+        try:
+            write(
+                path,
+                made.audit,
+                made.rows,
+                now=now,
+                horizon=None if horizon is None else horizon / 1_000_000,
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"the report lies in {made.report}, but --metrics {path} cannot be written:"
+                f" {error.strerror or error}"
+            ) from error
+
+    return tell
 
 
 def _tell(made: Any) -> None:

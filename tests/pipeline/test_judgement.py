@@ -10,6 +10,7 @@ import polars as pl
 
 import jmsx_report
 from jmsx_report import local
+from tests.pipeline.simulator import SOURCE, Clock, open_log, sent
 from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
 from tests.pipeline.situations.shop import Shop
 from tests.pipeline.situations.unsettled import stats
@@ -227,3 +228,24 @@ def test_the_summary_and_the_table_say_the_same_of_the_end_of_a_log(tmp_path: Pa
     ended = {one["writer"]: one["ended"] for one in audit["completeness"]["writers"]}
     assert dict(table.select("writer", "ended").iter_rows()) == ended
     assert sorted(ended.values()) == ["closed", "closed", "open", "open"]
+
+
+def test_who_wrote_in_yesterdays_log_is_missed_in_todays(tmp_path: Path) -> None:
+    """A folder for each day, and one for their reports; to make the report again changes nothing."""
+    yesterday = [open_log(tmp_path / "yesterday", Clock()) for _ in range(2)]
+    for number, one in enumerate(yesterday):
+        one.observe(sent(f"{number:032}", "topic://news", 1001.0), SOURCE)
+        one.close()
+    today = open_log(tmp_path / "today", Clock(now=1000.0 + 86400))
+    today.observe(sent("1" * 32, "topic://news", 87401.0), SOURCE)
+    today.close()
+
+    def roster(day: str) -> list[str]:
+        audit = jmsx_report.run(tmp_path / day, tmp_path / "out", engine=map).audit
+        return [one["says"] for one in audit["findings"] if one["what"] == "roster"]
+
+    assert roster("yesterday") == []
+    missed = roster("today")
+    assert len(missed) == 1
+    assert "service shop: 1 of the 2 processes of the day before are heard of" in missed[0]
+    assert roster("today") == missed

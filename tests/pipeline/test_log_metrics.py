@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
+from jmsx.cli.commands import app
 from jmsx_prometheus import PrometheusObserver
 from jmsx_prometheus.catalogue import PIPELINE
 from jmsx_prometheus.pipeline import write_metrics
-from tests.pipeline.simulator import SOURCE, Clock, delivery, open_log, seeded, sent
+from tests.pipeline.lines import lines
+from tests.pipeline.simulator import SOURCE, Clock, Shop, delivery, open_log, seeded, sent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,3 +78,36 @@ def test_a_report_writes_metrics(tmp_path: Path) -> None:
     assert told["jmsx_report_rows", "quarantined"] == 1
     assert told["jmsx_report_horizon_timestamp_seconds",] == 100
     assert told["jmsx_report_timestamp_seconds",] == 200
+
+
+def test_the_command_writes_them_beside_the_report(tmp_path: Path) -> None:
+    """With the verdict, the lines that were read and the rows of each table, in place of an earlier file."""
+    shop = Shop(tmp_path / "events", seed=3)
+    shop.trade(40, lost=2)
+    shop.close()
+    path = tmp_path / "jmsx.prom"
+    path.write_text("of an earlier report")
+    out, words = tmp_path / "out", ["--engine", "local", "--metrics"]
+
+    result = CliRunner().invoke(
+        app, ["report", str(tmp_path / "events"), "--out", str(out), *words, str(path)]
+    )
+
+    assert result.exit_code == 2, result.output
+    families = text_string_to_metric_families(path.read_text())
+    told = {
+        (sample.name, *sample.labels.values()): sample.value
+        for one in families
+        for sample in one.samples
+    }
+    assert told["jmsx_report_verdict", "suspect"] == 1
+    assert told["jmsx_report_rows", "read"] == len(lines(tmp_path / "events"))
+    assert told["jmsx_report_rows", "quarantine"] == 0
+    assert told["jmsx_report_rows", "event_log_health"] == 2
+    assert time.time() - 600 < told["jmsx_report_timestamp_seconds",] <= time.time()
+    assert [file.name for file in tmp_path.glob("*.prom*")] == ["jmsx.prom"]
+
+    nowhere = CliRunner().invoke(
+        app, ["report", str(tmp_path), *words, str(tmp_path / "no" / "x.prom")]
+    )
+    assert "is no directory; make it first" in str(nowhere.exception)

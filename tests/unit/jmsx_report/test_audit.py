@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from jmsx_report.roster import ROSTER
 from tests.unit.jmsx_report.logs import HOUR, MINUTE, ORDERS, SECOND, START, Log, audited, told
 
 SENDER, WORKER = "shop", "work"
@@ -550,8 +551,41 @@ def test_who_is_expected_and_silent_is_a_finding() -> None:
     assert "1 of 2" in findings(summary, "roster")[0]
     assert told(ended(trade()), expect={WORKER: 1})["verdict"] == "balanced"
 
-    yesterday = pl.DataFrame({"service": [WORKER, WORKER], "host": [WORKER, "gone"]})
-    assert "host gone" in findings(told(ended(trade()), before=yesterday), "roster")[0]
+
+def test_who_was_there_the_day_before_is_missed() -> None:
+    """An earlier report knew of two; what is expected in words goes before that."""
+    day = 24 * HOUR
+    yesterday = pl.DataFrame(
+        [
+            (f"{host}-1", WORKER, host, START - day, START - day + 2 * HOUR, "closed")
+            for host in (WORKER, "gone")
+        ],
+        schema=ROSTER,
+        orient="row",
+    )
+    summary = told(ended(trade()), before=yesterday)
+    assert summary["verdict"] == "unverifiable"
+    assert "1 of the 2 processes" in findings(summary, "roster")[0]
+    assert "gone is silent" in findings(summary, "roster")[0]
+    assert told(ended(trade()), before=yesterday, expect={WORKER: 1})["verdict"] == "balanced"
+    assert told(ended(trade()), before=yesterday.head(1))["verdict"] == "balanced"
+
+
+def test_who_was_there_the_day_before_is_missed_in_one_log() -> None:
+    """One of two hosts is gone; that another takes its place is nothing to be told of."""
+
+    def mail(**hosts: tuple[int, int]) -> list[str]:
+        log = trade()
+        for host, (first, last) in hosts.items():
+            log.opens(host, START + first * HOUR, service="mail").closes(host, START + last * HOUR)
+        return findings(told(ended(log)), "roster")
+
+    stayed = (-40, 1)
+    assert "1 of the 2 processes" in mail(stayed=stayed, gone=(-40, -30))[0]
+    assert "gone is silent" in mail(stayed=stayed, gone=(-40, -30))[0]
+    assert mail(stayed=stayed, gone=(-40, -30), new=(-20, 1)) == []
+    # For a moment there were two, as one took over from the other.
+    assert mail(stayed=(-31, 1), gone=(-40, -30)) == []
 
 
 def test_clocks_are_estimated_from_both_ends() -> None:

@@ -1,0 +1,142 @@
+"""Who should be heard of: as many processes of a service as are expected, or as there were the day before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from jmsx_report.clocks import ahead
+from jmsx_report.horizon import GAPS
+from jmsx_report.table import DAY_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jmsx_report.horizon import Completeness
+
+#: Of each writer: its service and host, from when to when it wrote (by a clock that is set right), how its log ended.
+ROSTER: Final = {
+    "writer": pl.String,
+    "service": pl.String,
+    "host": pl.String,
+    "first_us": pl.Int64,
+    "last_us": pl.Int64,
+    "ended": pl.String,
+}
+
+
+def roster(found: Completeness, writers: pl.DataFrame, offsets: Mapping[str, int]) -> pl.DataFrame:
+    """
+    List the writers of a log that say of which service they are; columns as `ROSTER`.
+
+    Args:
+        found: as `horizon.completeness`.
+        writers: writer, service, host.
+        offsets: microseconds that a writer's clock is ahead.
+
+    """
+    return (
+        found.writers.join(writers.select("writer", "service", "host"), on="writer")
+        .filter(pl.col("service").is_not_null() & pl.col("first_us").is_not_null())
+        .with_columns(pl.col("first_us", "last_us") - ahead(offsets))
+        .select(*ROSTER)
+    )
+
+
+def kept(here: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+    """Add to the roster of a log what earlier reports knew and it does not tell, for as long as that may be asked."""
+    newest = here["last_us"].max()
+    since = newest - 2 * DAY_US if isinstance(newest, int) else 0
+    others = before.filter(pl.col("last_us") >= since).join(here, on="writer", how="anti")
+    return pl.concat([here, others]).sort("writer")
+
+
+def absent(here: pl.DataFrame, expected: Mapping[str, int], before: pl.DataFrame) -> pl.DataFrame:
+    """
+    Find the services of which more processes should be heard; columns as `horizon.GAPS`, and `says`.
+
+    A service of which a number is expected must have had so many at once. Of every other one there must have been as
+    many at once, in the last 24 hours of the log, as there were for most of its time in the 24 hours before: so that
+    processes may be replaced by others on other hosts, two by two, and one that is gone is missed.
+
+    Args:
+        here: the roster of the log.
+        expected: service -> how many processes are there at once.
+        before: what earlier reports knew, as `kept`.
+
+    """
+    said = {
+        service: f"service {service}: {heard} of {number} expected processes are heard of; the others are silent"
+        for service, number in sorted(expected.items())
+        if (heard := _at_once(here.filter(service=service))) < number
+    }
+    # Reports of logs that have nothing to do with each other may have been made in one place.
+    same = before["service"].is_in(here["service"].implode()).any()
+    fewer = dict(_fewer(here, kept(here, before) if same else here))
+    said = {service: fewer[service] for service in fewer.keys() - expected.keys()} | said
+    rows = [
+        {"service": service, "why": "an expected process is silent", "says": says}
+        for service, says in sorted(said.items())
+    ]
+    return pl.DataFrame(rows, schema={**GAPS, "says": pl.String})
+
+
+def _fewer(here: pl.DataFrame, known: pl.DataFrame) -> Iterator[tuple[str, str]]:
+    """Services of which fewer were heard of in the last day than in the one before, and what is to be said of them."""
+    newest = here["last_us"].max()
+    if not isinstance(newest, int):
+        return
+    begin = newest - DAY_US
+    earlier = known.filter(pl.col("last_us") >= begin - DAY_US, pl.col("first_us") < begin)
+    earlier = earlier.with_columns(
+        pl.col("first_us").clip(lower_bound=begin - DAY_US),
+        pl.col("last_us").clip(upper_bound=begin),
+    )
+    lately = here.filter(pl.col("last_us") >= begin)
+    for (service,), were in sorted(earlier.partition_by("service", as_dict=True).items()):
+        now = lately.filter(service=service)
+        number, heard = _mostly(were), _at_once(now)
+        if heard < number:
+            gone = sorted({*were["host"].drop_nulls()} - {*now["host"].drop_nulls()})
+            who = f"what was on {', '.join(gone)}" if gone else "the rest"
+            told = f"{heard} of the {number} processes of the day before are heard of"
+            yield service, f"service {service}: {told}; {who} is silent"
+
+
+def _at_once(lives: pl.DataFrame) -> int:
+    """The most processes that were there at one time; who has not ended is there still."""
+    steps = sorted(
+        step
+        for row in lives.iter_rows(named=True)
+        for step in (
+            (row["first_us"], 0),
+            *([] if row["ended"] == "open" else [(row["last_us"], 1)]),
+        )
+    )
+    now = most = 0
+    for _, ends in steps:
+        now += -1 if ends else 1
+        most = max(most, now)
+    return most
+
+
+def _mostly(lives: pl.DataFrame) -> int:
+    """The number of processes that were there for half of the time that any was, or longer; else the next less."""
+    steps = sorted(
+        step
+        for first, last in lives.select("first_us", "last_us").iter_rows()
+        for step in ((first, 1), (last + 1, -1))
+    )
+    lasted: dict[int, int] = {}
+    now, since = 0, steps[0][0]
+    for at, change in steps:
+        lasted[now] = lasted.get(now, 0) + at - since
+        now, since = now + change, at
+    del lasted[0]
+    half, number = sum(lasted.values()) / 2, 0
+    for number, length in sorted(lasted.items()):  # noqa: B007 - the last one is meant
+        half -= length
+        if half <= 0:
+            break
+    return number
