@@ -272,7 +272,8 @@ class SessionCore:
         The listener raised.
 
         CLIENT and TRANSACTED sessions take that as delivered, and the application has to recover or roll back; so does
-        DUPS_OK on a topic. Source: `ActiveMQMessageConsumer.java:1460-1470`.
+        DUPS_OK on a topic, unless the failure says that the message shall end.
+        Source: `ActiveMQMessageConsumer.java:1460-1470`.
         """
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
@@ -287,7 +288,7 @@ class SessionCore:
         delivery.ended_at = now
         if self.transacted or self.settings.mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
-        if consumer.settings.lazy:
+        if consumer.settings.lazy and failure.verdict is Verdict.REDELIVER:
             consumer.consumed(delivery, now, hurry=False)
         else:
             consumer.flush(AckTrigger.EACH, now)

@@ -51,7 +51,7 @@ class Verdicts:
         if failure.verdict is Verdict.RELEASE:
             consumer.release(consumer.delivered)
             return
-        if consumer.settings.lazy or not consumer.delivered:
+        if (consumer.settings.lazy and only is None) or not consumer.delivered:
             return
         if failure.error_type is not None:
             for delivery in [only] if only is not None else consumer.delivered:

@@ -15,6 +15,7 @@ from tests.unit.core.harness import (
     BROKEN,
     CLIENT,
     DISCARDED,
+    DUPLICATE,
     DUPS_OK,
     INDIVIDUAL,
     REJECTED,
@@ -22,6 +23,8 @@ from tests.unit.core.harness import (
     WALL,
     Talk,
     at_most,
+    copies,
+    settled,
 )
 
 
@@ -319,6 +322,29 @@ def test_messages_are_counted_as_they_come() -> None:
     )
     (event,) = talk.reported(MessagesReceived)
     assert (event.messages, event.redelivered, event.consumer) == (3, 1, "consumer-1")
+
+
+@pytest.mark.parametrize(
+    ("failure", "ends"),
+    [(REJECTED, "dead_lettered"), (DISCARDED, "discarded"), (DUPLICATE, "duplicate")],
+)
+def test_a_lazy_consumer_s_message_may_be_ended(failure: Failure, ends: str) -> None:
+    """DUPS_OK on a topic delivers nothing again; but a handler that rejects a message does not mean an ACK."""
+    talk = Talk(DUPS_OK)
+    talk.subscribe(kind=DestinationKind.TOPIC, destination="topic://t", origin="topic://t")
+    talk.comes("a", "b", "c")
+    assert (talk.listen(), talk.listen(failure)) == ("a#1", "b#1")
+    copied = failure is REJECTED
+    assert talk.wrote() == ["ACK a", *(copies("b") if copied else ["ACK b"])]
+    if copied:
+        assert talk.listen() is None  # an ACK of it would cover the original
+        talk.answer()
+        assert talk.wrote() == settled("b")
+        talk.answer()
+    assert talk.listen() == "c#1"
+    talk.timer()
+    assert talk.wrote() == ["ACK c"]
+    assert talk.ended() == ["a#1 acknowledged", f"b#1 {ends}", "c#1 acknowledged"]
 
 
 def test_lazy_failure_is_told_and_acknowledged() -> None:
