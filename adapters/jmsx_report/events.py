@@ -9,7 +9,7 @@ import polars as pl
 from jmsx_eventlog.schema import KINDS, FieldType, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _TYPES: Final[Mapping[FieldType, type[pl.DataType]]] = {
     FieldType.STRING: pl.String,
@@ -64,6 +64,11 @@ class Events:
         """The lines of `kind`, with all columns that it may have; no rows where there are none."""
         frame = self._frames.get(kind)
         return _NONE[kind] if frame is None else frame
+
+    def kinds(self) -> Sequence[str]:
+        """The kinds that there are lines of; of an empty batch any one, as its frame has the columns too."""
+        present = [kind for kind, frame in self._frames.items() if frame.height]
+        return present or [KINDS[0].name]
 
     def about(self, what: str) -> pl.DataFrame:
         """The rows of `ranges`, `files` or `quarantine`, as ABOUT has them."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
-from jmsx_report.events import SCHEMAS
 from jmsx_report.table import HOUR_US, Adds, Partial
 
 if TYPE_CHECKING:
@@ -252,7 +251,7 @@ READERS: Final = Partial(
 def _counts(events: Events) -> pl.DataFrame:
     """Fold lines of every kind to counts."""
     frames = []
-    for kind in SCHEMAS:
+    for kind in events.kinds():
         frame = events.of(kind)
         frames.append(
             frame.group_by(

@@ -44,7 +44,7 @@ def _lines(events: Events) -> pl.DataFrame:
     """Writer, seq and time of every line; what another writer added at the end tells no time of the writer's own."""
     own = pl.col("ts_us").is_between(*PLAUSIBLE_US)
     frames = []
-    for kind in SCHEMAS:
+    for kind in events.kinds():
         time = pl.lit(None, pl.Int64) if kind == "log.recovered" else pl.when(own).then("ts_us")
         frames.append(events.of(kind).select("writer", "seq", time.alias("at_us")))
     return pl.concat(frames).filter(pl.col("seq").is_not_null())
@@ -52,31 +52,28 @@ def _lines(events: Events) -> pl.DataFrame:
 
 def _runs(events: Events) -> pl.DataFrame:
     lines = _lines(events)
+    run = [
+        pl.col("seq").min().alias("low"),
+        pl.col("seq").max().alias("high"),
+        pl.col("at_us").min().alias("first_us"),
+        pl.col("at_us").max().alias("last_us"),
+    ]
     # Counting is enough where each line is there once; only writers with a hole are sorted.
-    holed = (
-        lines.group_by("writer")
-        .agg((pl.len() != pl.col("seq").max() - pl.col("seq").min() + 1).alias("holed"))
-        .filter("holed")["writer"]
-    )
-    has_hole = pl.col("writer").is_in(holed.implode())
+    runs = lines.group_by("writer").agg(*run, pl.len().alias("n"))
+    holed = pl.col("n") != pl.col("high") - pl.col("low") + 1
+    whole = runs.filter(~holed).drop("n")
+    if whole.height == runs.height:
+        return whole
     split = (
-        lines.filter(has_hole)
+        lines.join(runs.filter(holed), on="writer", how="semi")
         .unique(["writer", "seq"], keep="any")
         .sort("writer", "seq")
         .with_columns(run=pl.col("seq") - pl.int_range(pl.len()).over("writer"))
-    )
-    whole = lines.filter(~has_hole).with_columns(run=pl.lit(0, pl.Int64))
-    return (
-        pl.concat([split, whole])
         .group_by("writer", "run")
-        .agg(
-            pl.col("seq").min().alias("low"),
-            pl.col("seq").max().alias("high"),
-            pl.col("at_us").min().alias("first_us"),
-            pl.col("at_us").max().alias("last_us"),
-        )
+        .agg(run)
         .drop("run")
     )
+    return pl.concat([whole, split])
 
 
 #: Line numbers without a gap between them, both ends included, and the times of the first and the last.

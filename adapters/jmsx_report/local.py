@@ -14,8 +14,9 @@ from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
 from jmsx_report.batch import events_of
 from jmsx_report.events import Events
 from jmsx_report.lines import Content
-from jmsx_report.partial import partials
+from jmsx_report.partial import partials, together
 from jmsx_report.processes import each
+from jmsx_report.segments import batches
 from jmsx_report.store import Part
 from jmsx_report.table import added
 
@@ -58,20 +59,28 @@ def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = No
 
 def _bytes(todo: Iterable[object]) -> int:
     """How much JSON there is to be read for `todo`, where they are batches; what is read already costs little."""
-    batches = (batch for batch in todo if isinstance(batch, Sequence))
-    return sum(part.segment.size for batch in batches for part in batch if isinstance(part, Part))
+    shares = (batch for batch in todo if isinstance(batch, Sequence))
+    return sum(part.segment.size for batch in shares for part in batch if isinstance(part, Part))
 
 
 def make(batch: Sequence[Part], events: Path, store: Store) -> None:
     """
-    Read one batch of segments below `events` and keep its partials in `store`: the whole job of a worker.
+    Read a share of the segments below `events` and keep its partials in `store`: the whole job of a worker.
 
     Raises:
         ConfigurationError: a segment cannot be read any more, or the report that it is for has ended.
 
     """
-    contents, earlier = _read(batch, events)
-    store.commit(batch, partials(contents, earlier))
+    parts = {part.segment: part for part in batch}
+    store.commit(
+        batch,
+        together(
+            [
+                partials(*_read([parts[segment] for segment in some], events))
+                for some in batches(parts)
+            ]
+        ),
+    )
 
 
 def _read(batch: Sequence[Part], events: Path) -> tuple[list[Content], dict[str, list[Content]]]:
@@ -86,16 +95,16 @@ def _read(batch: Sequence[Part], events: Path) -> tuple[list[Content], dict[str,
 def look_again(
     of: Callable[[Any], Partial],
     about: Any,
-    batches: Iterable[Sequence[Part]],
+    several: Iterable[Sequence[Part]],
     events: Path,
     engine: Engine = processes,
 ) -> pl.DataFrame:
     """
-    Make the partial `of(about)` from `batches`, which nobody keeps, and add it up.
+    Make the partial `of(about)` from `several` batches, which nobody keeps, and add it up.
 
     `of` must be a function of a module, and `about` such that it can be sent to another process.
     """
-    rows = [of(about).of(Events()), *engine(bound(_look, of, about, events=events), batches)]
+    rows = [of(about).of(Events()), *engine(bound(_look, of, about, events=events), several)]
     return added(of(about), pl.concat(rows))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from jmsx_report.batch import events_of
 from jmsx_report.registry import PARTIALS
+from jmsx_report.table import added
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import polars as pl
 
     from jmsx_report.lines import Content
 
@@ -21,3 +22,13 @@ def partials(
     """Make every partial of segments, as `batch.events_of` reads them; name -> rows."""
     events = events_of(contents, earlier)
     return {name: partial.of(events) for name, partial in PARTIALS.items()}
+
+
+def together(made: Sequence[Mapping[str, pl.DataFrame]]) -> Mapping[str, pl.DataFrame]:
+    """Add up what `partials` made of several batches."""
+    if len(made) == 1:
+        return made[0]
+    return {
+        name: added(partial, pl.concat(one[name] for one in made))
+        for name, partial in PARTIALS.items()
+    }

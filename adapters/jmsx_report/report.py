@@ -21,7 +21,7 @@ from jmsx_report.merge import merge, save, sums
 from jmsx_report.overlaps import earlier
 from jmsx_report.period import Period
 from jmsx_report.roster import ROSTER
-from jmsx_report.segments import batches, survey
+from jmsx_report.segments import shares, survey
 from jmsx_report.sentences import one_line
 from jmsx_report.store import Part, Store
 
@@ -174,7 +174,7 @@ def read(
             break
         again = [
             [Part(segment, before.get(segment.path, ())) for segment in batch]
-            for batch in batches(todo)
+            for batch in shares(todo)
         ]
         for done, _ in enumerate(engine(job, again), 1):
             if progress is not None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 #: JSON read at once: what bounds the memory of a worker.
 BATCH_BYTES: Final = 24 * 1024 * 1024
+#: JSON whose partials are kept as one run, at most: each costs some thirty files, and is merged with others.
+RUN_BYTES: Final = 5 * BATCH_BYTES
+#: So many runs are made, if they are not too small for that: several processes shall have something to do.
+_RUNS: Final = 12
 #: A living writer closes its segment every minute; one that is this much older than the newest file is stale.
 STALE_SECONDS: Final = 900
 #: So much at each end of a segment tells it from another of the same size and time.
@@ -198,3 +202,10 @@ def batches(segments: Iterable[Segment], most: int | None = None) -> Iterator[tu
         size += length
     if batch:
         yield tuple(batch)
+
+
+def shares(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:
+    """Gather segments to what is kept as one run, up to RUN_BYTES; it is read batch by batch."""
+    listed = list(segments)
+    each = sum(segment.size - segment.begin for segment in listed) // _RUNS
+    return batches(listed, min(max(each, BATCH_BYTES), RUN_BYTES))
