@@ -12,6 +12,7 @@ import polars as pl
 from jmsx.errors import ConfigurationError
 from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
 from jmsx_report.batch import events_of
+from jmsx_report.compacted import content_of
 from jmsx_report.events import Events
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials, together
@@ -118,7 +119,7 @@ def _look(
 
 def content(events: Path, path: str) -> Content:
     """
-    Read the segment `path` below `events`; of an open one only the whole lines.
+    Read the segment `path` below `events`, compacted or not; of an open one only the whole lines.
 
     Raises:
         ConfigurationError: it cannot be read.
@@ -129,6 +130,9 @@ def content(events: Path, path: str) -> Content:
     except FileNotFoundError as error:
         if path.endswith(OPEN_SUFFIX):  # its writer has closed it just now
             return content(events, path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX)
+        compacted = content_of(events / path)
+        if compacted is not None:
+            return Content(path, compacted)
         raise ConfigurationError(f"{events / path} is gone; make the report again") from error
     except OSError as error:
         raise ConfigurationError(f"cannot read {events / path}: {error.strerror}") from error

@@ -14,6 +14,7 @@ import polars as pl
 
 from jmsx.errors import ConfigurationError
 from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from jmsx_report.compacted import is_compacted, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -95,15 +96,40 @@ def look(
     if not events.is_dir():
         raise ConfigurationError(f"{events} is no directory of an event log")
     segments: list[Segment] = []
+    compacted: list[Segment] = []
     findings: list[tuple[str, str, bool, str]] = []
     for folder, name in _files(events, out, findings):
         path = f"{folder}{name}"
+        if is_compacted(name):
+            try:
+                compacted += (
+                    Segment(f"{folder}{one}", size, mtime_ns, digest=digest)
+                    for one, size, mtime_ns, digest, _ in listed(events / path)
+                )
+            except ConfigurationError as error:
+                findings.append((path, "unreadable", True, str(error)))
+            continue
         found = _finding(name) or _looked_at(str(events), path)
         if isinstance(found, Segment):
             segments.append(found)
         else:
             findings.append((path, *found))
+    findings += _added(segments, compacted)
     return segments, findings
+
+
+def _added(
+    segments: list[Segment], compacted: Iterable[Segment]
+) -> Iterator[tuple[str, str, bool, str]]:
+    """Add compacted segments, each once; one that has come again is what it was, or a finding."""
+    here = {segment.path: segment for segment in segments}
+    for one in compacted:
+        other = here.setdefault(one.path, one)
+        if other is one:
+            segments.append(one)
+        elif (other.size, other.digest) != (one.size, one.digest):
+            why = "it differs from what was compacted under this name, which is not read; keep one of them"
+            yield one.path, "changed", True, why
 
 
 def _files(

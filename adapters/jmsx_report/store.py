@@ -151,7 +151,7 @@ class Store:
                 json.dumps({"parts": told, "rows": rows_of}), encoding="utf-8"
             )
             with ThreadPoolExecutor(_FLUSHES) as threads:
-                list(threads.map(_to_disk, [*unfinished.iterdir(), unfinished]))
+                list(threads.map(to_disk, [*unfinished.iterdir(), unfinished]))
             self._appear(unfinished, self._folder / name)
         except OSError as error:
             if not self._work.exists():
@@ -169,7 +169,7 @@ class Store:
             if not run.exists():
                 raise
             shutil.rmtree(unfinished)  # it was done before, from the same lines
-        _to_disk(self._folder)
+        to_disk(self._folder)
 
     def runs(self) -> list[Run]:
         """List the runs, each segment in one of them; only while it is open."""
@@ -272,7 +272,7 @@ def _take_away(folder: Path) -> None:
     )  # a worker may still be writing to it; then the next report does it
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
     """Wait until the disk has a file; of a folder: which files are in it."""
     opened = os.open(path, os.O_RDONLY)
     try:
