@@ -78,6 +78,7 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
             pl.col("seq").last().alias("high"),
             pl.col("ts_us").min().alias("first_us"),
             pl.col("ts_us").max().alias("last_us"),
+            pl.lit(1, pl.Int64).alias("times"),
         )
         .select(*ABOUT["ranges"])
         .collect()

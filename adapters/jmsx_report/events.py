@@ -25,7 +25,7 @@ SCHEMAS: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
 
 #: What is told of each segment of the batch, beside its events.
 ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
-    # Numbers that follow each other in a segment; low and high are included.
+    # Numbers that follow each other in what was read at once of a segment, how many `times`; low and high are included.
     "ranges": {
         "segment": pl.String,
         "writer": pl.String,
@@ -33,6 +33,7 @@ ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
         "high": pl.Int64,
         "first_us": pl.Int64,
         "last_us": pl.Int64,
+        "times": pl.Int64,
     },
     # Lines of a segment; of these `aside` are in the quarantine, and `repeated` were there before.
     "files": {

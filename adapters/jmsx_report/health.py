@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RANGES: Final = Partial(
     "ranges",
     ("segment", "writer", "low", "high"),
-    {"first_us": Adds.MIN, "last_us": Adds.MAX},
+    {"first_us": Adds.MIN, "last_us": Adds.MAX, "times": Adds.SUM},
     lambda events: events.about("ranges"),
 )
 #: Lines by segment.

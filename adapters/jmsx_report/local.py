@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import polars as pl
 
-from jmsx.errors import ConfigurationError
-from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from jmsx_eventlog.segment import OPEN_SUFFIX
 from jmsx_report.batch import events_of
-from jmsx_report.compacted import content_of
 from jmsx_report.events import Events
+from jmsx_report.health import ASIDE
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials, together
+from jmsx_report.pieces import chunks, is_piece, lines_before, opened
 from jmsx_report.processes import each
-from jmsx_report.segments import batches
+from jmsx_report.segments import Segment, batches
 from jmsx_report.store import Part
 from jmsx_report.table import added
 
@@ -61,7 +61,12 @@ def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = No
 def _bytes(todo: Iterable[object]) -> int:
     """How much JSON there is to be read for `todo`, where they are batches; what is read already costs little."""
     shares = (batch for batch in todo if isinstance(batch, Sequence))
-    return sum(part.segment.size for batch in shares for part in batch if isinstance(part, Part))
+    return sum(
+        part.segment.size - part.segment.begin
+        for batch in shares
+        for part in batch
+        if isinstance(part, Part)
+    )
 
 
 def make(batch: Sequence[Part], events: Path, store: Store) -> None:
@@ -75,19 +80,25 @@ def make(batch: Sequence[Part], events: Path, store: Store) -> None:
     parts = {part.segment: part for part in batch}
     store.commit(
         batch,
-        together(
-            [
-                partials(*_read([parts[segment] for segment in some], events))
-                for some in batches(parts)
-            ]
-        ),
+        together([_made([parts[one] for one in some], events) for some in batches(parts)]),
     )
+
+
+def _made(batch: Sequence[Part], events: Path) -> dict[str, pl.DataFrame]:
+    made = partials(*_read(batch, events))
+    aside = made[ASIDE.name]
+    for segment in (part.segment for part in batch):
+        if segment.begin and segment.path in aside["path"]:
+            # Lines count from where the file begins.
+            before = pl.when(path=segment.path).then(lines_before(events, segment)).otherwise(0)
+            aside = aside.with_columns(pl.col("line") + before)
+    return {**made, ASIDE.name: aside}
 
 
 def _read(batch: Sequence[Part], events: Path) -> tuple[list[Content], dict[str, list[Content]]]:
     """Read the segments of a batch, and of each the earlier ones that it has lines of."""
-    return [content(events, part.segment.path) for part in batch], {
-        part.segment.path: [content(events, path) for path in part.earlier]
+    return [content(events, part.segment) for part in batch], {
+        part.segment.name: [content(events, Segment(path, 0, 0)) for path in part.earlier]
         for part in batch
         if part.earlier
     }
@@ -117,23 +128,22 @@ def _look(
     return added(partial, partial.of(events_of(contents, earlier)))
 
 
-def content(events: Path, path: str) -> Content:
+def content(events: Path, segment: Segment) -> Content:
     """
-    Read the segment `path` below `events`, compacted or not; of an open one only the whole lines.
+    Read a segment below `events`, compacted or not, by its final name.
+
+    Of an open one only the whole lines are read, and of a piece only the piece.
 
     Raises:
         ConfigurationError: it cannot be read.
 
     """
-    try:
-        data = (events / path).read_bytes()
-    except FileNotFoundError as error:
-        if path.endswith(OPEN_SUFFIX):  # its writer has closed it just now
-            return content(events, path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX)
-        compacted = content_of(events / path)
-        if compacted is not None:
-            return Content(path, compacted)
-        raise ConfigurationError(f"{events / path} is gone; make the report again") from error
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {events / path}: {error.strerror}") from error
-    return Content(path, data[: data.rfind(b"\n") + 1] if path.endswith(OPEN_SUFFIX) else data)
+    if is_piece(segment):
+        return Content(
+            segment.path, b"".join(data for _, data in chunks(events, segment, segment.size))
+        )
+    with opened(events, segment.path) as file:
+        data = file.read()
+        if str(getattr(file, "name", "")).endswith(OPEN_SUFFIX):
+            data = data[: data.rfind(b"\n") + 1]
+    return Content(segment.name, data)

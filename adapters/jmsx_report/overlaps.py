@@ -42,3 +42,15 @@ def earlier(ranges: pl.DataFrame) -> Mapping[str, tuple[str, ...]]:
     for segment, before in pairs.rows():
         found.setdefault(segment, []).append(before)
     return {segment: tuple(before) for segment, before in found.items()}
+
+
+def repeating(ranges: pl.DataFrame) -> frozenset[str]:
+    """
+    Find the segments that were read piece by piece, and have a number in two pieces: they must be read at once.
+
+    `ranges` has segment, writer, low, high (both included), times.
+    """
+    reached = pl.col("high").cum_max().shift().over("segment", "writer")
+    again = (pl.col("times") > 1) | (pl.col("low") <= reached).fill_null(value=False)
+    found = ranges.sort("segment", "writer", "low", "high").filter(again)
+    return frozenset(found["segment"])

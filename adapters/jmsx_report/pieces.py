@@ -8,15 +8,22 @@ been read of a segment is not changed by its writer any more, also when it is cl
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from io import BytesIO
+from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from jmsx.errors import ConfigurationError
 from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from jmsx_report.compacted import content_of
 from jmsx_report.segments import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from jmsx_report.store import Part
 
 #: Stands for the time of a file that was not complete when it was read, and changed afterwards.
 GROWING: Final = -1
@@ -42,11 +49,12 @@ def whole_lines(events: Path, segment: Segment) -> int:
         ConfigurationError: it cannot be read.
 
     """
-    with _opened(events, segment.path) as file:
+    with opened(events, segment.path) as file:
         end = segment.size
         while end > segment.begin:
             step = max(segment.begin, end - _STEP)
-            found: int = os.pread(file.fileno(), end - step, step).rfind(b"\n")
+            file.seek(step)
+            found = file.read(end - step).rfind(b"\n")
             if found >= 0:
                 return step + found + 1
             end = step
@@ -61,7 +69,7 @@ def lines_before(events: Path, segment: Segment) -> int:
         ConfigurationError: it cannot be read.
 
     """
-    with _opened(events, segment.path) as file:
+    with opened(events, segment.path) as file:
         return file.read(segment.begin).count(b"\n")
 
 
@@ -73,12 +81,13 @@ def chunks(events: Path, segment: Segment, most: int) -> Iterator[tuple[int, byt
         ConfigurationError: it cannot be read, or is not the file any more that it was.
 
     """
-    with _opened(events, segment.path) as file:
-        before = os.pread(file.fileno(), 1, segment.begin - 1) if segment.begin else b"\n"
-        if before != b"\n" or os.fstat(file.fileno()).st_size < segment.size:
+    with opened(events, segment.path) as file:
+        file.seek(max(0, segment.begin - 1))
+        before = file.read(1) if segment.begin else b"\n"
+        if before != b"\n" or file.seek(0, os.SEEK_END) < segment.size:
             raise ConfigurationError(
                 f"{events / segment.path} is not the file any more of which {segment.begin} bytes were read;"
-                " its writer only ever appends: put back what was there, or read it anew from the beginning"
+                " its writer only ever appends: put back what was there, or read the log anew, to another place"
             )
         file.seek(segment.begin)
         at, left = segment.begin, b""
@@ -90,8 +99,8 @@ def chunks(events: Path, segment: Segment, most: int) -> Iterator[tuple[int, byt
             at, left = at + end, data[end:]
 
 
-def _opened(events: Path, path: str) -> BinaryIO:
-    """Open a segment by the name that it has now: its writer may close it at any time."""
+def opened(events: Path, path: str) -> BinaryIO:
+    """Open a segment by the name that it has now: its writer may close it at any time, and others compact it."""
     final = path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX if path.endswith(OPEN_SUFFIX) else path
     growing = final.removesuffix(SEALED_SUFFIX) + OPEN_SUFFIX
     for name in (path, growing, final):
@@ -101,6 +110,66 @@ def _opened(events: Path, path: str) -> BinaryIO:
             continue
         except OSError as error:
             raise ConfigurationError(f"cannot read {events / name}: {error.strerror}") from error
-    raise ConfigurationError(
-        f"{events / path} is gone, and {events / growing} is not there either; what of it was not read yet is lost"
-    )
+    compacted = content_of(events / final)
+    if compacted is not None:
+        return BytesIO(compacted)
+    raise ConfigurationError(f"{events / path} is gone; make the report again, or put it back")
+
+
+class Pieces:
+    """What a store has of which segments, by final name, and what it lacks."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._whole: dict[str, Segment] = {}
+        self._pieces: dict[str, list[Segment]] = {}
+        for part in parts:
+            self.add(part.segment)
+
+    def add(self, segment: Segment) -> None:
+        """Count `segment` as read."""
+        if is_piece(segment):
+            self._pieces.setdefault(segment.path, []).append(segment)
+        else:
+            self._whole[segment.name] = segment
+
+    def fits(self, segment: Segment, now: Segment | None) -> bool:
+        """Whether what was read as `segment` is of the segment that is there `now`, and is read only once."""
+        if now is None or not is_piece(segment):
+            return segment == now
+        return (
+            segment.size <= now.size
+            and self._whole.get(now.name) != now
+            and all(one.size <= other.begin for one, other in pairwise(self._of(now)))
+        )
+
+    def lacking(self, events: Path, now: Segment) -> Segment | None:
+        """
+        What of the segment that is there `now` is to be read next, if all that was read `fits`; None: nothing.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+
+        """
+        if self._whole.get(now.name) == now:
+            return None
+        if not self._pieces.get(now.name):
+            return now
+        reached = 0
+        for one in self._of(now):
+            if one.begin > reached:
+                return piece(now, reached, one.begin)
+            reached = one.size
+        rest = replace(now, begin=reached)
+        end = whole_lines(events, rest) if now.is_open else now.size
+        return piece(now, reached, end) if end > reached else None
+
+    def missing(self, wanted: Segment) -> Segment | None:
+        """What of the piece `wanted` is to be read; None: nothing, or it is left to who reads the whole segment."""
+        if wanted.path in self._whole:
+            return None
+        reached = max((one.size for one in self._pieces.get(wanted.path, ())), default=0)
+        return piece(wanted, reached, wanted.size) if reached < wanted.size else None
+
+    def _of(self, segment: Segment) -> list[Segment]:
+        """Give the pieces of a segment, in order."""
+        return sorted(self._pieces.get(segment.name, ()), key=attrgetter("begin"))

@@ -18,18 +18,20 @@ from jmsx_report.health import FILES, RANGES
 from jmsx_report.judgement import judge
 from jmsx_report.local import make, processes
 from jmsx_report.merge import merge, save, sums
-from jmsx_report.overlaps import earlier
+from jmsx_report.overlaps import earlier, repeating
 from jmsx_report.period import Period
+from jmsx_report.pieces import Pieces, is_piece
 from jmsx_report.roster import ROSTER
-from jmsx_report.segments import shares, survey
+from jmsx_report.segments import batches, shares, survey
 from jmsx_report.sentences import one_line
 from jmsx_report.store import Part, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from jmsx_report.local import Engine, Progress
-    from jmsx_report.segments import Survey
+    from jmsx_report.segments import Segment, Survey
+    from jmsx_report.store import Run
 
 _PARTIALS: Final = "partials"
 _TABLES: Final = "tables"
@@ -90,31 +92,60 @@ def run(
 
     """
     draw = _drawing()  # what is missing is told before the work
-    asked = asked or Period()
     found = survey(events, out)
-    store = Store((out / _PARTIALS).absolute())  # workers may have another working directory
+    store = store_of(out)
     store.open()
     try:
-        job = bound(make, events=events.absolute(), store=store)
-        read(found, store, engine, job, progress)
-        runs = store.runs()
-        tables = merge(runs, out / _TABLES)
-        tables["files"] = save(out / _TABLES / "files", iter([found.files]))
-        asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
-        judged = judge(found, runs, events, terms=asking, asked=asked, engine=engine)
-        for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
-            tables[name] = save(out / _TABLES / name, iter([table]))
-        summary = judged.summary | {"period": asdict(asked)}
-        _put(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
-        html = draw(findings(summary, events, tables, runs, asked), title=title)
-        _put(out / PAGE, html)
-        _put(out / _ROSTER, judged.roster.write_ndjson())
-        rows = {"read": int(sums(FILES, runs)["lines"].sum())} | {
-            name: pl.scan_parquet(folder).select(pl.len()).collect().item()
-            for name, folder in tables.items()
-        }
+        read(found, events, store, engine, progress=progress)
+        return told(
+            found,
+            store.runs(),
+            events,
+            out,
+            engine=engine,
+            terms=terms,
+            asked=asked,
+            title=title,
+            draw=draw,
+        )
     finally:
         store.close()
+
+
+def store_of(out: Path) -> Store:
+    """Name the store of the reports in `out`; workers may have another working directory."""
+    return Store((out / _PARTIALS).absolute())
+
+
+def told(
+    found: Survey,
+    runs: Sequence[Run],
+    events: Path,
+    out: Path,
+    *,
+    engine: Engine,
+    terms: Terms | None = None,
+    asked: Period | None = None,
+    title: str = "jmsx report",
+    draw: Callable[..., str] | None = None,
+) -> ReportResult:
+    """Make tables, `summary.json` and `report.html` below `out` from the partials of what was `found`."""
+    draw, asked = draw or _drawing(), asked or Period()
+    tables = merge(runs, out / _TABLES)
+    tables["files"] = save(out / _TABLES / "files", iter([found.files]))
+    asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
+    judged = judge(found, runs, events, terms=asking, asked=asked, engine=engine)
+    for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
+        tables[name] = save(out / _TABLES / name, iter([table]))
+    summary = judged.summary | {"period": asdict(asked)}
+    _put(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
+    html = draw(findings(summary, events, tables, runs, asked), title=title)
+    _put(out / PAGE, html)
+    _put(out / _ROSTER, judged.roster.write_ndjson())
+    rows = {"read": int(sums(FILES, runs)["lines"].sum())} | {
+        name: pl.scan_parquet(folder).select(pl.len()).collect().item()
+        for name, folder in tables.items()
+    }
     return ReportResult(out / PAGE, tables, summary, one_line(summary), rows)
 
 
@@ -153,27 +184,34 @@ def _drawing() -> Callable[..., str]:
 
 def read(
     found: Survey,
+    events: Path,
     store: Store,
     engine: Engine,
-    job: Callable[[Sequence[Part]], None],
+    job: Callable[[Sequence[Part]], None] | None = None,
+    *,
     progress: Progress | None = None,
 ) -> None:
     """
     Bring the partials in `store` to what was `found`: read what is new, and again what must be read otherwise.
 
-    `engine` has `job` done for each batch of segments.
+    `engine` has `job` done for each batch of segments; None: that of a report.
     """
-    present = frozenset(found.segments)
-    store.keep(lambda part: part.segment in present)
+    job = job or bound(make, events=events.absolute(), store=store)
+    present = {segment.name: segment for segment in found.segments}
+    held = _held(store)
+    store.keep(lambda part: held.fits(part.segment, present.get(part.segment.name)))
     # The second round reads what overlaps; which numbers a segment holds does not depend on how it was read.
     while True:
-        before = earlier(sums(RANGES, store.runs()))
-        held = store.keep(bound(_is_as_it_must_be, before))
-        todo = present - held
+        ranges = sums(RANGES, store.runs())
+        before, at_once = earlier(ranges), repeating(ranges)
+        store.keep(bound(_is_as_it_must_be, before, at_once))
+        held = _held(store)
+        lacking = (held.lacking(events, segment) for segment in found.segments)
+        todo = [segment for segment in lacking if segment is not None]
         if not todo:
             break
         again = [
-            [Part(segment, before.get(segment.path, ())) for segment in batch]
+            [Part(segment, before.get(segment.name, ())) for segment in batch]
             for batch in shares(todo)
         ]
         for done, _ in enumerate(engine(job, again), 1):
@@ -182,8 +220,31 @@ def read(
     store.merge(engine)
 
 
-def _is_as_it_must_be(before: Mapping[str, tuple[str, ...]], part: Part) -> bool:
-    return part.earlier == before.get(part.segment.path, ())
+def extend(
+    store: Store, pieces: Iterable[Segment], events: Path, engine: Engine, batch_bytes: int
+) -> None:
+    """
+    Read `pieces` of segments, as far as they are not in `store` yet; what else is to be read is left to `read`.
+
+    Nothing is taken away from the store, so that others may go on reading what was there.
+    """
+    job = bound(make, events=events.absolute(), store=store)
+    held = _held(store)
+    missing = (held.missing(one) for one in pieces)
+    todo = [one for one in missing if one is not None]
+    for _ in engine(job, [[Part(one) for one in batch] for batch in batches(todo, batch_bytes)]):
+        pass
+
+
+def _held(store: Store) -> Pieces:
+    return Pieces(part for run in store.runs() for part in run.parts)
+
+
+def _is_as_it_must_be(
+    before: Mapping[str, tuple[str, ...]], at_once: Container[str], part: Part
+) -> bool:
+    name = part.segment.name
+    return part.earlier == before.get(name, ()) and not (is_piece(part.segment) and name in at_once)
 
 
 def report(
@@ -223,11 +284,16 @@ def report(
         Path(events_directory),
         Path(out_directory),
         engine=engine,
-        terms=Terms(deadline_us=round(deadline_seconds * 1_000_000), expect=expect or {}),
+        terms=terms_of(deadline_seconds, expect),
         asked=Period(since_us=_microseconds(since), until_us=_microseconds(until)),
         title=title,
         progress=progress,
     )
+
+
+def terms_of(deadline_seconds: float, expect: Mapping[str, int] | None) -> Terms:
+    """Make the terms of what a user asks for."""
+    return Terms(deadline_us=round(deadline_seconds * 1_000_000), expect=expect or {})
 
 
 def _microseconds(moment: datetime | None) -> int | None:

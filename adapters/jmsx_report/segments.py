@@ -74,6 +74,10 @@ def survey(events: Path, out: Path | None = None) -> Survey:
 
     """
     segments, findings = look(events, out)
+    closed = {segment.path for segment in segments if not segment.is_open}
+    for segment in [one for one in segments if one.is_open and one.name in closed]:
+        segments.remove(segment)
+        findings.append((segment.path, "superseded", False, "it is there as a closed segment, too"))
     if not segments:
         raise ConfigurationError(
             f"no event log segment (*.jsonl) below {events}"

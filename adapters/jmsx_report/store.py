@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jmsx_report.local import Engine
 
 #: Partials of another version are not read, but made again. Counts up whenever a partial changes.
-FORMAT: Final = f"6-polars-{pl.__version__}"
+FORMAT: Final = f"7-polars-{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.
@@ -174,13 +174,13 @@ class Store:
     def runs(self) -> list[Run]:
         """List the runs, each segment in one of them; only while it is open."""
         found = sorted(self._read(), key=lambda run: (-len(run.parts), run.folder.name))
-        covered, runs = set[str](), []
+        covered, runs = set[Segment](), []
         for run in found:
-            paths = {part.segment.path for part in run.parts}
-            if paths <= covered:
+            segments = {part.segment for part in run.parts}
+            if segments <= covered:
                 self.remove(run)  # it was merged; only then are there two runs with one segment
             else:
-                covered |= paths
+                covered |= segments
                 runs.append(run)
         return runs
 

@@ -216,7 +216,7 @@ def summary(
     ).unique(["dest", "route", "hour_us", "verdict", "sent", "settled"], maintain_order=True)
     verdicts: dict[str, list[str]] = {}
     reasons: dict[str, list[str]] = {}
-    for row in by_name.iter_rows(named=True):
+    for row in by_name.sort("dest", "hour_us", "route").iter_rows(named=True):
         if not row["later"]:
             verdicts.setdefault(row["dest"], []).append(row["verdict"])
         reasons.setdefault(row["dest"], []).extend(row["reasons"])

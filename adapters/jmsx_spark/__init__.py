@@ -12,5 +12,6 @@ with _needing("jmsx_spark"):
     from jmsx_report import ReportResult
     from jmsx_spark.engine import on, report
     from jmsx_spark.source import EventLogSource
+    from jmsx_spark.streaming import stream
 
-__all__ = ["EventLogSource", "ReportResult", "on", "report"]
+__all__ = ["EventLogSource", "ReportResult", "on", "report", "stream"]

@@ -51,7 +51,7 @@ def on(context: SparkContext) -> Engine:
             results = context.parallelize(listed, tasks).map(told).collect()
         except (Py4JJavaError, PySparkException) as error:
             raise ConfigurationError(
-                f"Spark on {context.master} could not do it: {_cause(error)}"
+                f"Spark on {context.master} could not do it: {cause(error)}"
             ) from error
         for result in results:
             if isinstance(result, JmsxError):
@@ -111,7 +111,7 @@ def report(
         )
 
 
-def _cause(error: Exception) -> str:
+def cause(error: Exception) -> str:
     """Find the last thing that a worker's Python said, or else the first that Spark says."""
     said = [line for line in str(error).splitlines() if line and not line[0].isspace()]
     python = [

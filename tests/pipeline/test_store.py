@@ -61,7 +61,7 @@ def opened(root: Path) -> Store:
 
 def kept(batch: Sequence[Part], events: Path, partials: Store) -> None:
     """Do a worker's job for two partials, which are few steps to kill it at."""
-    made = partials_of([content(events, part.segment.path) for part in batch])
+    made = partials_of([content(events, part.segment) for part in batch])
     partials.commit(batch, {partial.name: made[partial.name] for partial in _PARTIALS})
 
 
@@ -70,7 +70,7 @@ def summed(events: Path, root: Path) -> list[pl.DataFrame]:
     partials = opened(root)
     try:
         job = bound(kept, events=events, partials=partials)
-        read(segments.survey(events), partials, map, job)
+        read(segments.survey(events), events, partials, map, job)
         return [merge.sums(one, partials.runs()).sort(one.keys) for one in _PARTIALS]
     finally:
         partials.close()

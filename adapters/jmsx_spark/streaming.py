@@ -1,0 +1,170 @@
+"""The report of a log that goes on being written: a stream adds what comes to the partials of a report."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial as bound
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import StreamingQueryException
+
+from jmsx.errors import ConfigurationError
+from jmsx_report.pieces import piece
+from jmsx_report.report import extend, read, store_of, terms_of, told
+from jmsx_report.segments import Segment, survey
+from jmsx_spark.engine import cause, on
+from jmsx_spark.session import LOCAL, session
+from jmsx_spark.source import PieceSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from jmsx_report import ReportResult
+    from jmsx_report.local import Engine
+    from jmsx_report.store import Store
+
+_CHECKPOINT: Final = "checkpoint"
+#: No task gets less to read, as long as there are not more cores than that: starting one costs as much.
+_LEAST_BYTES: Final = 1024 * 1024
+
+
+def stream(
+    events_directory: Path | str,
+    out_directory: Path | str,
+    *,
+    available_now: bool = False,
+    trigger_seconds: float = 0.5,
+    report_seconds: float = 60.0,
+    max_bytes_per_trigger: int = 64 * 1024 * 1024,
+    deadline_seconds: float = 0.0,
+    expect: Mapping[str, int] | None = None,
+    title: str = "jmsx report",
+    master: str | None = None,
+) -> Iterator[ReportResult]:
+    """
+    Make the report of a log again and again while the log is written; each is that of a batch, to the last bit.
+
+        for made in stream("events", "report"):
+            print(made.line)
+
+    What comes is read within `trigger_seconds`, also of segments that are still open, and only once; a report costs
+    what is new, and the merging. The stream ends when the loop is left. After kill -9, at any point and of any of its
+    processes, the same call goes on where it was. No report can be made by others in `out_directory` meanwhile.
+
+    Uses the Spark that runs in this process, or starts one; then what it says goes to spark.log in `out_directory`.
+
+    Args:
+        events_directory: of an `EventLog`, or of many hosts below it; with workers on other hosts, the same path there.
+        out_directory: made if need be; the same holds for it. Beside the report it has Spark's checkpoint.
+        available_now: read what there is now, in batches, make one report and end.
+        trigger_seconds: how often is looked for what is new.
+        report_seconds: how long after a report was made the next one is begun.
+        max_bytes_per_trigger: of lines; what bounds one batch, where there is much to catch up with.
+        deadline_seconds: what was sent less than this ago may still wait in its queue.
+        expect: service -> how many processes of it are there at once.
+        title: the heading of the page.
+        master: where Spark runs, in its words ("spark://host:7077"); None: on all cores of this host.
+
+    Raises:
+        ConfigurationError: no Java 17, no such Spark, no folder of a log, nowhere to write, another report is being
+            made there, or a segment is another one than it was.
+
+    """
+    events, out = Path(events_directory).absolute(), Path(out_directory).absolute()
+    if not events.is_dir():
+        raise ConfigurationError(f"{events_directory} is no directory of an event log")
+    store = store_of(out)
+    store.open()
+    try:
+        with session(out / "spark.log", master=master or LOCAL) as spark:
+            engine = on(spark.sparkContext)
+            adding = Lock()
+            begun = _begun(
+                spark,
+                events,
+                out,
+                trigger={"availableNow": True}
+                if available_now
+                else {"processingTime": f"{trigger_seconds} seconds"},
+                most_bytes=max_bytes_per_trigger,
+                add=bound(_add, events=events, store=store, engine=engine, adding=adding),
+            )
+            with begun as query:
+                going_on = True
+                while going_on:
+                    going_on = not _ended(query, None if available_now else report_seconds)
+                    if not any(events.rglob("*.jsonl*")):
+                        continue  # nobody has written yet
+                    with adding:
+                        found = survey(events, out)
+                        read(found, events, store, engine)
+                        runs = store.runs()
+                    # Runs do not change, and none is taken away but here: what comes may be added meanwhile.
+                    yield told(
+                        found,
+                        runs,
+                        events,
+                        out,
+                        engine=engine,
+                        terms=terms_of(deadline_seconds, expect),
+                        title=title,
+                    )
+    finally:
+        store.close()
+
+
+@contextmanager
+def _begun(
+    spark: SparkSession,
+    events: Path,
+    out: Path,
+    *,
+    trigger: Mapping[str, Any],
+    most_bytes: int,
+    add: Any,
+) -> Iterator[StreamingQuery]:
+    """Run the stream, and stop it in the end."""
+    spark.dataSource.register(PieceSource)
+    rows = (
+        spark.readStream.format(PieceSource.name())
+        .option("maxBytesPerTrigger", most_bytes)
+        .option("failOnDataLoss", "false")  # the audit tells what is missing
+        .load(str(events))
+    )
+    query = (
+        rows.writeStream.foreachBatch(add)
+        .option("checkpointLocation", str(out / _CHECKPOINT))
+        .trigger(**trigger)
+        .start()
+    )
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def _add(
+    rows: DataFrame, _batch: int, *, events: Path, store: Store, engine: Engine, adding: Lock
+) -> None:
+    """Add what a batch of the stream tells of; done again, it adds nothing."""
+    pieces = [piece(Segment(path, 0, 0), begin, end) for path, begin, end in rows.collect()]
+    cores = rows.sparkSession.sparkContext.defaultParallelism
+    total = sum(one.size - one.begin for one in pieces)
+    with adding:
+        extend(store, pieces, events, engine, max(_LEAST_BYTES, -(-total // cores)))
+
+
+def _ended(query: StreamingQuery, seconds: float | None) -> bool:
+    """Wait until the stream has ended, or so long."""
+    try:
+        if seconds is None:
+            query.awaitTermination()
+            return True
+        return bool(query.awaitTermination(seconds))  # type: ignore[arg-type]  # it takes fractions
+    except StreamingQueryException as error:
+        raise ConfigurationError(f"the stream has ended: {cause(error)}") from error

@@ -1,0 +1,99 @@
+"""Segments that are read while they grow: the tables are those of a log that was read at once."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import jmsx_report
+from jmsx_report.report import extend, read, store_of
+from jmsx_report.segments import survey
+from jmsx_spark.offsets import NOTHING, between, current, latest
+from tests.pipeline.situations.judge import chosen
+from tests.pipeline.situations.scene import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: How far a segment has grown, as a share of its bytes; in the end it is closed.
+_STEPS: Final = (0.2, 0.5, 0.51, 1.0)
+#: Logs with something in them that is about numbers of lines, or about several lines together.
+_SITUATIONS: Final = (
+    "clean",
+    "shuffled_lines",
+    "joined_segments",
+    "open_and_closed",
+    "no_last_line_feed",
+)
+
+
+def grow(events: Path, chance: random.Random) -> Iterator[None]:
+    """Let the segments below `events` begin anew, and grow again to what they are."""
+    whole = {path: path.read_bytes() for path in sorted(events.rglob("*.jsonl"))}
+    for path in whole:
+        path.rename(f"{path}.open")
+    for step in _STEPS:
+        for path, content in whole.items():
+            alive = path.with_name(f"{path.name}.open")
+            if step == 1.0 and alive.exists():
+                alive.write_bytes(content)
+                alive.rename(path)
+            elif step == _STEPS[0] and chance.random() < 0.3:
+                alive.unlink()  # it begins later
+            elif chance.random() < 0.7:
+                alive.write_bytes(content[: int(step * len(content))])
+        yield
+    for path, content in whole.items():
+        path.write_bytes(content)
+
+
+def streamed(events: Path, out: Path, chance: random.Random) -> None:
+    """Have `out` filled as a stream does, while the log grows; now and then a report is made."""
+    offset = dict(NOTHING)
+    for _ in grow(events, chance):
+        store = store_of(out)
+        store.open()
+        try:
+            while True:
+                reached = latest(events, current(events), offset, most_bytes=60_000, lenient=True)
+                if reached == offset:
+                    break
+                extend(store, between(offset, reached), events, map, 20_000)
+                if chance.random() < 0.5:  # as if it was killed before it noted how far it was
+                    extend(store, between(offset, reached), events, map, 20_000)
+                offset = reached
+            if chance.random() < 0.5 and current(events):
+                read(survey(events, out), events, store, map)
+        finally:
+            store.close()
+
+
+@pytest.mark.parametrize("name", _SITUATIONS)
+def test_the_tables_are_those_of_a_log_read_at_once(tmp_path: Path, name: str) -> None:
+    """To the last bit, whatever was read in which pieces."""
+    assert_equal(tmp_path, name, seed=1)
+
+
+def assert_equal(folder: Path, name: str, seed: int) -> None:
+    """Make the log of a situation, stream it and read it at once, and compare."""
+    events = folder / "events"
+    events.mkdir()
+    (one,) = chosen([name])
+    one.make(Scene(events, seed, 240))
+    streamed(events, folder / "streamed", random.Random(seed))  # noqa: S311 - not for secrets
+
+    found = jmsx_report.run(events, folder / "streamed", engine=map)
+    shutil.rmtree(folder / "once", ignore_errors=True)
+    expected = jmsx_report.run(events, folder / "once", engine=map)
+
+    assert found.audit == expected.audit
+    for table, path in expected.tables.items():
+        assert_frame_equal(
+            pl.read_parquet(found.tables[table]), pl.read_parquet(path), check_exact=True
+        )

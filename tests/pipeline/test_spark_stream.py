@@ -1,0 +1,125 @@
+"""A stream makes the tables of a batch, to the last bit, while the log grows and whatever is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import jmsx_report
+from jmsx.errors import ConfigurationError
+from jmsx_report import store
+from jmsx_spark import report, stream
+from tests.benchmarks.segments import write
+from tests.pipeline.lines import segments
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from jmsx_report import ReportResult
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+#: A stream that is killed just before or after it has done something for the first time.
+_KILLED: Final = """
+import os, signal, sys
+from jmsx_spark import streaming
+name, when, events, out = sys.argv[1:]
+do = getattr(streaming, name)
+def killed(*given, **named):
+    if when == "after":
+        do(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(streaming, name, killed)
+list(streaming.stream(events, out, available_now=True, max_bytes_per_trigger=100_000, master="local[2]"))
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[Path, bytes]:
+    """A log that nobody has written yet: path -> content of its segments."""
+    monkeypatch.setattr(store, "FAN", 4)
+    write(tmp_path / "events", events=1500, segments=12, hours=3)
+    whole = {path: path.read_bytes() for path in segments(tmp_path / "events")}
+    for path in whole:
+        path.unlink()
+    return whole
+
+
+def _grow(log: dict[Path, bytes], share: float) -> None:
+    """Let all segments be so far; torn lines are at their ends."""
+    for number, (path, content) in enumerate(log.items()):
+        alive = path.with_name(f"{path.name}.open")
+        alive.write_bytes(content[: int(share * len(content))])
+        if share == 1.0 and number % 4:
+            alive.rename(path)
+
+
+def _assert_as_a_batch(found: ReportResult, events: Path, out: Path) -> None:
+    expected = jmsx_report.run(events, out, engine=map)
+    assert found.audit == expected.audit
+    for name, path in expected.tables.items():
+        table = pl.read_parquet(found.tables[name])
+        assert_frame_equal(table, pl.read_parquet(path), check_exact=True)
+
+
+def test_each_report_is_that_of_a_batch(
+    spark: SparkSession, tmp_path: Path, log: dict[Path, bytes]
+) -> None:
+    """The segments grow while the stream runs; nobody else makes a report there meanwhile."""
+    assert spark.version >= "4.2"
+    shares = iter((0.3, 0.31, 0.8, 1.0))
+    _grow(log, next(shares))
+    made = 0
+    for found in stream(
+        tmp_path / "events", tmp_path / "out", trigger_seconds=0.1, report_seconds=1.0
+    ):
+        _assert_as_a_batch(found, tmp_path / "events", tmp_path / f"batch{made}")
+        with pytest.raises(ConfigurationError, match="another report is being made"):
+            report(tmp_path / "events", tmp_path / "out")
+        made += 1
+        share = next(shares, None)
+        if share is None:
+            break
+        _grow(log, share)
+
+    assert made == 4
+    assert found.audit["counts"]["deliveries"] > 500
+
+
+def test_killed_at_any_point_it_goes_on_where_it_was(
+    spark: SparkSession, tmp_path: Path, log: dict[Path, bytes]
+) -> None:
+    """Read and not noted by Spark, or half way in a report: no line is missing, and none is there twice."""
+    events, out = tmp_path / "events", tmp_path / "out"
+    for share, name, when in ((0.4, "extend", "after"), (0.7, "read", "after")):
+        _grow(log, share)
+        command = [sys.executable, "-c", _KILLED, name, when, str(events), str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == -9, done.stderr
+    _grow(log, 1.0)
+    assert spark.version >= "4.2"
+
+    (found,) = stream(events, out, available_now=True, max_bytes_per_trigger=100_000)
+
+    _assert_as_a_batch(found, events, tmp_path / "batch")
+
+
+def test_what_is_wrong_is_told(spark: SparkSession, tmp_path: Path, log: dict[Path, bytes]) -> None:
+    """A folder that is not there, and a segment that is another one than it was."""
+    assert spark.version >= "4.2"
+    with pytest.raises(ConfigurationError, match="nowhere is no directory of an event log"):
+        next(stream(tmp_path / "nowhere", tmp_path / "out"))
+    _grow(log, 0.5)
+    list(stream(tmp_path / "events", tmp_path / "out", available_now=True))
+    path, content = next(iter(log.items()))
+    path.with_name(f"{path.name}.open").write_bytes(b"{}\n" + content)
+
+    with pytest.raises(ConfigurationError, match=f"{path.name} is not the file any more"):
+        list(stream(tmp_path / "events", tmp_path / "out", available_now=True))
