@@ -155,7 +155,7 @@ def _doubted(held: Books, rows: pl.DataFrame) -> dict[str, str]:
         (pl.col("in_flight") + pl.col("unread") + pl.col("unaccounted")).sum().alias("open")
     )
     doubts = {}
-    for row in held.book.join(opened, on="route", how="left").iter_rows(named=True):
+    for row in held.book.join(opened, on="route", how="left").sort("route").iter_rows(named=True):
         if row["foreign_out"]:
             doubts[row["route"]] = (
                 f"{row['foreign_out']} messages went to consumers that keep no log here"
@@ -220,7 +220,7 @@ def summary(
         if not row["later"]:
             verdicts.setdefault(row["dest"], []).append(row["verdict"])
         reasons.setdefault(row["dest"], []).extend(row["reasons"])
-    for dest, route in named.iter_rows():
+    for dest, route in named.sort("dest", "route").iter_rows():
         if route in doubts:
             verdicts.setdefault(dest, []).append(UNVERIFIABLE)
             reasons.setdefault(dest, []).append(doubts[route])
@@ -394,7 +394,7 @@ def _whole(
 
 def _why(rows: pl.DataFrame, verdict: str) -> list[str]:
     """The reasons of rows with that verdict, a few."""
-    told = rows.filter(pl.col("verdict") == verdict).sort("dest", "hour_us")
+    told = rows.filter(pl.col("verdict") == verdict).sort("dest", "hour_us", "route")
     lines = [
         f"{row['dest']}: {reason}"
         for row in told.head(LISTED).iter_rows(named=True)
