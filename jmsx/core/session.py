@@ -132,11 +132,15 @@ class SessionCore:
         self.epoch += 1
         self._sight.stirred(now)
         self._outbox.sends = 0
-        self._work.resume(broker or self.settings.broker, now)
+        where = broker or self.settings.broker
         if broker is not None:
             self.settings = self._work.settings = replace(self.settings, broker=broker)
         self._outbox.report(events.LinkOpened(at=now, server=server, seconds=seconds))
-        return self._consumers.reopen()
+        waits = self._work.resume(where, now, self._consumers.subscribe)
+        requests = self._consumers.reopen()
+        if not waits:
+            self._consumers.subscribe()
+        return requests
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""

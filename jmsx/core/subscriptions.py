@@ -60,6 +60,8 @@ class Subscriptions:
         self._closing: list[str] = []  #: consumers closed inside a transaction
         self._left: dict[str, Recollection] = {}  #: closed consumers, for which more may come
         self.linked = False  #: there is a link to write to
+        #: To be subscribed on it, when what has to come before is done.
+        self._awaited: list[tuple[ConsumerCore, Request]] = []
 
     def __iter__(self) -> Iterator[ConsumerCore]:
         return iter(list(self._consumers.values()))
@@ -119,7 +121,11 @@ class Subscriptions:
     # The link --------------------------------------------------------------------------------------------------------
 
     def reopen(self) -> list[Request]:
-        """A new link is up: subscribe all consumers; a refusal leaves them as they are, for the next link."""
+        """
+        A new link is up, on which `subscribe` subscribes all consumers; what that will be answered.
+
+        A refusal leaves them as they are, for the next link.
+        """
         self.linked = True
         requests = []
         for consumer in self:
@@ -132,13 +138,20 @@ class Subscriptions:
                 return error
 
             request = self._requests.open("SUBSCRIBE", consumer.settings.destination, then)
-            self._subscribe(consumer, request)
+            self._awaited.append((consumer, request))
             requests.append(request)
         return requests
+
+    def subscribe(self) -> None:
+        """Subscribe all that wait for it since the link is up."""
+        awaited, self._awaited = self._awaited, []
+        for consumer, request in awaited:
+            self._subscribe(consumer, request)
 
     def lose(self, now: float) -> None:
         """The link is gone: what was not settled is the broker's again, and its count is remembered."""
         self.linked = False
+        self._awaited.clear()
         for consumer in self:
             handed_out, waiting = consumer.cut(now)
             self._carrying.note(consumer, handed_out, handed_out=True)

@@ -394,18 +394,25 @@ class UnitOfWork:
             )
         return True
 
-    def resume(self, broker: str, now: float) -> None:
-        """A new link to `broker` is up: go on with a commit that failed on the last one, before all else."""
+    def resume(self, broker: str, now: float, then: Callable[[], None]) -> bool:
+        """
+        A new link to `broker` is up: go on with a commit that failed on the last one; False: there is none.
+
+        Otherwise all else has to wait until it runs `then`. It may fail, and with it the link: a consumer that Artemis
+        makes while it closes a connection is there for ever, and holds messages for nobody (measured on 2.44.0).
+        """
         if self._salvage is not None and self._salvage.broker == broker:
-            self._resend(self._salvage)
-        elif self._salvage is not None:
+            self._resend(self._salvage, then)
+            return True
+        if self._salvage is not None:
             salvage, self._salvage = self._salvage, None
             text = f"{broker}, to which the session goes now, cannot know what {salvage.broker} has"
             salvage.whole.end(now, ConnectionFailedError(text))
         if self.markers is not None and self.markers.opened:
             self.markers.open()
+        return False
 
-    def _resend(self, salvage: Salvage) -> None:
+    def _resend(self, salvage: Salvage, then: Callable[[], None]) -> None:
         """Send it all again, as soon as the broker knows what it has of it."""
 
         def rehearsed(now: float, error: JmsxError | None) -> JmsxError | None:
@@ -423,6 +430,7 @@ class UnitOfWork:
             salvage.whole.end(now, error)
             if error is None:
                 salvage.settle(self._carrying)
+                then()
             return error
 
         request = self._requests.open("SEND", salvage.whole.subject, rehearsed)
