@@ -66,7 +66,7 @@ def test_facts_and_what_shows_them_exist() -> None:
                 for one in told
                 if one not in known
             ]
-    assert wrong == []
+    assert not wrong, "\n".join(wrong)
 
 
 def missing(cited: str) -> str | None:

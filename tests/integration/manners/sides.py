@@ -171,8 +171,8 @@ class Side:
         plain = {
             name: self.words.plain(name, self._unmarked(value)) for name, value in headers.items()
         }
-        if command == "ERROR":
-            body = self._unmarked(self.words.plain_error(body).decode()).encode()
+        told = self.words.plain_error(body) if command == "ERROR" else body
+        body = self._unmarked(told.decode()).encode()
         self.diary.append(Entry(self.clients.index(client), command, plain, body))
         return body.decode() if command == "MESSAGE" else plain.get("message", command)
 

@@ -120,7 +120,7 @@ def expired(side: Side) -> None:
 def counting(side: Side) -> None:
     """The management address: counts of a queue, by attribute or operation."""
     client = side.open()
-    client.subscribe("~answers", ack="auto")
+    client.subscribe("~answers", "answers", ack="auto")
     client.put("~", "a", "b", foo="1")
     client.put("~", "c", foo="2")
     client.subscribe("~", **{"consumer-window-size": "0"})
@@ -136,13 +136,14 @@ def counting(side: Side) -> None:
 def destroying(side: Side) -> None:
     """The management address: the end of a queue, which nobody may read."""
     client = side.open()
-    client.subscribe("~answers", ack="auto")
+    client.subscribe("~answers", "answers", ack="auto")
     client.subscribe("~")
     destroy = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
-    _ask(client, b'["~"]', **destroy)
+    queue = f'["{side.real_name("~")}"]'.encode()
+    _ask(client, queue, **destroy)
     client.ask("UNSUBSCRIBE", id="s")
-    _ask(client, b'["~"]', **destroy)
-    _ask(client, b'["~"]', **destroy)
+    _ask(client, queue, **destroy)
+    _ask(client, queue, **destroy)
 
 
 def _ask(client: Client, arguments: bytes, **headers: str) -> None:
