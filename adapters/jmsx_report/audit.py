@@ -14,6 +14,7 @@ from jmsx_report.verdicts import (
     ALL_NUMBERS,
     SAMPLED,
     explained,
+    is_strange,
     placed_gaps,
     rows_of,
     touched,
@@ -54,6 +55,11 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
     ) | frozenset(held.horizon.silent["writer"])
     found = balance.causes(
         balance.judged(by_key, held.routes, held.begun, now, held.deadline_us), died
+    )
+    # Of foreign senders not all was looked at: what was done twice counts here, and all of it in `strangers`.
+    twice = pl.sum_horizontal("duplicates", "effect_duplicates", "doubtful_duplicates") > 0
+    found = found.filter(~is_strange(held) | twice).with_columns(
+        pl.when(is_strange(held)).then(0).otherwise("foreign").alias("foreign")
     )
     missing = placed_gaps(held)
     found = explained(found, missing, held)

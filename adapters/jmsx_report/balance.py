@@ -118,22 +118,23 @@ def beginnings(
     )
 
 
+def own_shards(compared: pl.DataFrame) -> pl.Series:
+    """The buckets of keys that tell no time in which somebody in the log sent; `compared` as `buckets`."""
+    somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
+    return compared.filter((pl.col("bucket") < 0) & somebody)["bucket"].unique()
+
+
 def suspicious(compared: pl.DataFrame, begun: pl.DataFrame) -> pl.DataFrame:
     """
     Keep the rows of `buckets` whose keys must be looked at; `begun` as `beginnings`.
 
     Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
     """
-    somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
     before = (pl.col("bucket") + BUCKET_US <= pl.col("begin_us")).fill_null(value=False)
-    sent_to = pl.when(somebody).then("bucket")
     return (
         compared.join(begun, on="route", how="left")
         .filter(~pl.col("balanced"))
-        .filter(
-            (pl.col("bucket") >= 0)
-            | pl.col("bucket").is_in(compared.select(sent_to).to_series().drop_nulls().implode())
-        )
+        .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(own_shards(compared).implode()))
         .filter(~(before & (pl.col("settled_n") == 0) & (pl.col("spare_n") == 0)))
     )
 

@@ -11,7 +11,7 @@ import polars as pl
 from jmsx_report import balance, brokerbook
 from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks, ahead
 from jmsx_report.fanout import Routes, routes
-from jmsx_report.flows import BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
+from jmsx_report.flows import AGAIN, BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
 from jmsx_report.period import within
 from jmsx_report.roster import ROSTER, absent, roster
@@ -27,6 +27,7 @@ PARTIALS: Final[tuple[Partial, ...]] = (
     FLOWS,
     READERS,
     DOUBTS,
+    AGAIN,
     COUNTS,
     RUNS,
     NOTES,
@@ -68,6 +69,7 @@ class Books:
     context: Context
     counts: pl.DataFrame
     doubts: pl.DataFrame
+    again: pl.DataFrame  #: bucket, hour_us: as `flows.AGAIN`, of foreign senders only
     roster: pl.DataFrame  #: as `roster.roster`
     absent: pl.DataFrame  #: as `roster.absent`
 
@@ -120,17 +122,21 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         context=context,
         counts=sums[COUNTS.name],
         doubts=sums[DOUBTS.name],
+        again=sums[AGAIN.name].filter(
+            ~pl.col("bucket").is_in(balance.own_shards(compared).implode())
+        ),
         roster=here,
         absent=absent(here, terms.expect, terms.before),
     )
 
 
 def second_look(held: Books) -> pl.Series:
-    """The buckets of which `flows.stories` is needed: those that do not balance, and those that the horizon cuts."""
+    """The buckets of which `flows.stories` is needed: such as do not balance, or the horizon cuts."""
     dirty = balance.suspicious(held.compared, held.begun)["bucket"]
     cut = cuts(held)["cut_us"] // BUCKET_US * BUCKET_US
     present = held.compared["bucket"]
-    return pl.concat([dirty, cut.filter(cut.is_in(present.implode()))]).unique().sort()
+    cut = cut.filter(cut.is_in(present.implode()))
+    return pl.concat([dirty, cut, held.again["bucket"]]).unique().sort()
 
 
 def cuts(held: Books) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Closed segments put into Parquet, which takes a tenth of the room: see `compacted`."""
+"""Closed segments put into Parquet, which takes about an eighth of the room: see `compacted`."""
 
 from __future__ import annotations
 

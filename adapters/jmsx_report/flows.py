@@ -201,6 +201,31 @@ def stories(buckets: pl.Series) -> Partial:
     )
 
 
+def _again(events: Events) -> pl.DataFrame:
+    deliveries = events.of("delivery")
+    place = ["msg_key", "dest", "subscription"]
+    flagged = (pl.col("attempt") > 1) | pl.col("redelivered")
+    return (
+        deliveries.with_columns(optional(deliveries, "subscription", pl.String))
+        .filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
+        .with_columns(bucket(pl.col("msg_key"), pl.lit(None, pl.Int64)).alias("bucket"))
+        .filter(
+            pl.col("bucket") != NAMELESS,
+            flagged.fill_null(value=False) | pl.struct(place).is_duplicated(),
+        )
+        .group_by(
+            "bucket",
+            (pl.coalesce("sent_us", "recv_us", "ts_us") // HOUR_US * HOUR_US).alias("hour_us"),
+        )
+        .agg(pl.len().cast(pl.Int64).alias("n"))
+    )
+
+
+#: Where a message with a key that tells no time may have been done twice: it was delivered again by what the broker
+#: says, or it is twice in one batch of segments. Others, of whom the log has no send, are not looked at key by key.
+AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
+
+
 def _doubts(events: Events) -> pl.DataFrame:
     return (
         events.of("tx.in_doubt")

@@ -68,7 +68,7 @@ def judge(
     parts = {
         part.segment: part
         for run in runs
-        if buckets.len() and _touches(run, buckets)
+        if buckets.len() and _touches(run, buckets, held.again)
         for part in run.parts
     }
     again = ([parts[segment] for segment in batch] for batch in batches(sorted(parts)))
@@ -85,10 +85,15 @@ def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(name.alias("writer"))
 
 
-def _touches(run: Run, buckets: pl.Series) -> bool:
-    """Whether there is anything of `buckets` in the partials of `run`."""
+def _touches(run: Run, buckets: pl.Series, again: pl.DataFrame) -> bool:
+    """Whether there is anything of `buckets` in the partials of `run`; of those in `again`, of the hours there."""
     paths = files([run], FLOWS.name)
     if not paths:
         return False
-    touched = pl.scan_parquet(paths).filter(pl.col("bucket").is_in(buckets.implode()))
-    return touched.head(1).collect().height > 0
+    whole = buckets.filter(~buckets.is_in(again["bucket"].implode()))
+    flows = pl.scan_parquet(paths).select("bucket", "hour_us")
+    touched = (
+        flows.filter(pl.col("bucket").is_in(whole.implode())),
+        flows.join(again.lazy(), on=["bucket", "hour_us"], how="semi"),
+    )
+    return any(rows.head(1).collect().height > 0 for rows in touched)

@@ -9,7 +9,7 @@ import polars as pl
 
 from jmsx_report.brokerbook import STATS, TRAFFIC
 from jmsx_report.clocks import ahead
-from jmsx_report.flows import BUCKET_US, FLOWS
+from jmsx_report.flows import AGAIN, BUCKET_US, FLOWS
 from jmsx_report.horizon import NOTES, RUNS
 from jmsx_report.table import HOUR_US, MINUTE_US
 
@@ -54,7 +54,8 @@ def within(sums: Sums, asked: Period, offsets: Mapping[str, int]) -> Sums:
         (timed & asked.touches(pl.col("bucket"), BUCKET_US))
         | (~timed & asked.touches(pl.col("hour_us"), HOUR_US))
     )
-    limited = {**sums, FLOWS.name: flows}
+    again = sums[AGAIN.name].filter(asked.touches(pl.col("hour_us"), HOUR_US))
+    limited = {**sums, FLOWS.name: flows, AGAIN.name: again}
     if asked.since_us is not None:
         begin = asked.since_us + ahead(offsets)  # by each writer's own clock
         limited[RUNS.name] = _closed(sums[RUNS.name], begin)

@@ -88,13 +88,15 @@ def settlements(flowing: pl.DataFrame, held: Books) -> pl.DataFrame:
     )
 
 
+def is_strange(held: Books) -> pl.Expr:
+    """Whether a bucket is one of foreign senders' only, or of messages without a key."""
+    own = balance.own_shards(held.compared)
+    return (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(own.implode())
+
+
 def strangers(held: Books) -> pl.DataFrame:
     """Settlements that cannot be compared: of foreign senders in buckets where nobody here sent, or nameless."""
-    compared = held.compared.filter(pl.col("bucket") < 0)
-    somebody = pl.col("confirmed_n") + pl.col("unconfirmed_n") + pl.col("others_n") > 0
-    own = compared.filter(somebody)["bucket"].unique()
-    strange = (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(own.implode())
-    return settlements(held.flows.filter(strange), held)
+    return settlements(held.flows.filter(is_strange(held)), held)
 
 
 def nameless_sends(held: Books) -> pl.DataFrame:

@@ -44,7 +44,7 @@ def compact(
     directory: Annotated[Path, typer.Argument(help="The directory of an event log.")],
 ) -> None:
     """
-    Put closed segments into Parquet, sorted by writer and number, which takes a tenth of the room or less.
+    Put closed segments into Parquet, sorted by writer and number, which takes about an eighth of the room.
 
     A report reads them as it reads segments, and says the same. A segment is removed when the Parquet that holds it is
     on the disk and was read again to the last byte; this may be interrupted at any time, and called again.

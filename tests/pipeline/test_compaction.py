@@ -1,4 +1,4 @@
-"""Segments in Parquet: a tenth of the room, and the same tables; killed at any point, nothing is lost."""
+"""Segments in Parquet: an eighth of the room, and the same tables; killed at any point, nothing is lost."""
 
 from __future__ import annotations
 
