@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report.clocks import ahead
-from jmsx_report.events import SCHEMAS
+from jmsx_report.events import SCHEMAS, named
 from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
 from jmsx_report.table import HOUR_US, MINUTE_US, Adds, Partial
 
@@ -69,17 +69,17 @@ STATS: Final = Partial(
 
 def _traffic(events: Events) -> pl.DataFrame:
     minute = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
-    arrived = events.of("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))
+    arrived = events.coded("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))
     sure = (pl.col("outcome") == "confirmed").cast(pl.Int64)
     zero = pl.lit(0, pl.Int64)
-    left = events.of("delivery").filter(pl.col("outcome").is_in(list(SETTLES)))
+    left = events.coded("delivery").filter(pl.col("outcome").is_in(list(SETTLES)))
     return (
         pl.concat(
             [
                 arrived.select(
                     "writer",
                     "dest",
-                    pl.lit(None, pl.String).alias("subscription"),
+                    pl.lit(None, pl.Categorical).alias("subscription"),
                     minute,
                     sure.alias("came"),
                     (1 - sure).alias("perhaps"),
@@ -88,7 +88,7 @@ def _traffic(events: Events) -> pl.DataFrame:
                 left.select(
                     "writer",
                     "dest",
-                    optional(left, "subscription", pl.String),
+                    optional(left, "subscription", pl.Categorical),
                     minute,
                     zero.alias("came"),
                     zero.alias("perhaps"),
@@ -98,6 +98,7 @@ def _traffic(events: Events) -> pl.DataFrame:
         )
         .group_by("writer", "dest", "subscription", "minute_us")
         .agg(pl.col("came", "perhaps", "went").sum())
+        .pipe(named)
     )
 
 

@@ -46,6 +46,8 @@ ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
     "quarantine": {"path": pl.String, "line": pl.Int64, "why": pl.String},
 }
 
+#: Texts of which there are few, in many lines: they are grouped by faster as numbers.
+_NAMES: Final = ("writer", "session_id", "dest", "consumer", "subscription", "outcome")
 #: Made once: some fifty of them are asked for in every batch.
 _NONE: Final = {kind: pl.DataFrame(schema=schema) for kind, schema in SCHEMAS.items()}
 
@@ -60,11 +62,20 @@ class Events:
     ) -> None:
         self._frames = frames or {}
         self._about = about or {}
+        self._coded: dict[str, pl.DataFrame] = {}
 
     def of(self, kind: str) -> pl.DataFrame:
         """The lines of `kind`, with all columns that it may have; no rows where there are none."""
         frame = self._frames.get(kind)
         return _NONE[kind] if frame is None else frame
+
+    def coded(self, kind: str) -> pl.DataFrame:
+        """The lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
+        if kind not in self._coded:
+            frame = self.of(kind)
+            names = [name for name in _NAMES if name in frame.columns]
+            self._coded[kind] = frame.with_columns(pl.col(names).cast(pl.Categorical))
+        return self._coded[kind]
 
     def kinds(self) -> Sequence[str]:
         """The kinds that there are lines of; of an empty batch any one, as its frame has the columns too."""
@@ -75,3 +86,8 @@ class Events:
         """The rows of `ranges`, `files` or `quarantine`, as ABOUT has them."""
         rows = self._about.get(what)
         return pl.DataFrame(schema=ABOUT[what]) if rows is None else rows
+
+
+def named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Make texts of what `Events.coded` made Categorical: for rows that are few by then."""
+    return rows.with_columns(pl.col(pl.Categorical).cast(pl.String))

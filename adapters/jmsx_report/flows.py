@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
+from jmsx_report.events import named
 from jmsx_report.table import HOUR_US, Adds, Partial
 
 if TYPE_CHECKING:
@@ -81,10 +82,10 @@ def bucket(key: pl.Expr, instant: pl.Expr) -> pl.Expr:
 
 
 def _sends(events: Events) -> pl.DataFrame:
-    sends = events.of("send")
+    sends = events.coded("send")
     return sends.select(
         *_HERE[:-1],
-        pl.lit(None, pl.String).alias("subscription"),
+        pl.lit(None, pl.Categorical).alias("subscription"),
         "msg_key",
         "ts_us",
         pl.col("ts_us").alias("told_us"),
@@ -95,10 +96,10 @@ def _sends(events: Events) -> pl.DataFrame:
 
 
 def _deliveries(events: Events) -> pl.DataFrame:
-    deliveries = events.of("delivery")
+    deliveries = events.coded("delivery")
     return deliveries.select(
         *_HERE[:-1],
-        optional(deliveries, "subscription", pl.String),
+        optional(deliveries, "subscription", pl.Categorical),
         "msg_key",
         "ts_us",
         pl.coalesce("sent_us", "recv_us", "ts_us").alias("told_us"),
@@ -122,11 +123,12 @@ def _succeeded() -> pl.Expr:
     return pl.col("outcome").is_in(DONE) | (abandoned & well & ran.fill_null(value=False))
 
 
-def _both(events: Events) -> pl.DataFrame:
+def _both(events: Events) -> pl.LazyFrame:
     """Each send and each delivery, with the bucket of its key, and the hour of sending as far as that is known."""
     instant = pl.col("key_us")
     return (
         pl.concat([_sends(events), _deliveries(events)])
+        .lazy()
         .with_columns(key_us(pl.col("msg_key")).alias("key_us"))
         .with_columns(
             bucket(pl.col("msg_key"), instant).alias("bucket"),
@@ -146,6 +148,8 @@ def _fingerprints(events: Events) -> pl.DataFrame:
             hash_.bitwise_xor().alias("xor"),
             (hash_ & _LOW).sum().alias("total"),
         )
+        .collect()
+        .pipe(named)
     )
 
 
@@ -185,6 +189,8 @@ def stories(buckets: pl.Series) -> Partial:
                 pl.col("ts_us").max().alias("last_us"),
                 pl.col("expires_us").max(),
             )
+            .collect()
+            .pipe(named)
         )
 
     return Partial(
@@ -241,12 +247,12 @@ DOUBTS: Final = Partial("doubts", ("writer", "tx_id"), {"first_us": Adds.MIN}, _
 def _readers(events: Events) -> pl.DataFrame:
     frames = []
     for kind in ("sub.open", "delivery"):
-        frame = events.of(kind)
+        frame = events.coded(kind)
         frames.append(
             frame.select(
                 "writer",
                 "dest",
-                optional(frame, "subscription", pl.String),
+                optional(frame, "subscription", pl.Categorical),
                 "consumer",
                 "ts_us",
                 pl.lit(int(kind == "delivery"), pl.Int64).alias("deliveries"),
@@ -261,6 +267,7 @@ def _readers(events: Events) -> pl.DataFrame:
             pl.col("ts_us").max().alias("last_us"),
             pl.col("deliveries").sum(),
         )
+        .pipe(named)
     )
 
 
@@ -277,20 +284,20 @@ def _counts(events: Events) -> pl.DataFrame:
     """Fold lines of every kind to counts."""
     frames = []
     for kind in events.kinds():
-        frame = events.of(kind)
+        frame = events.coded(kind)
         frames.append(
             frame.group_by(
-                pl.lit(kind).alias("kind"),
-                optional(frame, "dest", pl.String),
-                optional(frame, "outcome", pl.String),
+                optional(frame, "dest", pl.Categorical),
+                optional(frame, "outcome", pl.Categorical),
             ).agg(
+                pl.lit(kind).alias("kind"),
                 pl.len().cast(pl.Int64).alias("n"),
                 optional(frame, "messages", pl.Int32).cast(pl.Int64).sum(),
                 (optional(frame, "attempt", pl.Int32) > 1).sum().cast(pl.Int64).alias("again"),
                 optional(frame, "redelivered", pl.Boolean).sum().cast(pl.Int64).alias("flagged"),
             )
         )
-    return pl.concat(frames)
+    return named(pl.concat(frames)).select(*COUNTS.keys, *COUNTS.adds)
 
 
 #: Lines and the messages in them, to be held against metrics and the broker's counts. `messages`: in batches; `again`:

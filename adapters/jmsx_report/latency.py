@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report.clocks import ahead
+from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
 from jmsx_report.table import MINUTE_US, Adds, Partial, Table, mean, total
@@ -36,15 +37,15 @@ _KEYS: Final = (*SOCKET, *_HERE)
 
 
 def _spans(events: Events) -> pl.DataFrame:
-    names = ["writer", "session_id", "dest", "consumer"]
     timed = {name: pl.col(end) - pl.col(start) for name, (start, end) in SPANS.items()}
     done = (
-        events.of("delivery")
+        events.coded("delivery")
         .lazy()
         .filter(pl.col("outcome").is_in(DONE))
         .select(
-            pl.col(names).cast(pl.Categorical),  # few names, many rows: numbers are grouped faster
-            "epoch",
+            *SOCKET,
+            "dest",
+            "consumer",
             (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us"),
             **timed,
         )
@@ -59,10 +60,8 @@ def _spans(events: Events) -> pl.DataFrame:
             *(total(done, name).alias(f"{name}_us") for name in SPANS),
             *(counted(pl.col(f"{name}_bucket")).alias(f"{name}_histogram") for name in MEASURED),
         )
-        .with_columns(
-            pl.col(names).cast(pl.String),
-            *(pl.col(f"{name}_histogram").cast(HISTOGRAM) for name in MEASURED),
-        )
+        .with_columns(pl.col(f"{name}_histogram").cast(HISTOGRAM) for name in MEASURED)
+        .pipe(named)
     )
 
 

@@ -322,7 +322,13 @@ def _halved(kind: str, lines: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]
 
 
 def _empty(kind: str) -> pl.DataFrame:
-    return pl.DataFrame(schema={**SCHEMAS[kind], "line": pl.UInt32})
+    return _EMPTY[kind]
+
+
+#: Made once: some ten of them are asked for in every batch.
+_EMPTY: Final = {
+    kind: pl.DataFrame(schema={**schema, "line": pl.UInt32}) for kind, schema in SCHEMAS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)

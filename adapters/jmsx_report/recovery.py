@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
+from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.latency import SOCKET
 from jmsx_report.table import Adds, Partial, Table
@@ -28,7 +29,7 @@ def _runs(events: Events) -> pl.DataFrame:
     what another batch has never lies there.
     """
     told = (
-        events.of("delivery")
+        events.coded("delivery")
         .lazy()
         .filter(pl.col("outcome").is_in([*_FAILED, *DONE]))
         .select(
@@ -39,7 +40,7 @@ def _runs(events: Events) -> pl.DataFrame:
             "ts_us",
             pl.col("outcome").is_in(_FAILED).alias("failed"),
             (pl.col("attempt") == 1).alias("first"),
-            pl.col(_OF_CONSUMER).cast(pl.Categorical).to_physical().name.prefix("_"),
+            pl.col(_OF_CONSUMER).to_physical().name.prefix("_"),
         )
         .collect()
     )
@@ -62,6 +63,7 @@ def _runs(events: Events) -> pl.DataFrame:
             pl.col("first").sum().cast(pl.Int64).alias("messages"),
         )
         .drop("run")
+        .pipe(named)
     )
 
 
@@ -70,7 +72,12 @@ def _in_ranges(told: pl.DataFrame, events: Events) -> pl.DataFrame:
     left_out = events.about("files")["repeated"]
     if left_out.sum() > 0:  # another batch has them, and they may lie between any two
         return told.sort("seq").with_row_index("range")
-    ranges = events.about("ranges").select("writer", "low").with_row_index("range").sort("low")
+    ranges = (
+        events.about("ranges")
+        .select(pl.col("writer").cast(pl.Categorical), "low")
+        .with_row_index("range")
+        .sort("low")
+    )
     return told.sort("seq").join_asof(
         ranges, left_on="seq", right_on="low", by="writer", check_sortedness=False
     )

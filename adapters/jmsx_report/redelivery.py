@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import bucket, percentile
 from jmsx_report.latency import SOCKET
@@ -25,7 +26,7 @@ def _attempts(events: Events) -> pl.DataFrame:
     again = (pl.col("attempt") > 1) | pl.col("redelivered").fill_null(value=False)
     late = (pl.col("attempt") > 1) & pl.col("outcome").is_in(DONE)
     return (
-        events.of("delivery")
+        events.coded("delivery")
         .lazy()
         .group_by(*SOCKET, "dest", "consumer", _HOUR)
         .agg(
@@ -35,6 +36,7 @@ def _attempts(events: Events) -> pl.DataFrame:
             late.sum().cast(pl.Int64).alias("succeeded_late"),
         )
         .collect()
+        .pipe(named)
     )
 
 
