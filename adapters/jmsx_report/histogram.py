@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Growth of the buckets: an error of (GAMMA - 1) / (GAMMA + 1), which is 0.99 %.
 GAMMA: Final = 1.02
 BELOW: Final = -1
+#: More than there are buckets: that of the longest duration that 64 bits hold is 2206.
+_ROOM: Final = 4096
 
 
 def bucket(microseconds: pl.Expr) -> pl.Expr:
@@ -67,32 +69,33 @@ def with_percentiles(frame: pl.DataFrame, name: str, permilles: Mapping[str, int
     """
     column = f"{name}_histogram"
     rows = frame.select(column).with_row_index("row")
+    # One number for row and bucket: grouped and sorted in a third of the time of two.
+    place = pl.col("row").cast(pl.Int64) * _ROOM + pl.col("bucket") - BELOW
     buckets = (
         rows.explode(column)
         .unnest(column)
         .filter(pl.col("bucket").is_not_null())
-        .group_by("row", "bucket")
+        .group_by(place.alias("place"))
         .agg(pl.col("n").sum())
-        .sort("row", "bucket")
-        .with_columns(
-            pl.col("n").cum_sum().over("row").alias("up_to"),
-            pl.col("n").sum().over("row").alias("all"),
+        .sort("place")
+        .select(
+            (pl.col("place") // _ROOM).cast(rows.schema["row"]).alias("row"),
+            (pl.col("place") % _ROOM + BELOW).cast(pl.Int32).alias("bucket"),
+            "n",
         )
     )
-    labels = {label: f"{name}_{label}_us" for label in permilles}
-    ranks = {
-        label: (pl.col("all") * permille + 999) // 1000 for label, permille in permilles.items()
-    }
-    found = (
-        buckets.with_columns(
-            pl.when((pl.col("up_to") >= rank) & (pl.col("up_to") - pl.col("n") < rank))
-            .then("bucket")
-            .alias(labels[label])
-            for label, rank in ranks.items()
-        )
-        .group_by("row", maintain_order=True)
-        .agg(pl.struct("bucket", "n").alias(column), pl.col(*labels.values()).max())
-        .with_columns(value(pl.col(label)).alias(label) for label in labels.values())
+    up_to = buckets["n"].cum_sum()
+    found = buckets.group_by("row", maintain_order=True).agg(
+        pl.struct("bucket", "n").alias(column), pl.col("n").sum().alias("all")
     )
+    before, every = found["all"].cum_sum() - found["all"], found["all"]
+    found = found.drop("all").with_columns(
+        buckets["bucket"]
+        .gather(up_to.search_sorted(before + (every * permille + 999) // 1000, side="left"))
+        .alias(f"{name}_{label}_us")
+        for label, permille in permilles.items()
+    )
+    quantiles = [f"{name}_{label}_us" for label in permilles]
+    found = found.with_columns(value(pl.col(label)).alias(label) for label in quantiles)
     joined = rows.select("row").join(found, on="row", how="left", maintain_order="left").drop("row")
     return frame.drop(column).hstack(joined.get_columns())
