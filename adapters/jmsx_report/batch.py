@@ -2,20 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import polars as pl
 
+from jmsx_report import segments
 from jmsx_report.events import ABOUT, Events
 from jmsx_report.lines import Content, read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jmsx_report.lines import Reading
 
 _WHERE: Final = ("writer", "seq")
+T = TypeVar("T")
 _FAULT: Final = {"line": pl.UInt32, "why": pl.String}
+
+
+def each(
+    of: Callable[[Events], T],
+    contents: Sequence[Content],
+    earlier: Mapping[str, Sequence[Content]] | None = None,
+) -> list[T]:
+    """
+    Do `of` with the events of `contents`, some 24 MB at a time: what bounds the memory of a worker.
+
+    A larger segment is cut into pieces. If one of its numbers is in two of them it is read as a whole: what comes again
+    is found within what is read together.
+    """
+    pieces = [piece for content in contents for piece in _pieces(content)]
+    if len(pieces) > len(contents) == 1:
+        done, ranges = [], []
+        for piece in pieces:
+            events = events_of([piece], earlier)
+            ranges.append(events.about("ranges"))
+            done.append(of(events))
+        if not _overlap(pl.concat(ranges)):
+            return done
+    return [of(events_of(contents, earlier))]
+
+
+def _pieces(content: Content) -> Iterator[Content]:
+    begin, first, data = 0, content.first, content.data
+    while True:
+        end = data.find(b"\n", begin + segments.BATCH_BYTES) + 1 or len(data)
+        yield Content(content.path, data[begin:end], first) if begin or end < len(data) else content
+        if end == len(data):
+            return
+        first += data.count(b"\n", begin, end)
+        begin = end
+
+
+def _overlap(ranges: pl.DataFrame) -> bool:
+    before = pl.col("high").shift().over("writer")
+    return bool(ranges.sort("writer", "low").select((pl.col("low") <= before).any()).item())
 
 
 def events_of(
@@ -135,7 +176,7 @@ def _files(reading: Reading, aside: pl.DataFrame, repeats: pl.DataFrame) -> pl.D
 
 
 def _quarantine(reading: Reading, aside: pl.DataFrame) -> pl.DataFrame:
-    number = (pl.col("line") - pl.col("start")).cast(pl.Int64) + 1
+    number = (pl.col("line") - pl.col("start")).cast(pl.Int64) + pl.col("first") + 1
     lines = reading.located(aside.sort("line")).select(
         pl.col("segment").alias("path"), number.alias("line"), "why"
     )

@@ -59,6 +59,7 @@ class Content:
 
     path: str  #: below the folder of the log
     data: bytes  #: whole lines; a last one without its line feed is torn
+    first: int = 0  #: lines of the segment that come before these
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ class Reading:
     """What was read of some segments, in their order."""
 
     lines: pl.DataFrame  #: line (counts from 0 over all segments), text
-    starts: pl.DataFrame  #: segment (its path), start (its first line): one row a segment
+    #: segment (its path), start (its first line), first (lines of it that are not here, before that): one row each.
+    starts: pl.DataFrame
     frames: Mapping[str, pl.DataFrame]  #: kind -> its good lines, with their `line`
     aside: pl.DataFrame  #: line, why
 
@@ -89,7 +91,7 @@ def read(contents: Sequence[Content]) -> Reading:
     starts = []
     count = 0
     for content in contents:
-        starts.append((content.path, count))
+        starts.append((content.path, count, content.first))
         count += content.data.count(b"\n") + (
             not content.data.endswith(b"\n") and bool(content.data)
         )
@@ -116,7 +118,9 @@ def read(contents: Sequence[Content]) -> Reading:
     frames = {kind: _in_order(several) for kind, several in found.items()}
     return Reading(
         lines=lines,
-        starts=pl.DataFrame(starts, {"segment": pl.String, "start": pl.UInt32}, orient="row"),
+        starts=pl.DataFrame(
+            starts, {"segment": pl.String, "start": pl.UInt32, "first": pl.Int64}, orient="row"
+        ),
         frames={kind: _without_options(frame) for kind, frame in frames.items()},
         aside=aside,
     )

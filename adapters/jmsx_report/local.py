@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 import polars as pl
 
 from jmsx_eventlog.segment import OPEN_SUFFIX
-from jmsx_report.batch import events_of
+from jmsx_report import processes as plain
+from jmsx_report.batch import each
 from jmsx_report.events import Events
 from jmsx_report.health import ASIDE
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials, together
 from jmsx_report.pieces import chunks, is_piece, lines_before, opened
-from jmsx_report.processes import each
 from jmsx_report.segments import Segment, batches
 from jmsx_report.store import Part
 from jmsx_report.table import added
@@ -55,7 +55,7 @@ def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = No
     if several <= 1 or (workers is None and _bytes(listed) <= _FEW_BYTES):
         yield from map(job, listed)
     else:
-        yield from each(job, listed, several)
+        yield from plain.each(job, listed, several)
 
 
 def _bytes(todo: Iterable[object]) -> int:
@@ -125,7 +125,7 @@ def _look(
 ) -> pl.DataFrame:
     contents, earlier = _read(batch, events)
     partial = of(about)
-    return added(partial, partial.of(events_of(contents, earlier)))
+    return added(partial, pl.concat(each(partial.of, contents, earlier)))
 
 
 def content(events: Path, segment: Segment) -> Content:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from jmsx_report.batch import events_of
+from jmsx_report.batch import each
 from jmsx_report.registry import PARTIALS
 from jmsx_report.table import added
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jmsx_report.events import Events
     from jmsx_report.lines import Content
 
 
@@ -20,11 +21,14 @@ def partials(
     contents: Sequence[Content], earlier: Mapping[str, Sequence[Content]] | None = None
 ) -> dict[str, pl.DataFrame]:
     """Make every partial of segments, as `batch.events_of` reads them; name -> rows."""
-    events = events_of(contents, earlier)
+    return together(each(_made, contents, earlier))
+
+
+def _made(events: Events) -> dict[str, pl.DataFrame]:
     return {name: partial.of(events) for name, partial in PARTIALS.items()}
 
 
-def together(made: Sequence[Mapping[str, pl.DataFrame]]) -> Mapping[str, pl.DataFrame]:
+def together(made: Sequence[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
     """Add up what `partials` made of several batches."""
     if len(made) == 1:
         return made[0]

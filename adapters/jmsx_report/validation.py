@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jmsx_report.batch import events_of
+from jmsx_report.batch import each
 from jmsx_report.local import content
 from jmsx_report.segments import batches, survey
 
@@ -26,7 +26,8 @@ def faults(directory: Path) -> Iterator[str]:
     for row in log.files.filter("unread").iter_rows(named=True):
         yield f"{row['path']}: {row['why']}"
     for batch in batches(log.segments):
-        read = events_of([replace(content(directory, one), path=one.path) for one in batch], {})
-        for row in read.about("quarantine").sort("path", "line").iter_rows(named=True):
-            place = f":{row['line']}" if row["line"] else ""
-            yield f"{row['path']}{place}: {row['why']}"
+        contents = [replace(content(directory, one), path=one.path) for one in batch]
+        for rows in each(lambda events: events.about("quarantine"), contents):
+            for row in rows.sort("path", "line").iter_rows(named=True):
+                place = f":{row['line']}" if row["line"] else ""
+                yield f"{row['path']}{place}: {row['why']}"

@@ -10,9 +10,11 @@ import pytest
 
 from jmsx_eventlog.schema import fault_of
 from jmsx_report import lines as reading
-from jmsx_report.batch import events_of
+from jmsx_report import segments
+from jmsx_report.batch import each, events_of
 from jmsx_report.events import SCHEMAS
 from jmsx_report.lines import Content, read
+from jmsx_report.partial import partials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -305,3 +307,39 @@ def test_lines_of_any_order_give_the_same_ranges() -> None:
         ("b", 0, 1),
     ]
     assert ranges.schema["low"] == pl.Int64
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [*(line(seq=number) for number in range(50)), b"x", line(seq=50), b"y"],
+        [*(line(seq=number) for number in range(50)), line(seq=3), line(seq=4, dest="queue://b")],
+        [line(seq=number) for number in range(49, -1, -1)],
+        [*(line(seq=number) for number in range(50)), line(seq=50)[:-5]],
+    ],
+    ids=["odd lines", "lines that come again", "backwards", "torn"],
+)
+def test_a_segment_in_pieces_is_the_segment(
+    texts: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large segment is read piece by piece: lines are counted on, and what comes again in another piece is found."""
+    segment = Content("a.jsonl", b"\n".join(texts) + b"\n" * (not texts[-1].endswith(b'"')))
+    whole = partials([segment])
+    monkeypatch.setattr(segments, "BATCH_BYTES", 1000)
+
+    pieces = partials([segment])
+
+    for name in ("flows", "files", "quarantine", "counts"):
+        rows = pieces[name].select(whole[name].columns)
+        assert sorted(rows.rows(), key=repr) == sorted(whole[name].rows(), key=repr), name
+
+
+def test_few_lines_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What bounds the memory of a worker."""
+    segment = Content("a.jsonl", b"".join(line(seq=number) + b"\n" for number in range(500)))
+    monkeypatch.setattr(segments, "BATCH_BYTES", 4000)
+
+    read_at_once = each(lambda events: events.of("send").height, [segment])
+
+    assert sum(read_at_once) == 500
+    assert len(read_at_once) > 10
