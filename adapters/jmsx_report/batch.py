@@ -26,7 +26,7 @@ def each(
     earlier: Mapping[str, Sequence[Content]] | None = None,
 ) -> list[T]:
     """
-    Do `of` with the events of `contents`, some 24 MB at a time: what bounds the memory of a worker.
+    Do `of` with the events of `contents`, BATCH_BYTES at a time: what bounds the memory of a worker.
 
     A larger segment is cut into pieces. If one of its numbers is in two of them it is read as a whole: what comes again
     is found within what is read together.

@@ -105,6 +105,8 @@ def read(contents: Sequence[Content]) -> Reading:
     cells = _cells(whole, lines)
     rest, odd = lines, []
     for kind in _IN_TURN:
+        if not rest.height:
+            break
         begins = rest["text"].str.starts_with(_BEGINNING % kind)
         if begins.any():
             shaped, others = _by_shape(kind, rest.filter(begins), cells)
