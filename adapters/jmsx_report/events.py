@@ -9,7 +9,7 @@ import polars as pl
 from jmsx_eventlog.schema import KINDS, FieldType, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _TYPES: Final[Mapping[FieldType, type[pl.DataType]]] = {
     FieldType.STRING: pl.String,
@@ -62,7 +62,7 @@ class Events:
     ) -> None:
         self._frames = frames or {}
         self._about = about or {}
-        self._coded: dict[str, pl.DataFrame] = {}
+        self._made: dict[object, pl.DataFrame] = {}
 
     def of(self, kind: str) -> pl.DataFrame:
         """The lines of `kind`, with all columns that it may have; no rows where there are none."""
@@ -71,11 +71,17 @@ class Events:
 
     def coded(self, kind: str) -> pl.DataFrame:
         """The lines of `kind` with their names (writer, dest and the like) as Categorical: see `named`."""
-        if kind not in self._coded:
+        if kind not in self._made:
             frame = self.of(kind)
             names = [name for name in _NAMES if name in frame.columns]
-            self._coded[kind] = frame.with_columns(pl.col(names).cast(pl.Categorical))
-        return self._coded[kind]
+            self._made[kind] = frame.with_columns(pl.col(names).cast(pl.Categorical))
+        return self._made[kind]
+
+    def once(self, of: Callable[[Events], pl.DataFrame]) -> pl.DataFrame:
+        """What `of` makes of these events: made once, for several partials."""
+        if of not in self._made:
+            self._made[of] = of(self)
+        return self._made[of]
 
     def kinds(self) -> Sequence[str]:
         """The kinds that there are lines of; of an empty batch any one, as its frame has the columns too."""

@@ -99,20 +99,20 @@ _KEPT: Final = Partial(
     "delays",
     _KEYS,
     {"scheduled": Adds.SUM, "planned_us": Adds.SUM, "actual_n": Adds.SUM, "actual_us": Adds.SUM},
-    lambda events: _kept(_both(events)),
+    lambda events: _kept(events.once(_both)),
 )
 _LATE: Final = Partial(
     "delay_buckets",
     (*_KEYS, "bucket"),
     {"n": Adds.SUM},
-    lambda events: _late(_both(events)),
+    lambda events: _late(events.once(_both)),
 )
 #: Redeliveries of which one line is in another batch.
 _HALVES: Final = Partial(
     "delay_halves",
     _IDENTITY,
     {"scheduled_us": Adds.MIN, "planned_us": Adds.MIN, "ts_us": Adds.MIN, "start_us": Adds.MIN},
-    lambda events: _both(events).filter(~_WHOLE),
+    lambda events: events.once(_both).filter(~_WHOLE),
 )
 
 
