@@ -106,7 +106,9 @@ def _runs(numbered: pl.DataFrame) -> pl.DataFrame:
     starts = (
         (pl.col("seq") != pl.col("seq").shift() + 1)
         | (pl.col("writer") != pl.col("writer").shift())
-        | (pl.col("segment") != pl.col("segment").shift())
+        | (
+            pl.col("start") != pl.col("start").shift()
+        )  # of the segment: a number is compared faster
     )
     return (
         numbered.lazy()
@@ -164,13 +166,19 @@ def _why(where: pl.Expr) -> pl.Expr:
     return pl.when(pl.col("text") != pl.col("before")).then(differs).alias("why")
 
 
+def _lines(reading: Reading) -> pl.DataFrame:
+    """Segment, lines: how many each has."""
+    end = pl.col("start").shift(-1).fill_null(reading.lines.height)
+    return reading.starts.select("segment", (end - pl.col("start")).cast(pl.Int64).alias("lines"))
+
+
 def _files(reading: Reading, aside: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
     def count(rows: pl.DataFrame, name: str) -> pl.DataFrame:
         located = reading.located(rows.select("line").sort("line"))
         return located.group_by("segment").agg(pl.len().cast(pl.Int64).alias(name))
 
-    files = reading.starts.select("segment")
-    for rows, name in ((reading.lines, "lines"), (aside, "aside"), (repeats, "repeated")):
+    files = _lines(reading)
+    for rows, name in ((aside, "aside"), (repeats, "repeated")):
         files = files.join(count(rows, name), on="segment", how="left")
     return files.fill_null(0).select(*ABOUT["files"])
 
@@ -180,11 +188,13 @@ def _quarantine(reading: Reading, aside: pl.DataFrame) -> pl.DataFrame:
     lines = reading.located(aside.sort("line")).select(
         pl.col("segment").alias("path"), number.alias("line"), "why"
     )
-    empty = reading.starts.join(
-        reading.located(reading.lines.select("line")), on="segment", how="anti"
-    ).select(
-        pl.col("segment").alias("path"),
-        pl.lit(0, pl.Int64).alias("line"),
-        pl.lit("an empty segment").alias("why"),
+    empty = (
+        _lines(reading)
+        .filter(lines=0)
+        .select(
+            pl.col("segment").alias("path"),
+            pl.lit(0, pl.Int64).alias("line"),
+            pl.lit("an empty segment").alias("why"),
+        )
     )
     return pl.concat([lines, empty])
