@@ -104,6 +104,24 @@ def test_an_unseen_message_may_be_unflagged() -> None:
     assert stomp_difference(STEPS, LIKE, jmsx, LIKE) is None
 
 
+@pytest.mark.parametrize(("count", "same"), [(2, True), (3, False)])
+def test_a_listener_counts_on_from_its_consumer(count: int, *, same: bool) -> None:
+    """Whether `receive()` or a listener gets it: the offset is the consumer's, and stays."""
+    steps: list[Json] = [
+        *STEPS[:-2],
+        {"op": "receive_many", "from": STEPS[-2]["from"], "count": 2, "timeout": 1},
+        {"op": "listen", "as": "L", "on": STEPS[-2]["from"], "handler": []},
+        {"op": "await", "listener": "L", "count": 2},
+    ]
+    first = [message("a", 2), message("b", 2)]
+    java = [*LIKE[:-2], {"messages": first}, OK, {"deliveries": [message("a", 3), message("b", 3)]}]
+    told = copy.deepcopy(java)
+    told[-3]["messages"][1] = message("b", 1)
+    told[-1]["deliveries"][1] = message("b", count)
+
+    assert (stomp_difference(steps, java, told, java) is None) is same
+
+
 def test_what_is_remembered_may_be_told_as_the_java_client_tells_it() -> None:
     """Of each message just that, or what STOMP tells; nothing between or beyond."""
     java = trace(message("a", 4), message("b", 4), message("a", 5), message("b", 5))

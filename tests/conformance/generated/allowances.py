@@ -97,7 +97,8 @@ class _Windows:
         self._owners: dict[str, str] = {}  #: consumer or session -> session or connection
         self._left: set[str] = set()  #: destinations that a consumer has left
         self._seen: set[tuple[str, str]] = set()  #: destination and body
-        self._offsets: dict[tuple[str, str], int] = {}  #: reader and body
+        self._offsets: dict[tuple[str, str], int] = {}  #: consumer and body
+        self._listening: dict[str, str] = {}  #: listener -> the consumer that it is of
         for step in all_steps(steps):
             if step["op"] == "consumer":
                 self._readers[step["as"]] = step["destination"]
@@ -107,6 +108,7 @@ class _Windows:
         for step in all_steps(steps):
             if step["op"] == "listen":
                 self._readers[step["as"]] = self._readers[step["on"]]
+                self._listening[step["as"]] = step["on"]
 
     def opened(self, step: Json, expected: Json, actual: Json) -> Json:
         """`expected` with the flags and counts that `actual` may have instead, if it has them."""
@@ -122,7 +124,8 @@ class _Windows:
         return result
 
     def _open(self, reader: str, destination: str, expected: Json, actual: Json) -> None:
-        place, key = (destination, expected["body"]), (reader, expected["body"])
+        consumer = self._listening.get(reader, reader)
+        place, key = (destination, expected["body"]), (consumer, expected["body"])
         if place not in self._seen and destination in self._left:
             counts = (expected["delivery_count"], actual["delivery_count"])
             self._offsets[key] = counts[1] - counts[0] if set(counts) <= {1, 2} else 0
