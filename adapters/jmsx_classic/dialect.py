@@ -348,7 +348,8 @@ class ClassicDialect:
             return False
         if "original-destination" in headers:
             return False  # fanned out: the audit of the shared queue keeps one of the copies only
-        return not headers.get("destination", "").startswith(f"/queue/{DEAD_LETTER_QUEUE}")
+        places = (destination_uri(headers.get("destination")) or "", delivery.subscribed)
+        return not any(one.startswith(f"queue://{DEAD_LETTER_QUEUE}") for one in places)
 
     def dead_letter_destination(self, kind: DestinationKind) -> str:  # noqa: ARG002 - one for all kinds here
         """The broker's shared dead letter queue."""

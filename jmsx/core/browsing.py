@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
 from jmsx.core.requests import answered, silent, subscribe
-from jmsx.core.sight import is_same, one_message
-from jmsx.errors import ConnectionFailedError
+from jmsx.core.sight import is_same, one_message, place
+from jmsx.errors import ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request, Requests
     from jmsx.core.sight import Sight
-    from jmsx.errors import JmsxError
 
 #: Seconds that a question waits for what the broker shows.
 PATIENCE: Final = 5.0
@@ -72,12 +71,20 @@ class Browsings:
         """
         Ask whether the broker shows `delivery`, which a consumer has, to one who selects `that`.
 
-        It answers `told(shown)`, or never if the link is lost before. What is refused, or not answered in
-        PATIENCE seconds, is not shown.
+        It answers `told(shown)`, or never if the link is lost before. What cannot be asked, is refused, or not answered
+        in PATIENCE seconds, is not shown.
         """
         self._asked += 1
         name = f"jmsx-question-{self._asked}"
-        destination = self._dialect.addresses(delivery.headers).destination or ""
+        destination = place(delivery, self._dialect)
+        selector = f"{one_message(delivery.message_id)} AND {that}"
+        try:
+            headers = self._dialect.untranslated(
+                self._dialect.browse_headers(destination=destination, prefetch=1, selector=selector)
+            )
+        except JmsxError:  # of a header that its sender wrote
+            told(False)  # noqa: FBT003 - the answer
+            return
         self._questions[name] = _Question(delivery, now + PATIENCE, told)
 
         def begun(_now: float, error: JmsxError | None) -> JmsxError | None:
@@ -85,10 +92,6 @@ class Browsings:
                 self._tell(name, shown=False)
             return error
 
-        selector = f"{one_message(delivery.message_id)} AND {that}"
-        headers = self._dialect.untranslated(
-            self._dialect.browse_headers(destination=destination, prefetch=1, selector=selector)
-        )
         request = self._requests.open("SUBSCRIBE", destination, begun)
         named = {"id": name, **headers, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("SUBSCRIBE", named))

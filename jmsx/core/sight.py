@@ -13,11 +13,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.dialect import Dialect
     from jmsx.core.values import ConsumerSettings
 
 #: Seconds after something new, a link or a message, within which the end of a link may be for what the broker meant to
@@ -71,6 +74,13 @@ def one_message(message_id: str) -> str:
     """The selector of the message with that id."""
     quoted = message_id.replace("'", "''")
     return f"JMSMessageID = '{quoted}'"
+
+
+def place(delivery: Delivery, dialect: Dialect) -> str:
+    """URI of the queue that it lies in; a header tells that only where its consumer reads several."""
+    if delivery.subscribed and not is_pattern(delivery.subscribed):
+        return delivery.subscribed
+    return dialect.addresses(delivery.headers).destination or ""
 
 
 def is_same(shown: Mapping[str, str], headers: Mapping[str, str]) -> bool:

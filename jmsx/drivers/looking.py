@@ -10,9 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame, escape
-from jmsx.core.sight import is_same, one_message
+from jmsx.core.sight import is_same, one_message, place
 from jmsx.drivers.exchange import Talk, hurried
-from jmsx.errors import ConnectionFailedError, JmsxError
+from jmsx.errors import (
+    ConnectionFailedError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsxError,
+)
 
 if TYPE_CHECKING:
     from jmsx.clock import Clock
@@ -51,6 +56,8 @@ class Looking:
                 shown = self._shown(talk, delivery)
             except _ClosedError:
                 continue
+            except (InvalidDestinationError, InvalidSelectorError):  # of what its sender wrote
+                return None
             finally:
                 talk.drop()
             break
@@ -90,7 +97,7 @@ class Looking:
         return False
 
     def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
-        destination = self._dialect.addresses(delivery.headers).destination or ""
+        destination = place(delivery, self._dialect)
         headers = self._dialect.browse_headers(
             destination=destination, prefetch=1, selector=one_message(delivery.message_id)
         )

@@ -161,6 +161,37 @@ def test_every_odd_message_can_be_a_dead_letter(broker: Broker) -> None:
     assert len(dead(broker, queue)) == len(odd)
 
 
+@NEEDS_JDK
+def test_odd_messages_without_a_body_are_dead_letters_too(classic_broker: ClassicBroker) -> None:
+    """None is deleted, whatever its headers say of where it lies and how it was sent."""
+    queue, seen = fresh_queue(), set()
+    odd = [
+        (
+            queue,
+            delivery,
+            0,
+            "",
+            {name: value, "case": queue.name, "each": f"{delivery} {name} {value}"},
+        )
+        for delivery in ("persistent", "volatile")
+        for name in HEADERS
+        for value in ("²", "true", f"/queue/{queue.name}.other")
+    ]
+
+    def refuse(message: Message) -> None:
+        seen.add(message.properties["each"])
+        raise Reject from ValueError("odd")
+
+    java(classic_broker, *odd)
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        connection.create_session().create_consumer(queue).set_listener(refuse)
+        assert eventually(lambda: len(seen) == len(odd), 60)
+        assert eventually(lambda: classic_broker.statistics(queue.name).size == 0, 20)
+    dead = [one.headers for one in classic_broker.browse(DEAD_LETTERS)]
+    assert {one["each"] for one in dead if one.get("case") == queue.name} == seen
+
+
 def dead(broker: Broker, queue: Queue) -> list[str]:
     """The texts of the dead letters that came from `queue`."""
     if "Artemis" not in type(broker).__name__:

@@ -187,6 +187,40 @@ def test_a_question_without_an_answer_is_none(how: str) -> None:
     assert talk.wrote() == []
 
 
+@pytest.mark.parametrize("destination", ["/queue/other", "²", ""])
+def test_the_question_goes_by_what_its_consumer_reads(destination: str) -> None:
+    """A property may overwrite the header."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=at_most(0))
+    talk.comes(UNREAD, body="", destination=destination)
+    talk.take()
+    talk.core.recover(talk.now, REJECTED)
+    assert talk.wrote() == [ASKED]
+    assert talk.frames[-1].headers["destination"] == "/queue/q"
+
+
+def test_where_it_lies_cannot_be_told() -> None:
+    """A consumer of several queues has only the header: a copy comes first, and nothing is asked."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=at_most(0), destination="queue://q.>")
+    talk.answer()
+    talk.wrote()
+    talk.comes(UNREAD, body="", destination="²")
+    talk.take()
+    talk.core.recover(talk.now, REJECTED)
+    assert talk.wrote() == ["SEND queue:ActiveMQ.DLQ '' ?"]
+
+
+def test_what_lies_in_the_dead_letter_queue_is_not_left_to_the_broker() -> None:
+    """It deletes what comes from there, whatever a header says that it comes from; a copy without its body is left."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=at_most(0), destination="queue://ActiveMQ.DLQ")
+    talk.comes(UNREAD, body="", destination="/queue/q")
+    talk.take()
+    talk.core.recover(talk.now, REJECTED)
+    assert "NACK" not in " ".join(talk.wrote())
+
+
 def test_a_question_dies_with_its_link() -> None:
     """The message comes again, and is asked for again, unseen."""
     talk = rejecting(INDIVIDUAL)
