@@ -36,6 +36,8 @@ BODY_LIMIT: Final = 128 * 1024 * 1024
 
 #: As a time: no end.
 FOR_EVER: Final = -1
+#: Seconds that draining an app may take; Kubernetes kills 30 s after its SIGTERM.
+DRAIN_TIMEOUT: Final = 25.0
 
 #: Seconds that are taken for a mistake: a lock or a socket cannot wait for longer.
 _AGES: Final = 1_000_000.0

@@ -26,7 +26,7 @@ from jmsx.jms.message import Message
 from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
-from jmsx.options import FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names
+from jmsx.options import DRAIN_TIMEOUT, FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names
 from jmsx.process import left_behind, tell_of_forks
 from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
 
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Property
-
-#: Seconds that draining may take; Kubernetes kills 30 s after its SIGTERM.
-DRAIN_TIMEOUT: Final = 25.0
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [

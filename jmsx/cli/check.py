@@ -15,7 +15,6 @@ from jmsx.cli.run import load_app
 from jmsx.cli.terminal import console, visible
 from jmsx.errors import ConfigurationError
 from jmsx.inspection import Finding, Level
-from jmsx.preflight import examine
 
 _out = console()
 
@@ -42,6 +41,8 @@ def check(
     """Check a broker, and an application on it; exit code 1 if something does not work."""
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # what it would say are findings
+    from jmsx.preflight import examine  # noqa: PLC0415 - with it comes the client, which `report` does without
+
     app = load_app(target) if target is not None else None
     url = url or (app.url if app is not None else None)
     if url is None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jmsx.app import App
-from jmsx.app.application import DRAIN_TIMEOUT
 from jmsx.cli.terminal import console
 from jmsx.errors import ConfigurationError
+from jmsx.options import DRAIN_TIMEOUT
 from jmsx.uri import parse_broker_uri
+
+if TYPE_CHECKING:
+    from jmsx.app import App
 
 _err = console(stderr=True)
 
@@ -82,6 +84,8 @@ def load_app(target: str) -> App:
         absent = isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name)
         told = f"cannot import {module_name}: {type(error).__name__}: {error}"
         raise ImportFailedError(told, None if absent else error) from error
+    from jmsx.app import App  # noqa: PLC0415 - with it comes the client, which `report` does without
+
     app = getattr(module, name, None)
     if not isinstance(app, App):
         raise ConfigurationError(f"{module_name} has no App called {name!r}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmsx
 from jmsx import plugins
-from jmsx.app import App
 from jmsx.cli import reconciliation
 from jmsx.cli.books import Books
 from jmsx.errors import ConfigurationError, ConnectionFailedError
@@ -20,6 +19,8 @@ from jmsx.errors import ConfigurationError, ConnectionFailedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
+
+    from jmsx.app import App
 
 DEAD_LETTERS: Final = "queue://ActiveMQ.DLQ"
 
@@ -200,6 +201,8 @@ def load_example(path: Path) -> ModuleType:
         raise ConfigurationError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    from jmsx.app import App  # noqa: PLC0415 - with it comes the client, which `report` does without
+
     if not isinstance(getattr(module, "app", None), App) or not hasattr(module, "messages"):
         raise ConfigurationError(f"{path} must have an App called app, and messages(count)")
     return module

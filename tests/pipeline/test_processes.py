@@ -76,9 +76,16 @@ def test_a_script_without_a_main_guard_makes_a_report(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "begun\n", "")
 
 
-def test_what_reads_a_log_imports_no_client() -> None:
+@pytest.mark.parametrize(
+    ("module", "spared"),
+    [
+        ("jmsx_report.local", {"stomp", "structlog", "matplotlib", "jmsx.jms"}),
+        ("jmsx.cli.commands", {"stomp", "polars", "matplotlib", "jmsx.jms.connection"}),
+    ],
+)
+def test_what_reads_a_log_imports_no_client(module: str, spared: set[str]) -> None:
     """Each process pays for its imports, and the client's take as long as Polars."""
-    told = "import sys, jmsx_report.local; print(*{'stomp', 'structlog', 'matplotlib', 'jmsx.jms'} & {*sys.modules})"
+    told = f"import sys, {module}; print(*{spared!r} & {{*sys.modules}})"
 
     ran = subprocess.run(
         [sys.executable, "-c", told], capture_output=True, text=True, timeout=60, check=True
