@@ -1,11 +1,9 @@
-"""Spark does what the local engine does: the same tables, to the last bit, wherever it runs."""
+"""Spark does what the local engine does: the same tables, to the last bit."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial as bound
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -26,14 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-_REPORT: Final = """
-import sys
-from jmsx_report import segments
-from jmsx_spark.engine import report
-segments.BATCH_BYTES = 40_000
-report(sys.argv[1], sys.argv[2], master=sys.argv[3])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -91,19 +81,3 @@ def test_what_a_worker_finds_wrong_is_told(
         list(engine(int, ["x"]))
     assert list(engine(job, [])) == []
     assert "Traceback" not in capfd.readouterr().out
-
-
-def test_other_processes_make_the_same_tables(log: Path) -> None:
-    """Executors of their own, as on a cluster: started elsewhere, with another working directory."""
-    _report(log, log / "cluster", "local-cluster[2,1,1024]")
-
-    _assert_as_expected(log, log / "cluster")
-
-
-def _report(log: Path, out: Path, master: str) -> None:
-    """Make the report in a process of its own, below a directory that is not the checkout, by relative paths."""
-    command = [sys.executable, "-c", _REPORT, "events", out.name, master]
-    done = subprocess.run(
-        command, cwd=log, capture_output=True, text=True, check=False, timeout=500
-    )
-    assert done.returncode == 0, done.stderr + (out / "spark.log").read_text()[-4000:]
