@@ -290,7 +290,11 @@ class ClassicDialect:
         return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
 
     def sent_id(self, session: str, number: int) -> str | None:
-        """The broker numbers the SENDs of a connection, which CONNECTED names (`ProtocolConverter.java:334-378`)."""
+        """
+        The broker numbers the SENDs of a connection, which CONNECTED names unless it has a client id (BROKER.md C2).
+
+        Source: `ProtocolConverter.java:334-378`.
+        """
         return f"{session}:-1:1:{number}" if session else None
 
     def output_headers(self, identity: str) -> dict[str, str]:  # noqa: ARG002 - here they cannot be told

@@ -175,7 +175,11 @@ class Dialect(Protocol):
         """What sent a MESSAGE."""
 
     def sent_id(self, session: str, number: int) -> str | None:
-        """The message id of the SEND with that number (from 1) on a link; `session` is CONNECTED's. None: unknown."""
+        """
+        The message id of the SEND with that number (from 1) on a link without a client id; None: unknown.
+
+        `session` is CONNECTED's.
+        """
 
     def sent_at(self, time: int) -> dict[str, str]:
         """Headers of a SEND that tell its time (epoch milliseconds), where the broker takes it from its sender."""

@@ -155,7 +155,9 @@ class MessageProducer:
         if self._session.transacted:
             return None
         session, number = sent[-1]
-        return None if number is None else self._session.dialect.sent_id(session, number)
+        if number is None or self._session.options.client_id is not None:
+            return None
+        return self._session.dialect.sent_id(session, number)
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:

@@ -51,6 +51,21 @@ def test_what_send_sets(broker: Broker, connection: Connection, queue: Queue) ->
             assert sent.message_id is None
 
 
+def test_an_id_that_nobody_tells(broker: Broker, queue: Queue) -> None:
+    """A broker that is given a client id does not say how it calls the connection, and so its messages."""
+    with Connection(broker.url, client_id=queue.name) as connection:
+        connection.start()
+        for mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.CLIENT_ACKNOWLEDGE):
+            session = connection.create_session(mode)
+            sent = Message("x")
+            session.create_producer(queue).send(sent)
+            (came,) = take(session.create_consumer(queue), 1)
+            assert sent.message_id is None
+            assert came.message_id
+            came.acknowledge()
+            session.close()
+
+
 def test_an_answer_by_message_id(classic_broker: ClassicBroker, queue: Queue) -> None:
     """The requester selects by the id of its request."""
     with Connection(classic_broker.url) as connection:
