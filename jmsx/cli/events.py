@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import sys
 import time
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated, Final
@@ -68,7 +70,16 @@ def tail(
     """Show what is written to an event log, by every writer, one line an event, until it is interrupted (Ctrl-C)."""
     follow = plugins.load("jmsx.logs", "follow")
     try:
-        for said in follow(directory, last=lines, wait=lambda: time.sleep(_TAIL_SECONDS)):
+        for said in follow(directory, last=lines, wait=_wait):
             _out.print(visible(said, keep=""))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def _wait() -> None:
+    """Give writers time; ends the command when nobody reads any more what it says, as after `| head`."""
+    time.sleep(_TAIL_SECONDS)
+    reader = select.poll()
+    reader.register(sys.stdout.fileno(), 0)  # errors only
+    if reader.poll(0):
+        raise typer.Exit(0)

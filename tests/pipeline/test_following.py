@@ -134,3 +134,16 @@ def test_the_command_shows_events_without_what_a_terminal_obeys(tmp_path: Path) 
     assert all(text.count(" send ") + text.count(" delivery ") == 1 for text in heard)
     assert r"dest=queue://a\x1b[2J\nb\u202e" in heard[0]
     assert "outcome=acknowledged" in heard[-1]
+
+
+def test_the_command_ends_when_nobody_reads_it(tmp_path: Path) -> None:
+    """As in a pipe to `head`, also when nothing more is written."""
+    (tmp_path / "w-000000000000.jsonl.open").write_bytes(line(0))
+    command = [sys.executable, "-m", "jmsx.cli", "events", "tail", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert b" send" in tail.stdout.readline()
+        tail.stdout.close()
+        assert tail.wait(20) == 0
+        assert tail.stderr.read() == b""
