@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from jmsx_report import balance
+from jmsx_report.batch import OTHER_CONTENT
 from jmsx_report.roster import kept
 from jmsx_report.summary import summary
 from jmsx_report.verdicts import (
@@ -58,9 +59,11 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
     )
     # Of foreign senders not all was looked at: what was done twice counts here, and all of it in `strangers`.
     twice = pl.sum_horizontal("duplicates", "effect_duplicates", "doubtful_duplicates") > 0
-    found = found.filter(~is_strange(held) | twice).with_columns(
-        pl.when(is_strange(held)).then(0).otherwise("foreign").alias("foreign")
-    )
+    # What a writer says that has said otherwise under the same number proves nothing.
+    doubted = pl.col("readers").list.eval(pl.element().is_in(_contradicting(held))).list.any()
+    found = found.filter(
+        ~is_strange(held) | (twice & ~doubted.fill_null(value=False))
+    ).with_columns(pl.when(is_strange(held)).then(0).otherwise("foreign").alias("foreign"))
     missing = placed_gaps(held)
     found = explained(found, missing, held)
     rows = verdicts(rows_of(held, found), missing, held)
@@ -70,6 +73,15 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         summary=summary(held, found, rows, missing, stories),
         roster=kept(held.roster, held.terms.before),
     )
+
+
+def _contradicting(held: Books) -> list[str]:
+    """Writers of which one number has two contents."""
+    aside = held.terms.quarantine
+    if aside is None:
+        return []
+    other = pl.col("why").str.contains(OTHER_CONTENT, literal=True)
+    return aside.filter(other)["writer"].drop_nulls().unique().to_list()
 
 
 def _places(held: Books) -> pl.DataFrame:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _WHERE: Final = ("writer", "seq")
 T = TypeVar("T")
+#: What is said of a line whose number is there with another line.
+OTHER_CONTENT: Final = "has another content in"
 _FAULT: Final = {"line": pl.UInt32, "why": pl.String}
 
 
@@ -162,7 +164,7 @@ def _repeats(reading: Reading, numbered: pl.DataFrame, other: Content) -> pl.Dat
 
 
 def _why(where: pl.Expr) -> pl.Expr:
-    differs = pl.format("seq {} of {} has another content in {}", "seq", "writer", where)
+    differs = pl.format(f"seq {{}} of {{}} {OTHER_CONTENT} {{}}", "seq", "writer", where)
     return pl.when(pl.col("text") != pl.col("before")).then(differs).alias("why")
 
 

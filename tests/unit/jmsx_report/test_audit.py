@@ -229,17 +229,21 @@ def test_a_queue_that_nobody_reads_is_never_balanced() -> None:
 def test_foreign_messages_that_were_done_twice_are_found() -> None:
     """In one batch, whatever the broker said; in two where it said so; each by its key, and others are counted only."""
 
-    def twice(units: int, **second: Any) -> dict[str, Any]:
+    def twice(units: int, quarantine: pl.DataFrame | None = None, **second: Any) -> dict[str, Any]:
         log = trade()
         for number in range(40):
             log.deliver(WORKER, f"ID:java-{number}", START + number * MINUTE, sent_us=START)
         log.deliver(WORKER, "ID:java-7", START + 50 * MINUTE, sent_us=START, **second)
-        return told(ended(log), units=units)
+        return told(ended(log), units=units, quarantine=quarantine)
 
     for found in (twice(1), twice(3, attempt=2), twice(3, redelivered=True)):
         assert (found["verdict"], found["duplicates"], found["foreign"]) == ("suspect", 1, 41)
         assert [row["msg_key"] for row in found["repeated"]] == ["ID:java-7"]
         assert (found["unaccounted"], found["unsent"]) == (0, 0)
+    why = f"seq 3 of {WORKER} has another content in x.jsonl"
+    aside = {"path": ["x"], "line": [1], "why": [why], "writer": [WORKER]}
+    doubted = twice(1, quarantine=pl.DataFrame(aside))
+    assert (doubted["verdict"], doubted["duplicates"]) == ("unverifiable", 0)
     once = trade()
     once.deliver(WORKER, "ID:java-1", START, sent_us=START, redelivered=True)
     assert (told(ended(once))["verdict"], told(ended(once))["duplicates"]) == ("unverifiable", 0)
