@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,18 +12,23 @@ from jmsx_prometheus import PrometheusObserver
 from tests.dashboards.stories import ENDED, SOURCE, working_hours
 
 _THREADS = 8
-_ROUNDS = 400
+_ROUNDS = 400  #: of each thread, at least
+_SCRAPES = 20  #: while they count, however busy the machine is
 
 
-def _work(observer: PrometheusObserver, number: int) -> None:
+def _work(observer: PrometheusObserver, number: int, seen: threading.Event) -> int:
+    """Count for so many rounds, and until the scrapes are done; how many it were."""
     source = replace(SOURCE, session_id=f"s{number}")
-    for _ in range(_ROUNDS):
+    rounds = 0
+    while rounds < _ROUNDS or not seen.is_set():
         for event in working_hours():
             observer.observe(event, source)
+        rounds += 1
+    return rounds
 
 
-def _repeat(observer: PrometheusObserver, times: int) -> None:
-    for _ in range(times):
+def _repeat(observer: PrometheusObserver, seen: threading.Event) -> None:
+    while not seen.is_set():
         observer.observe(ENDED, SOURCE)
 
 
@@ -32,33 +38,33 @@ def test_no_event_is_lost_between_threads() -> None:
     for event in working_hours():
         alone.observe(event, SOURCE)
     observer = PrometheusObserver()
-    scrapes = []
+    seen = threading.Event()
     with ThreadPoolExecutor(_THREADS) as threads:
-        workers = [threads.submit(_work, observer, number) for number in range(_THREADS)]
-        while not all(worker.done() for worker in workers):
-            scrapes.append(_counters(observer))
-    for worker in workers:
-        worker.result()
+        workers = [threads.submit(_work, observer, number, seen) for number in range(_THREADS)]
+        try:
+            scrapes = [_counters(observer) for _ in range(_SCRAPES)]
+        finally:
+            seen.set()
+    rounds = sum(worker.result() for worker in workers)
     scrapes.append(_counters(observer))
-    expected = {key: count * _THREADS * _ROUNDS for key, count in _counters(alone).items()}
-    assert scrapes[-1] == expected
-    assert len(scrapes) > 2
+    assert scrapes[-1] == {key: count * rounds for key, count in _counters(alone).items()}
     for before, after in pairwise(scrapes):
         assert all(after[key] >= count for key, count in before.items())
 
 
 def test_one_scrape_is_one_moment() -> None:
     """Settled and processed of one delivery are never seen apart: a scrape is one copy under the lock."""
-    observer = PrometheusObserver()
-    with ThreadPoolExecutor(2) as threads:
-        worker = threads.submit(_repeat, observer, 100_000)
-        seen = []
-        while not worker.done():
-            counters = _counters(observer)
-            processed = sum(n for (name, *_), n in counters.items() if "processed" in name)
-            settled = sum(n for (name, *_), n in counters.items() if "settled" in name)
-            seen.append((processed, settled))
-    assert len(seen) > 2
+    observer, done, seen = PrometheusObserver(), threading.Event(), []
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(_repeat, observer, done)
+        try:
+            while len(seen) < _SCRAPES or seen[-1] == (0, 0):
+                counters = _counters(observer)
+                processed = sum(n for (name, *_), n in counters.items() if "processed" in name)
+                settled = sum(n for (name, *_), n in counters.items() if "settled" in name)
+                seen.append((processed, settled))
+        finally:
+            done.set()
     assert all(processed == settled for processed, settled in seen)
 
 

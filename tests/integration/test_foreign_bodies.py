@@ -465,6 +465,12 @@ def test_maps_are_translated_again_when_nothing_else_came(
         for number in range(40):
             producer.send(Message({"n": number}))
         assert [one.body for one in take(consumer, 40)] == [{"n": number} for number in range(40)]
-        assert consumer.receive(0.3) is None
-    closed = [event.reason for event in diary.events if isinstance(event, LinkClosed)]
-    assert closed == ["io", "closed", "closed"]
+
+        def closed() -> list[str]:
+            assert consumer.receive(0.05) is None  # while somebody waits, nothing is in his hands
+            return [event.reason for event in diary.events if isinstance(event, LinkClosed)]
+
+        assert eventually(lambda: closed()[-1] == "closed")
+        ends = closed()
+    # The cut may meet the next link, too, when that comes before all of them are reset.
+    assert set(ends[:-1]) == {"io"}
