@@ -367,7 +367,10 @@ class ClassicDialect:
         headers.update(self.send_headers(destination))
         if not self.carries(delivery.headers, delivery.frame.body):
             headers[UNREADABLE_HEADER] = "true"
-        return Frame("SEND", headers, delivery.frame.body)
+        raw = delivery.frame.raw
+        if raw:  # of a torn message, for people
+            headers["content-length"] = str(len(raw))
+        return Frame("SEND", headers, raw or delivery.frame.body)
 
     def postponed(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float

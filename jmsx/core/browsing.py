@@ -115,7 +115,7 @@ class Browsings:
         """Take what the broker shows; what is for no open browser is let go."""
         question = self._questions.get(subscription_id)
         if question is not None:
-            shown = is_same(deliveries[0].headers, question.delivery.headers)
+            shown = is_same(deliveries[0].frame, question.delivery.frame)
             self._tell(subscription_id, shown=shown)
             return
         browsing = self._open.get(subscription_id)

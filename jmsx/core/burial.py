@@ -157,9 +157,11 @@ class DeadLetters:
         """
         Whether a NACK may delete what is worth a copy: so far only headers of another's message say that it does not.
 
-        What could not be understood has nothing in a copy that its bare headers in the log do not tell.
+        What could not be understood has nothing in a copy that its bare headers in the log do not tell; but of what is
+        torn the copy has all that came.
         """
-        if self._strategy == DeadLetterStrategy.BROKER or reason == UNDECODABLE:
+        broken = bool(delivery.frame.broken)
+        if self._strategy == DeadLetterStrategy.BROKER or (reason == UNDECODABLE and not broken):
             return False
         return not self._dialect.genuine(delivery)
 

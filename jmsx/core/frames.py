@@ -113,7 +113,7 @@ _BARE_LIMIT: Final = 2_000
 class MessageFrame:
     """A MESSAGE as it came in: the raw header block, and the body."""
 
-    __slots__ = ("_headers", "block", "body", "broken", "size")
+    __slots__ = ("_headers", "block", "body", "broken", "late", "raw", "size")
 
     command: Final = "MESSAGE"
 
@@ -122,7 +122,9 @@ class MessageFrame:
         self.body = body
         #: Bytes of the frame on the wire, with its command line, its NUL and the LF after that: what a broker counts.
         self.size = len(block) + len(body) + _FRAMING if size is None else size
-        self.broken = ""  #: why nobody knows where its body ends, so that it has none
+        self.broken = ""  #: why nobody knows where its head or its body ends, so that it has none
+        self.late = False  #: it was handed on before, as if it were whole
+        self.raw = b""  #: all that came of a broken one, as it came
         self._headers: dict[str, str] | None = None
 
     @classmethod
@@ -138,12 +140,12 @@ class MessageFrame:
             self._headers = parse_headers(self.block)
         return self._headers
 
-    def torn(self, why: str) -> MessageFrame:
-        """The same message, of which only the header block is certain."""
+    def torn(self, why: str, raw: bytes = b"") -> MessageFrame:
+        """The same message, of which only the header block is certain; `raw` is all that came of it."""
         lines = self.block.split(b"\n")
         kept = [line for line in lines if not line.startswith(b"content-length:")]
         frame = MessageFrame(b"\n".join(kept), b"", self.size)
-        frame.broken = why
+        frame.broken, frame.raw = why, raw
         return frame
 
     def bare(self) -> MessageFrame:
@@ -161,7 +163,7 @@ class MessageFrame:
                     name, _ESCAPED.sub(lambda one: _UNESCAPES.get(one[0], one[0]), value)
                 )
         bare = self.of({**headers, UNDECODABLE_HEADER: text[:_BARE_LIMIT]}, self.body)
-        bare.size = self.size
+        bare.size, bare.broken, bare.raw = self.size, self.broken, self.raw
         return bare
 
     def __repr__(self) -> str:

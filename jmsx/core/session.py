@@ -176,19 +176,16 @@ class SessionCore:
         chunk: dict[str, list[Delivery]] = {}
         for frame in frames:
             if isinstance(frame, MessageFrame):
+                if frame.late:
+                    self._torn(frame)
+                    continue
                 self._arrivals += 1
                 delivery = self._understand(frame, now, wall)
                 chunk.setdefault(delivery.subscription_id, []).append(delivery)
             elif frame.command == "RECEIPT":
                 self._requests.answer(frame.headers.get("receipt-id", ""), now)
             elif frame.command == "ERROR":
-                self._outbox.sends = None
-                complaint = self.conversation.refused(
-                    frame, self.settings.broker, now, condemned=self._work.condemned
-                )
-                if complaint is not None:
-                    self._work.condemn(complaint)
-                    self.conversation.explain(now)
+                self._refused(frame, now)
         if chunk:
             self._sight.stirred(now)
         for subscription_id, deliveries in chunk.items():
@@ -500,6 +497,19 @@ class SessionCore:
             delivery.frame = frame
             delivery.condemn(error)
             return delivery
+
+    def _torn(self, frame: MessageFrame) -> None:
+        if self._consumers.torn(frame):
+            self._outbox.disconnect(f"a message has to come once more: {frame.broken}")
+
+    def _refused(self, error: Frame, now: float) -> None:
+        self._outbox.sends = None
+        complaint = self.conversation.refused(
+            error, self.settings.broker, now, condemned=self._work.condemned
+        )
+        if complaint is not None:
+            self._work.condemn(complaint)
+            self.conversation.explain(now)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         message_id = self._dialect.message_id(frame.headers)

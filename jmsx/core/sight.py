@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.frames import MessageFrame
     from jmsx.core.values import ConsumerSettings
 
 #: Seconds after something new, a link or a message, within which the end of a link may be for what the broker meant to
@@ -83,10 +84,21 @@ def place(delivery: Delivery, dialect: Dialect) -> str:
     return dialect.addresses(delivery.headers).destination or ""
 
 
-def is_same(shown: Mapping[str, str], headers: Mapping[str, str]) -> bool:
-    """Whether both are of one message: the id that a message goes by may be one that its sender gave it."""
-    return _lasting(shown) == _lasting(headers)
+def is_same(shown: MessageFrame, known: MessageFrame) -> bool:
+    """
+    Whether both are of one message: the id that a message goes by may be one that its sender gave it.
+
+    Of a torn one that is, all that came is compared, line by line: the order of headers is the broker's affair.
+    """
+    if shown.broken or known.broken:
+        return bool(known.raw) and _lasting_lines(shown.raw) == _lasting_lines(known.raw)
+    return _lasting(shown.headers) == _lasting(known.headers)
 
 
 def _lasting(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name not in _OWN}
+
+
+def _lasting_lines(raw: bytes) -> list[bytes]:
+    own = tuple(f"{name}:".encode() for name in _OWN)
+    return sorted(line for line in raw.rstrip(b"\n").split(b"\n") if not line.startswith(own))

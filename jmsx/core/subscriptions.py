@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
-from jmsx.core.delivery import COUNT_HEADER
+from jmsx.core.delivery import COUNT_HEADER, FURTHER
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import count
@@ -13,7 +13,7 @@ from jmsx.core.memory import Recollection
 from jmsx.core.requests import answered, subscribe
 from jmsx.core.sight import lies_open
 from jmsx.core.spelling import is_pattern
-from jmsx.errors import BrokerTimeoutError, IllegalStateError
+from jmsx.errors import BrokerTimeoutError, IllegalStateError, MessageFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jmsx.core.carrying import Carrying
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.frames import MessageFrame
     from jmsx.core.memory import Memory
     from jmsx.core.requests import Request, Requests
     from jmsx.core.sight import Sight
@@ -98,6 +99,24 @@ class Subscriptions:
                 self._recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
+
+    def torn(self, frame: MessageFrame) -> bool:
+        """
+        A message that was accepted as whole is not, as `frame` tells: whether somebody has it in his hands.
+
+        If nobody has, it is buried when its turn comes.
+        """
+        headers = frame.bare().headers
+        consumer = self._consumers.get(headers.get("subscription", "").partition(FURTHER)[0])
+        if consumer is None:
+            return False
+        ack_id = self._dialect.ack_id(headers)
+        for delivery in consumer.waiting:
+            if delivery.ack_id == ack_id:
+                delivery.frame = frame
+                delivery.condemn(MessageFormatError(frame.broken))
+                return False
+        return any(one.ack_id == ack_id for one in (*consumer.unsettled, *consumer.batch.owed()))
 
     def _recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         try:

@@ -61,7 +61,7 @@ class Looking:
             finally:
                 talk.drop()
             break
-        if shown is None or not shown.body or not is_same(shown.headers, delivery.headers):
+        if shown is None or not shown.body or not is_same(shown, delivery.frame):
             return None
         return _merged(delivery.frame, shown)
 

@@ -12,6 +12,7 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message, Queue, Reject
 from jmsx.app import App
+from jmsx.core.events import LinkClosed
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
 from jmsx.errors import JmsxError
@@ -24,6 +25,7 @@ from tests.integration.support import (
     NO_RETRY,
     QUICK,
     TRANSACTED,
+    Diary,
     bodies,
     fresh_queue,
     take,
@@ -33,6 +35,7 @@ from tests.jdk import NEEDS_JDK
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jmsx.observe import Observer
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
@@ -81,10 +84,12 @@ def java(broker: Any, *lines: tuple[Queue, str, int, str, dict[str, str]]) -> No
     assert done.returncode == 0, done.stderr
 
 
-def handled(broker: Broker, queue: Queue, count: int, mode: AcknowledgeMode) -> list[str]:
+def handled(
+    broker: Broker, queue: Queue, count: int, mode: AcknowledgeMode, *observers: Observer
+) -> list[str]:
     """The texts that a consumer gets until it has `count`, each acknowledged."""
     found: list[str] = []
-    with Connection(broker.url) as connection:
+    with Connection(broker.url, observers=observers) as connection:
         connection.start()
         session = connection.create_session(mode)
         consumer = session.create_consumer(queue)
@@ -383,3 +388,85 @@ def test_a_body_without_an_end_at_the_end(lonely_broker: ClassicBroker) -> None:
         assert app.ready().ok
     finally:
         app.abort()
+
+
+#: Names that a Java program may give its properties, of which Classic makes lines of the head, its end, or frames.
+TORN_NAMES = (
+    "a␤b",
+    "a␤b␤c",
+    "a␤␤",
+    "a␤subscription:1␤b",
+    "a␤content-length:3␤b",
+    "a␤persistent:true␤message-id:{id}␤b",
+    "a␤␤␀␤MESSAGE␤message-id:{id}␤destination:/queue/f␤b",
+    "a␤␤␀␤RECEIPT␤receipt-id:f␤␤␀␤MESSAGE␤b",
+    "a␤␤␀␤ERROR␤message:f␤␤␀␤MESSAGE␤b",
+    "a␤ack:f␤b",
+    "a␤ack:{ack}␤b",
+    "a␤ack:{ack}␤subscription:1␤␤forged␀␤MESSAGE␤b",
+    "a␤␤␀␤MESSAGE␤ack:{ack}␤b",
+)
+
+
+def placed(name: str) -> str:
+    """
+    The name, longer, so that it does not stand in front of all headers of the broker's own, as 1 of 16 names do.
+
+    Then nobody could tell it from the end of the body before it, whose message would be a dead letter, too.
+    Source: `String.hashCode` and `HashMap.hash` of Java; `expires` is in the third of 32 places.
+    """
+    for letter in "bcdefghijklmnop":
+        longer, number = name + letter, 0
+        for byte in longer.replace("␤", "\n").replace("␀", "\0").encode():
+            number = (number * 31 + byte) & 0xFFFFFFFF
+        if (number ^ (number >> 16)) % 32 > 2:
+            break
+    return longer
+
+
+def next_ack(broker: ClassicBroker) -> tuple[str, int]:
+    """How the broker's acks begin, and the number that it gave last; everybody who may read something sees them."""
+    queue = fresh_queue()
+    with Wire(broker.url) as wire:
+        wire.send(
+            Frame("SUBSCRIBE", {"id": "1", "destination": f"/queue/{queue.name}", "ack": "client"})
+        )
+        wire.send(Frame("SEND", {"destination": f"/queue/{queue.name}"}, b"x"))
+        ack: str = wire.receive("MESSAGE").headers["ack"]
+    before, _, number = ack.rpartition(":")
+    return before.replace(":", r"\c") + r"\c", int(number)
+
+
+@pytest.mark.parametrize("mode", ["persistent", "volatile"])
+@pytest.mark.parametrize(
+    "acks",
+    [
+        AcknowledgeMode.AUTO_ACKNOWLEDGE,
+        AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+        AcknowledgeMode.SESSION_TRANSACTED,
+    ],
+    ids=str,
+)
+@NEEDS_JDK
+def test_a_head_without_an_end_is_a_dead_letter(
+    lonely_broker: ClassicBroker, acks: AcknowledgeMode, mode: str
+) -> None:
+    """Also if it bears the acks of its neighbours, which are handled once, on the same link."""
+    queue, before = fresh_queue(), lonely_broker.statistics(DEAD_LETTERS).size
+    prefix, number = next_ack(lonely_broker)
+    lines, good = [], []
+    for place, name in enumerate(TORN_NAMES):
+        for shift in range(3):
+            good.append(f"good {place}.{shift}")
+            given = name.format(
+                ack=f"{prefix}{number + 2 * len(good) + shift}", id="ID:x-1-1:1:1:1"
+            )
+            lines.append((queue, mode, 0, good[-1], {}))
+            lines.append((queue, mode, 0, "odd", {placed(given): "1", "case": queue.name}))
+    java(lonely_broker, *lines, (queue, mode, 0, "last", {}))
+    diary = Diary()
+    assert handled(lonely_broker, queue, len(good) + 1, acks, diary) == [*good, "last"]
+    assert eventually(lambda: lonely_broker.statistics(queue.name).size == 0)
+    assert lonely_broker.statistics(DEAD_LETTERS).size - before >= len(good)
+    ends = [event for event in diary.events if isinstance(event, LinkClosed)]
+    assert len(ends) == 1  # when it was closed

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.core.actions import Disconnect
 from jmsx.core.frames import UNDECODABLE_HEADER, MessageFrame
 from jmsx.errors import MessageFormatError
 from jmsx_artemis.dialect import ArtemisDialect
@@ -174,3 +175,83 @@ def test_a_frame_that_nobody_can_settle_is_the_links_end(missing: bytes) -> None
     odd = MessageFrame(HEAD.replace(missing, b"") + b"\nx:\\t", b"body")
     with pytest.raises(MessageFormatError, match="undefined escape"):
         talk.core.receive([odd], talk.now, WALL)
+
+
+#: As the splitter makes it of a Java message's (its id says so) that says that it is persistent.
+TORN = MessageFrame(
+    HEAD.replace(b"message-id:a", b"message-id:java-ID\\ch-1-1\\c1\\c1\\c1\\c1"), b""
+).torn("no end", b"MESSAGE\nack:a\nx\n\nb\0c")
+
+
+def test_a_torn_message_is_copied_as_it_came_unless_the_broker_keeps_it() -> None:
+    """Its headers may lie of `persistent`, and then a NACK would delete it."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.core.receive([TORN, talk.message("b")], talk.now, WALL)
+    assert talk.take() is None
+    (question,) = talk.wrote()
+    assert question.startswith("SUBSCRIBE jmsx-question-1")
+    talk.answer()
+    talk.comes("0", to="jmsx-question-1", browser="end")
+    unsubscribed, copy = talk.wrote()
+    assert unsubscribed == "UNSUBSCRIBE jmsx-question-1"
+    assert copy == "SEND queue:ActiveMQ.DLQ 'MESSAGE\\nack:a\\nx\\n\\nb\\x00c' ?"
+    talk.answer()
+    assert talk.wrote() == ["NACK a"]
+    assert talk.receive() == "b#1"
+
+
+def test_a_torn_message_that_the_broker_keeps_is_left_to_it() -> None:
+    """It shows the same lines, but for those that are of one showing."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.core.receive([TORN], talk.now, WALL)
+    assert talk.take() is None
+    talk.wrote()
+    talk.answer()
+    block = b"subscription:jmsx-question-1\nmessage-id:java\ndestination:/queue/q"
+    shown = MessageFrame(block, b"").torn("no end", b"MESSAGE\nx\n\nb\0c\n")
+    talk.core.receive([shown], talk.now, WALL)
+    assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", "NACK a"]
+
+
+def late(name: str) -> MessageFrame:
+    """It was handed on, and is torn."""
+    frame = MessageFrame(b"subscription:1\nack:%s\nmessage-id:x" % name.encode(), b"").torn(
+        "no end"
+    )
+    frame.late = True
+    return frame
+
+
+def test_what_turns_out_to_be_torn_before_its_turn_is_a_dead_letter() -> None:
+    """Nobody has seen it."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a", "b")
+    talk.core.receive([late("b")], talk.now, WALL)
+    assert talk.receive() == "a#1"
+    talk.wrote()
+    assert talk.take() is None
+    assert talk.wrote() == copies("")
+
+
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED, INDIVIDUAL], ids=str)
+def test_what_turns_out_to_be_torn_in_somebodys_hands_comes_again(mode: AcknowledgeMode) -> None:
+    """The link is dropped, and with it the right to acknowledge what was cut."""
+    talk = Talk(mode)
+    talk.subscribe()
+    talk.comes("a")
+    talk.held()
+    talk.core.receive([late("a")], talk.now, WALL)
+    assert [one for one in talk.core.take_actions() if isinstance(one, Disconnect)]
+
+
+def test_what_turns_out_to_be_torn_when_it_is_settled_changes_nothing() -> None:
+    """It is too late."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.core.receive([late("a")], talk.now, WALL)
+    assert not [one for one in talk.core.take_actions() if isinstance(one, Disconnect)]
