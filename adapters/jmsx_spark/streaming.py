@@ -15,6 +15,7 @@ from jmsx_report.pieces import piece
 from jmsx_report.report import extend, read, store_of, terms_of, told
 from jmsx_report.segments import Segment, survey
 from jmsx_spark.engine import cause, on
+from jmsx_spark.offsets import current
 from jmsx_spark.session import LOCAL, session
 from jmsx_spark.source import PieceSource
 
@@ -98,7 +99,7 @@ def stream(
                 going_on = True
                 while going_on:
                     going_on = not _ended(query, None if available_now else report_seconds)
-                    if not any(events.rglob("*.jsonl*")):
+                    if not current(events):
                         continue  # nobody has written yet
                     with adding:
                         found = survey(events, out)

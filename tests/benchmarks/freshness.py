@@ -96,14 +96,21 @@ def _measure(work: Path, rate: float, trigger: float) -> None:
         work / "events", work / "out", trigger_seconds=trigger, report_seconds=_REPORT_SECONDS
     )
     # The first step starts Spark, the stream and, when that has read something, a report.
-    streaming._ended = lambda _query, _seconds: _wait(work, told, rate, added)
+    streaming._ended = lambda query, _seconds: _wait(query, work, told, rate, added)
     next(made)
     made.close()
     _print(told, added)
 
 
-def _wait(work: Path, told: Path, rate: float, added: list[tuple[float, str, int, int]]) -> bool:
-    time.sleep(8)  # Spark's workers are started by the first batches
+def _wait(
+    query: Any, work: Path, told: Path, rate: float, added: list[tuple[float, str, int, int]]
+) -> bool:
+    (work / "events" / "warm-1-00000000-000000000000.jsonl").write_bytes(b"{}\n")
+    for _ in range(2):  # the first batches start Spark's workers
+        while not added:
+            query.awaitTermination(0.1)  # raises what has ended it
+        added.clear()
+        (work / "events" / "warm-2-00000000-000000000000.jsonl").write_bytes(b"{}\n")
     command = [sys.executable, "-m", "tests.benchmarks.freshness", "--replay"]
     with told.open("wb") as sink:
         subprocess.run(
@@ -114,7 +121,7 @@ def _wait(work: Path, told: Path, rate: float, added: list[tuple[float, str, int
     until = time.time() + 60
     total = sum(path.stat().st_size for path in (work / "events").rglob("*.jsonl"))
     while sum(end - begin for _, _, begin, end in added) < total and time.time() < until:
-        time.sleep(0.1)
+        query.awaitTermination(0.1)  # raises what has ended it
     return True
 
 
