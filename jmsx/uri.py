@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote
 
 from jmsx.core.checks import kind_of
-from jmsx.core.spelling import check_name, is_composite, parts, spelt
+from jmsx.core.spelling import check_name, is_composite, is_pattern, parts, spelt
 from jmsx.core.values import DeadLetterStrategy
 from jmsx.errors import ConfigurationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
@@ -132,18 +132,26 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
 
 def dead_letter_place(given: str) -> str:
     """
-    A strategy, or the URI of the destination that is meant; found at the door, and not when the first message has died.
+    A strategy, or the URI of the queue that is meant; found at the door, and not when the first message has died.
 
-    Raises ConfigurationError, and InvalidDestinationError for a destination that makes no sense.
+    A topic would lose what nobody subscribes to, a temporary queue ends with its session, and brokers read a name with
+    wildcards or commas as several. Raises ConfigurationError, and InvalidDestinationError for a destination that makes
+    no sense.
     """
     if given in tuple(DeadLetterStrategy):
         return given
-    if isinstance(given, str) and (":" in given or "/" in given):
-        return str(parse_destination(given))
     strategies = ", ".join(DeadLetterStrategy)
-    raise ConfigurationError(
-        f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
-    )
+    if not isinstance(given, str) or not (":" in given or "/" in given):
+        raise ConfigurationError(
+            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
+        )
+    place = parse_destination(given)
+    if place.kind != "queue" or is_pattern(place.name):
+        raise ConfigurationError(
+            f"dead_letter={given!r} is not one queue, and only a queue that outlives its readers keeps dead letters;"
+            f" write queue://NAME, or one of {strategies}"
+        )
+    return str(place)
 
 
 def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import jmsx
+from jmsx.app import App
 from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
@@ -189,9 +191,9 @@ def test_options_add_up() -> None:
     assert options.prefetch_policy == PrefetchPolicy(queue=9)
 
 
-@pytest.mark.parametrize("dead_letter", ["safe", "broker", "queue://orders.dead", "topic://dead"])
+@pytest.mark.parametrize("dead_letter", ["safe", "broker", "queue://orders.dead", "/queue/dead"])
 def test_dead_letter(dead_letter: str) -> None:
-    """A strategy, or a destination for copies."""
+    """A strategy, or a queue for copies."""
     assert parse_broker_uri("h", ConnectionOptions(dead_letter=dead_letter)).addresses
 
 
@@ -200,6 +202,32 @@ def test_dead_letter_to_nowhere_is_refused(dead_letter: str) -> None:
     """Before the first message dies."""
     with pytest.raises((ConfigurationError, InvalidDestinationError)):
         parse_broker_uri("h", ConnectionOptions(dead_letter=dead_letter))
+
+
+@pytest.mark.parametrize(
+    "dead_letter",
+    [
+        *("topic://dead", "/topic/dead", "topic:dead", "temp-queue://dead", "temp-topic://dead"),
+        *("queue://a,queue://b", "queue://a,b", "queue://a,topic://b"),
+        *("queue://dead.>", "queue://dead.*", "queue://dead.#", "remote-temp-queue://dead"),
+    ],
+)
+def test_dead_letters_want_one_queue(dead_letter: str) -> None:
+    """A topic without a subscriber would drop them, and the original would be acknowledged."""
+    for door in (
+        lambda: parse_broker_uri("h", ConnectionOptions(dead_letter=dead_letter)),
+        lambda: jmsx.Connection("stomp://h", dead_letter=dead_letter),
+        lambda: App("stomp://h", dead_letter=dead_letter),
+        lambda: App(dead_letter=dead_letter),
+        lambda: App("stomp://h").connect(dead_letter=dead_letter),
+        lambda: App("stomp://h").consumer("queue://a", dead_letter=dead_letter)(print_text),
+    ):
+        with pytest.raises(ConfigurationError, match="is not one queue"):
+            door()
+
+
+def print_text(message: jmsx.Message) -> None:
+    """A handler."""
 
 
 def test_what_the_uri_says_wins() -> None:
