@@ -300,7 +300,7 @@ class Splitter:
         in_head = block.count(b"ack:") and _lines(block, b"ack:")
         if in_head > 1:
             raise _TornError(_TWO_ACKS)
-        if b"\nack:" in body:
+        if _LF in body and b"\nack:" in body:  # most have no second line, which is seen sooner
             found = self._acks(b"\n" + block + b"\n\n" + body)
             if found and (not in_head or _lowest(found)[0] != found[0][0]):
                 raise _TornError(_TWO_ACKS)
