@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from jmsx.app.signature import connection_parameter
 from jmsx.core.checks import check_flag, check_text, check_whole, kind_of, misfit
 from jmsx.core.ledger import Identity
-from jmsx.core.policy import check_policy
-from jmsx.core.spelling import is_pattern
-from jmsx.core.values import AcknowledgeMode
+from jmsx.core.policy import check_policy, matches
+from jmsx.core.spelling import is_pattern, parts
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.errors import ConfigurationError
+from jmsx.jms.destination import Destination
 from jmsx.options import PrefetchPolicy, unknown
 from jmsx.uri import dead_letter_place
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from jmsx.core.policy import Policy
     from jmsx.dedupe import IdempotencyStore
-    from jmsx.jms.destination import Destination
     from jmsx.jms.message import Message
     from jmsx.options import ConnectionOptions
 
@@ -67,6 +67,7 @@ class Consumer:
             check_policy("redelivery", self.redelivery)
         if self.dead_letter is not None:
             object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
+            _check_elsewhere(self.destination.uri, str(self.dead_letter))
         check_whole("concurrency", self.concurrency, 1)
         if self.prefetch is not None:
             check_whole("prefetch", self.prefetch, 1)
@@ -142,6 +143,19 @@ class Consumer:
         if self.durable is None:
             own["client_id"] = None  # only the one that needs it may claim it
         return replace(options, **own)
+
+
+def _check_elsewhere(source: str, dead_letter: str) -> None:
+    """Raise ConfigurationError if who reads `source` gets its own dead letters, too."""
+    if dead_letter in tuple(DeadLetterStrategy):
+        return
+    place = Destination(dead_letter)
+    for kind, name in parts(source):
+        if kind == place.address.kind and matches(name.split("."), place.name.split(".")):
+            raise ConfigurationError(
+                f"dead_letter={dead_letter!r} is read by this consumer of {source}, so what fails would come to it for"
+                " ever; name another queue, or safe for the broker's own"
+            )
 
 
 #: What an idempotency store must have.

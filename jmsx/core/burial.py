@@ -129,9 +129,10 @@ class DeadLetters:
         by_copy = [one for one in alive if one not in by_broker]
         parks = bool(by_copy) and (alone or not consumer.settings.individual)
         burials = [_Burial(consumer, one, "", reason, failure) for one in by_broker]
-        grave = destination or self._grave(consumer)
+        graves = {one: destination or self._grave(consumer, one) for one in alive}
         for burial in burials:
-            burial.before = grave if self._may_be_deleted(burial.delivery, reason) else ""
+            deleted = self._may_be_deleted(burial.delivery, reason)
+            burial.before = graves[burial.delivery] if deleted else ""
             burial.in_doubt = not burial.before
             self._add(
                 burial, parks=parks or (bool(burial.before) and not consumer.settings.individual)
@@ -147,7 +148,7 @@ class DeadLetters:
         left = [one for one in batch if one not in by_broker]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
-        copied = [_Burial(consumer, one, grave, reason, failure) for one in by_copy]
+        copied = [_Burial(consumer, one, graves[one], reason, failure) for one in by_copy]
         for burial in copied:
             self._add(burial, parks=parks)
         if copied:
@@ -207,7 +208,8 @@ class DeadLetters:
         self, consumer: ConsumerCore, batch: list[Delivery], burials: list[_Burial]
     ) -> None:
         """Copy `burials`, and acknowledge `batch`, in which they are, with them or else behind them."""
-        one = self._dialect.transactional_ack and burials[0].destination not in self._plain
+        plain = self._plain.intersection(burial.destination for burial in burials)
+        one = self._dialect.transactional_ack and not plain
         if one and self._may_settle(consumer, batch):
             self._exchange(consumer, batch, burials)
             return
@@ -292,9 +294,16 @@ class DeadLetters:
             return False  # whoever reads it again may not understand the original either
         return self._dialect.buried_by_broker(delivery, consumer.settings.kind)
 
-    def _grave(self, consumer: ConsumerCore) -> str:
-        if self._strategy in set(DeadLetterStrategy):
-            return consumer.settings.grave
+    def _grave(self, consumer: ConsumerCore, delivery: Delivery) -> str:
+        """
+        Where a copy goes: the named queue, or else where the broker has its dead letters.
+
+        There goes what lay in the named queue already: a copy beside it would come to the same consumer for ever.
+        """
+        settings = consumer.settings
+        here = (settings.destination, self._dialect.addresses(delivery.headers).destination)
+        if self._strategy in set(DeadLetterStrategy) or self._strategy in here:
+            return settings.grave
         return self._strategy
 
     def _copy_frames(self, burial: _Burial, **headers: str) -> list[Frame]:

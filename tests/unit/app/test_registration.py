@@ -107,6 +107,32 @@ def test_what_the_decorator_says_wins() -> None:
     assert (options.non_blocking_redelivery, options.optimize_acknowledge) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("source", "dead_letter"),
+    [
+        ("queue://a", "queue://a"),
+        ("a?consumer.prefetchSize=1", "/queue/a"),
+        ("queue://orders.>", "queue://orders.dead"),
+        ("queue://orders.*", "queue://orders.dead"),
+        ("queue://#", "queue://orders.dead"),
+        ("queue://b,queue://a", "queue://a"),
+    ],
+)
+def test_dead_letters_go_elsewhere(source: str, dead_letter: str) -> None:
+    """A consumer that gets its own dead letters fails for ever."""
+    app = App(URL)
+    with pytest.raises(ConfigurationError, match="is read by this consumer of"):
+        app.consumer(source, dead_letter=dead_letter)(lambda _message: None)
+    app.consumer(source, dead_letter="queue://elsewhere.x.y" if "#" not in source else "safe")(
+        lambda _message: None
+    )
+
+
+def test_a_topic_is_not_its_dead_letter_queue() -> None:
+    """Of the same name."""
+    App(URL).consumer("topic://a", dead_letter="queue://a")(lambda _message: None)
+
+
 # Options -------------------------------------------------------------------------------------------------------------
 
 

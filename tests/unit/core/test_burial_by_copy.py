@@ -83,6 +83,29 @@ def test_named_destination_gets_copies_of_all() -> None:
     assert buried(talk) == [("a", 1, "max_redeliveries", "queue://grave", True)]
 
 
+@pytest.mark.parametrize(
+    ("subscribed", "came_from"),
+    [
+        pytest.param("queue://dead.orders", "/queue/dead.orders", id="its reader"),
+        pytest.param("queue://dead.orders", "/queue/q", id="whatever its header says"),
+        pytest.param("queue://dead.>", "/queue/dead.orders", id="by a wildcard"),
+    ],
+)
+def test_what_lay_in_the_named_queue_goes_to_the_brokers(subscribed: str, came_from: str) -> None:
+    """A copy beside it would come again for ever, to who reads that queue."""
+    talk = Talk(AUTO, dead_letter="queue://dead.orders")
+    talk.subscribe(policy=ONCE, destination=subscribed)
+    while talk.wrote():  # a wildcard's opening asks more than once
+        talk.answer()
+    talk.comes("a", destination=came_from)
+    talk.listen(BROKEN)
+    assert talk.wrote() == copies("a")
+    talk.answer()
+    assert talk.wrote() == settled("a")
+    talk.answer()
+    assert buried(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
+
+
 def test_strategy_of_the_broker_alone() -> None:
     """As the Java client does it: what the broker cannot bury it deletes."""
     talk = Talk(AUTO, dead_letter=DeadLetterStrategy.BROKER)
