@@ -13,6 +13,7 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
 from concurrent.futures import Future
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import ConfigurationError
@@ -26,6 +27,9 @@ _REMEDY: Final = "make it a plain function that has done its work when it return
 
 #: More wrappers than this are a wrapper of itself.
 _DEEPEST: Final = 100
+
+#: Collections inside one another that are looked into; what lies deeper is data.
+_NESTED: Final = 8
 
 
 def check_runs(handler: Callable[..., Any]) -> None:
@@ -71,12 +75,15 @@ def check_takes_message(listener: Callable[..., Any]) -> None:
 
 def check_ran(handler: Callable[..., Any], result: object) -> None:
     """
-    Raise Reject if `handler` returned what has yet to be awaited or iterated, or a collection with such in it.
+    Raise Reject if `handler` returned what has yet to be awaited or iterated, or collections with such in them.
 
-    Coroutines and generators are closed. So it is with a Future of a pool that is not done, and with `map()` and its
-    like; files, cursors and other iterators are results. No repetition can cure that.
+    So it is with an async or generator function, or a `functools.partial` of one, that is returned and not called (in a
+    collection, such are data), with a Future of a pool that is not done, and with `map()` and its like. Files, cursors
+    and other iterators are results. Coroutines and generators are closed. No repetition can cure that.
     """
-    waiting = [one for one in _parts(result) if _waits(one)]
+    if result is None:
+        return
+    waiting = [result] if _uncalled(result) else [one for one in _parts(result) if _waits(one)]
     if not waiting:
         return
     for one in waiting:
@@ -91,17 +98,31 @@ def check_ran(handler: Callable[..., Any], result: object) -> None:
 
 
 def _parts(result: object) -> Iterator[object]:
-    """`result`, and what is in it if it is one of Python's own collections."""
+    """`result`, and what is in it if it is one of Python's own collections, or several inside one another."""
+    level, seen = [result], set[int]()
     yield result
-    if isinstance(result, dict):
-        yield from result.values()
-    elif isinstance(result, list | tuple | set | frozenset):
-        yield from result
+    for _ in range(_NESTED):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, dict | list | tuple | set | frozenset) and id(one) not in seen:
+                seen.add(id(one))  # one that contains itself has no end
+                inner.extend(one.values() if isinstance(one, dict) else one)
+        if not inner:
+            return
+        yield from inner
+        level = inner
 
 
 def _waits(result: object) -> bool:
     """Whether it has yet to be awaited or iterated."""
     return issubclass(type(result), Awaitable | Generator | AsyncGenerator) or _lazy(result)
+
+
+def _uncalled(result: object) -> bool:
+    """Whether it has yet to be called for that."""
+    if not isinstance(result, functools.partial | FunctionType | MethodType):
+        return False
+    return any(_kind(layer) for layer in _layers(result))
 
 
 def name_of(handler: object) -> str:

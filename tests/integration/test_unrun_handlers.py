@@ -77,6 +77,20 @@ def test_it_is_a_dead_letter(broker: Broker, mode: AcknowledgeMode, unrun: Any) 
         assert broker.statistics(out.name).size == 0
 
 
+@pytest.mark.parametrize(
+    "hidden",
+    [lambda message: [[later(message)]], lambda message: functools.partial(later, message)],
+)
+def test_so_is_one_that_returned_it_in_a_wrapping(broker: Broker, hidden: Any) -> None:
+    """Lists inside lists, and what would have to be called first."""
+    queue, dead = fresh_queue(), fresh_queue()
+    app = App(broker.url, dead_letter=dead.uri)
+    app.consumer(queue)(hidden)
+    with app:
+        app.send(queue, "x")
+        assert eventually(lambda: bodies(broker, dead) == ["x"], 10)
+
+
 def test_it_is_not_known_as_done(broker: Broker) -> None:
     """So the same message, sent once more, is handled."""
     queue, dead, store, diary = fresh_queue(), fresh_queue(), MemoryStore(), Diary()

@@ -179,6 +179,8 @@ def test_what_others_are_at_is_left_to_them() -> None:
         lambda one: {one},
         lambda one: frozenset([one]),
         lambda one: {"a": one},
+        lambda one: [[one]],
+        lambda one: {"a": [(1, {"b": (one,)})]},
     ],
 )
 @pytest.mark.parametrize("function", [coroutine, generator])
@@ -191,6 +193,39 @@ def test_so_are_collections_of_them(
         check_ran(plain, made(result))
     assert getattr(result, "cr_frame", None) is None
     assert getattr(result, "gi_frame", None) is None
+
+
+@pytest.mark.parametrize("function", [coroutine, generator, async_generator])
+def test_so_is_a_function_that_nobody_called(function: Callable[..., Any]) -> None:
+    """Whoever writes `return partial(work, message)` has done no more than who forgot the `await`."""
+    for result in (
+        function,
+        functools.partial(function, "x"),
+        functools.partial(wrapped(function)),
+    ):
+        with pytest.raises(Reject, match=r"returned a (partial|function), so its body has not run"):
+            check_ran(plain, result)
+
+
+def test_functions_among_data_are_data() -> None:
+    """Nobody can tell whether they were to be called; a plain one does no harm by itself, either."""
+    for result in (
+        {"on_done": coroutine},
+        [functools.partial(coroutine)],
+        functools.partial(plain),
+    ):
+        check_ran(plain, result)
+
+
+def test_a_collection_in_itself() -> None:
+    """It has an end, and so have very deep ones."""
+    endless: list[Any] = [1]
+    endless += [endless, {"again": endless}] * 50
+    check_ran(plain, endless)
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    check_ran(plain, deep)
 
 
 def test_a_future_is_a_failure() -> None:
