@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 #: What the parameters of a handler are given, in this order.
 _GIVEN: Final = (Message, Session)
 
+_ORDER: Final = "the message comes first, then the session: (message: Message, session: Session)"
+
 
 def takes_session(handler: Callable[..., Any]) -> bool:
     """
     Whether `handler(message, session)` is meant rather than `handler(message)`.
 
-    Raises ConfigurationError for any other signature, for annotations that say otherwise, and for a function whose body
-    a call does not run.
+    Raises ConfigurationError for any other signature, for annotations or a first name that say otherwise, and for a
+    function whose body a call does not run.
     """
     check_runs(handler)
     name = name_of(handler)
@@ -41,6 +43,11 @@ def takes_session(handler: Callable[..., Any]) -> bool:
         )
     if not parameters or len(required) > len(_GIVEN):
         raise ConfigurationError(f"{name} must take (message) or (message, session)")
+    first = parameters[0]
+    if first.name.strip("_") == "session" and first.annotation is first.empty:
+        raise ConfigurationError(
+            f"{name} calls its first parameter {first.name}, and it gets a Message; {_ORDER}"
+        )
     taken = max(len(required), 1)
     for parameter, given in zip(parameters[:taken], _GIVEN, strict=False):
         _check_annotation(handler, parameter, given)
@@ -80,10 +87,8 @@ def _check_annotation(
     shown = parameter.annotation
     shown = shown if isinstance(shown, str) else getattr(shown, "__name__", None) or repr(shown)
     name, other = name_of(handler), _GIVEN[1 - _GIVEN.index(given)]
-    if _fits(annotation, other):
-        remedy = "the message comes first, then the session: (message: Message, session: Session)"
-    else:
-        remedy = "take (message: Message) and read message.body or message.text"
+    swapped = _fits(annotation, other)
+    remedy = _ORDER if swapped else "take (message: Message) and read message.body or message.text"
     raise ConfigurationError(
         f"{name} says that {parameter.name} is a {shown}, and it gets a {given.__name__}; {remedy}"
     )

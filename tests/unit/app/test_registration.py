@@ -330,6 +330,14 @@ def three(message: Message, session: Session, more: object) -> None:
     """Wants too much."""
 
 
+def unannotated(session, order):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Has them in the wrong order, and says so by its names only."""
+
+
+def of_a_session(session: Message) -> None:
+    """Its messages tell of sessions."""
+
+
 class Shop:
     """A class with a handler in it."""
 
@@ -343,6 +351,9 @@ class Shop:
         (swapped, "the message comes first, then the session"),
         (swapped_names, "the message comes first, then the session"),
         (one_session, "the message comes first, then the session"),
+        (unannotated, "unannotated calls its first parameter session, and it gets a Message; the"),
+        (lambda session, message: None, "the message comes first, then the session"),  # noqa: ARG005
+        (lambda _session: None, "the message comes first, then the session"),
         (typed, "order is a Order, and it gets a Message; take"),
         (typed_second, "order is a Order, and it gets a Session"),
         (generic, "read message.body or message.text"),
@@ -357,6 +368,11 @@ def test_handlers_that_expect_something_else(handler: Any, complaint: str) -> No
     with pytest.raises(ConfigurationError) as caught:
         App(URL).consumer("a")(handler)
     assert complaint in str(caught.value)
+
+
+def test_a_message_may_be_called_session() -> None:
+    """If it is annotated as what it is."""
+    assert not takes_session(of_a_session)
 
 
 def test_the_method_of_an_object() -> None:
