@@ -326,3 +326,23 @@ def test_a_group_is_closed_by_its_sequence(
     else:
         producer.send(last)
     assert texts(left(connection, queue)) == ["a", "b"]
+
+
+def test_a_dead_letter_that_fails_in_the_named_queue_ends(
+    kind: str, broker: Broker, connection: jmsx.Connection, queue: jmsx.Queue
+) -> None:
+    """Who reads the queue that `dead_letter` names gets each message once: it goes on to the broker's dead letters."""
+    key = queue.name
+    policy = jmsx.RedeliveryPolicy(maximum_redeliveries=0)
+    connection.create_session().create_producer(queue).send(jmsx.Message(key))
+    named = {"dead_letter": queue.uri, "redelivery_policy": policy}
+    with jmsx.Connection(broker.url, **named) as failing:
+        failing.start()
+        session = failing.create_session(Mode.SESSION_TRANSACTED)
+        consumer = session.create_consumer(queue)
+        assert consumer.receive(5) is not None
+        session.rollback()
+        assert consumer.receive(1) is None
+    assert [one.body.decode() for one in broker.browse(queue.name)] == []
+    grave = DEAD_LETTERS[kind]
+    assert [one.body.decode() for one in broker.browse(grave)].count(key) == 1
