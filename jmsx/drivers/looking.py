@@ -20,6 +20,8 @@ from jmsx.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jmsx.clock import Clock
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -69,32 +71,41 @@ class Looking:
         """
         Whether the broker closes the connection of who is shown what a consumer with these settings reads.
 
-        What it was about to send is still paged in, so a browser is shown that, too. False if it cannot be asked.
+        What it was about to send is still paged in, so a browser is shown that, too; and another one, which asks for no
+        translation, must be shown all of it, or the broker just ends connections. False if it cannot be asked.
         """
+        headers = self._dialect.browse_headers(
+            destination=settings.destination, prefetch=BROWSED, selector=None
+        )
+        if "selector" in settings.headers:
+            headers["selector"] = settings.headers["selector"]
+        try:
+            return not self._shows_all(headers, settings.destination, address) and self._shows_all(
+                self._dialect.untranslated(headers), settings.destination, address
+            )
+        except JmsxError:
+            return False
+
+    def _shows_all(
+        self, headers: Mapping[str, str], destination: str, address: BrokerAddress
+    ) -> bool:
+        """Whether a browser comes to its end; False if the broker closes the connection before."""
         talk = Talk(address, self._options, self._dialect, self._clock)
         try:
             talk.connect()
-            headers = self._dialect.browse_headers(
-                destination=settings.destination, prefetch=BROWSED, selector=None
-            )
-            if "selector" in settings.headers:
-                headers["selector"] = settings.headers["selector"]
             talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
-            return self._closes(talk, settings.destination)
-        except JmsxError:
-            return False
+            return self._ends(talk, destination)
         finally:
             talk.drop()
 
     @staticmethod
-    def _closes(talk: Talk, destination: str) -> bool:
-        """Whether the broker closes the connection before it has shown all."""
+    def _ends(talk: Talk, destination: str) -> bool:
         try:
             while talk.next(MessageFrame, "SUBSCRIBE", destination).headers.get("browser") != "end":
                 pass
         except ConnectionFailedError:
-            return True
-        return False
+            return False
+        return True
 
     def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
         destination = place(delivery, self._dialect)
