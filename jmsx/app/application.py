@@ -19,6 +19,7 @@ from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
 from jmsx.core.checks import check_seconds, misfit
+from jmsx.core.spelling import is_swapped
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
 from jmsx.foreign import from_a_signal
 from jmsx.jms.connection import Connection
@@ -201,10 +202,16 @@ class App(Registry):
         and never if the handler raises. Threads that the handler starts are outside of it.
 
         What is given by keyword is that of `MessageProducer.send`; correlation id, type and the like are those of a
-        `Message`. Raises what that does, and IllegalStateError in a transacted handler with a DatabaseStore.
+        `Message`. Raises what that does, ConfigurationError where destination and body are in the wrong order, and
+        IllegalStateError in a transacted handler with a DatabaseStore.
         """
         for name in others:
             raise unknown_send_option(name, "properties={...}")
+        if is_swapped(to, body):
+            raise ConfigurationError(
+                f"send() takes the destination first, then the body: send({body!r}, ...); if the body is meant to be"
+                " that text, name the kind of the destination too, as in queue://NAME"
+            )
         options = {"persistent": persistent, "priority": priority, "time_to_live": time_to_live}
         message = body if isinstance(body, Message) else Message(body, properties=properties)
         worker = self._working()

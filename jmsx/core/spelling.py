@@ -29,6 +29,9 @@ _DIVIDED: Final = re.compile(r"(/?)([A-Za-z-]+)(://|:/|:|//|/|\Z)(.*)", re.DOTAL
 #: Control characters and lone surrogates.
 _ODD: Final = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 
+#: A whole destination that names its kind, as nobody writes a text by chance.
+_WHOLE: Final = re.compile(rf"(?:(?:{'|'.join(KINDS)})://|/(?:{'|'.join(KINDS)})/)[^\s\0-\x1f]+")
+
 #: How each spelling divides kind and name: whether a slash is in front, and what is between.
 _SPELLINGS: Final = (("", "://"), ("", ":"), ("/", "/"))
 
@@ -84,6 +87,13 @@ def is_composite(destination: str) -> bool:
 def is_pattern(destination: str) -> bool:
     """Whether it stands for several destinations, so that each message tells which one it is of."""
     return is_wildcard(destination) or is_composite(destination)
+
+
+def is_swapped(to: object, body: object) -> bool:
+    """Whether who sends `body` to the queue `to` has given them in the wrong order: only the body is a destination."""
+    if not (isinstance(to, str) and isinstance(body, str)):
+        return False
+    return _WHOLE.fullmatch(body) is not None and _WHOLE.match(to) is None
 
 
 def is_foreign_temporary(uri: str) -> bool:

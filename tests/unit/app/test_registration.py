@@ -133,6 +133,43 @@ def test_a_topic_is_not_its_dead_letter_queue() -> None:
     App(URL).consumer("topic://a", dead_letter="queue://a")(lambda _message: None)
 
 
+# Sending -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("to", "body"),
+    [
+        ("hello world", "queue://x"),
+        ("orders", "topic://x.y"),
+        ("hello", "/queue/x"),
+        ("7", "temp-queue://x"),
+    ],
+)
+def test_destination_and_body_in_the_wrong_order(to: str, body: str) -> None:
+    """It would be a new queue of that name, which nobody reads."""
+    with pytest.raises(ConfigurationError, match="takes the destination first, then the body"):
+        App(URL).send(to, body)
+
+
+@pytest.mark.parametrize(
+    ("to", "body"),
+    [
+        ("queue://orders", "queue://x"),
+        ("/queue/orders", "queue://x"),
+        ("orders", "queue://x is full"),
+        ("orders", "see queue://x"),
+        ("orders", "/queue"),
+        ("orders", "queue"),
+        ("orders", b"queue://x"),
+        ("orders", Message("queue://x")),
+    ],
+)
+def test_a_body_that_tells_of_a_destination(to: str, body: Any) -> None:
+    """Is sent; here there is no broker's URL to send it to."""
+    with pytest.raises(ConfigurationError, match="has no broker URL"):
+        App().send(to, body)
+
+
 # Options -------------------------------------------------------------------------------------------------------------
 
 
