@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.checks import (
+    LARGEST_INT,
     check_flag,
     check_number,
     check_seconds,
@@ -48,7 +49,7 @@ class PrefetchPolicy:
     """
     How many unacknowledged messages the broker sends ahead, by what is consumed.
 
-    Source: `ActiveMQPrefetchPolicy.java:33-38`. Raises ConfigurationError on a negative number.
+    Source: `ActiveMQPrefetchPolicy.java:33-38`. Raises ConfigurationError below 0 and above 2^31 - 1.
     """
 
     queue: int = 1000
@@ -58,7 +59,7 @@ class PrefetchPolicy:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            check_whole(f"prefetch of {name}", getattr(self, name))
+            check_whole(f"prefetch of {name}", getattr(self, name), most=LARGEST_INT)
 
     @classmethod
     def all(cls, prefetch: int) -> PrefetchPolicy:

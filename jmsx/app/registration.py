@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.signature import connection_parameter
-from jmsx.core.checks import check_flag, check_text, check_whole, kind_of, misfit
+from jmsx.core.checks import LARGEST_INT, check_flag, check_text, check_whole, kind_of, misfit
 from jmsx.core.ledger import Identity
 from jmsx.core.policy import check_policy, matches
 from jmsx.core.spelling import is_pattern, parts
@@ -62,6 +62,7 @@ class Consumer:
 
     def _check(self) -> None:
         """Raise ConfigurationError, without the consumer's name."""
+        _check_source(self.destination.uri)
         object.__setattr__(self, "give_up_on", _error_types(self.give_up_on))
         if self.redelivery is not None:
             check_policy("redelivery", self.redelivery)
@@ -70,7 +71,7 @@ class Consumer:
             _check_elsewhere(self.destination.uri, str(self.dead_letter))
         check_whole("concurrency", self.concurrency, 1)
         if self.prefetch is not None:
-            check_whole("prefetch", self.prefetch, 1)
+            check_whole("prefetch", self.prefetch, 1, LARGEST_INT)
         for name in ("selector", "durable"):
             check_text(name, getattr(self, name))
         for name in ("non_blocking_redelivery", "optimize_acknowledge"):
@@ -143,6 +144,14 @@ class Consumer:
         if self.durable is None:
             own["client_id"] = None  # only the one that needs it may claim it
         return replace(options, **own)
+
+
+def _check_source(source: str) -> None:
+    """Raise ConfigurationError for what no decorator can read."""
+    if any("temp-" in kind for kind, _ in parts(source)):
+        raise ConfigurationError(
+            f"{source} is temporary, and only the session that made it may read it; name a queue or topic"
+        )
 
 
 def _check_elsewhere(source: str, dead_letter: str) -> None:

@@ -9,6 +9,9 @@ from jmsx.errors import ConfigurationError
 #: What a Java long can hold; beyond it is no number of seconds, messages or bytes.
 LARGEST: Final = 2**63
 
+#: What a Java int can hold, as both brokers read a prefetch.
+LARGEST_INT: Final = 2**31 - 1
+
 
 def misfit(name: str, wanted: str, value: object) -> ConfigurationError:
     """An error that tells the type only: the value may be a password in the wrong place."""
@@ -33,13 +36,14 @@ def check_flag(name: str, value: object) -> None:
         raise misfit(name, "True or False", value)
 
 
-def check_whole(name: str, value: object, least: int = 0) -> None:
-    """A whole number, `least` or more."""
+def check_whole(name: str, value: object, least: int = 0, most: int = LARGEST) -> None:
+    """A whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise misfit(name, "a whole number", value)
-    if not least <= value <= LARGEST:
+    if not least <= value <= most:
         told = f", not {value}" if abs(value) <= LARGEST else ", and not so large"
-        raise ConfigurationError(f"{name} must be {least} or more{told}")
+        limit = f" and at most {most}" if least <= value and most < LARGEST else ""
+        raise ConfigurationError(f"{name} must be {least} or more{limit}{told}")
 
 
 def check_number(name: str, value: object, least: float, remark: str = "") -> None:

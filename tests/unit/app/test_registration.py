@@ -133,6 +133,13 @@ def test_a_topic_is_not_its_dead_letter_queue() -> None:
     App(URL).consumer("topic://a", dead_letter="queue://a")(lambda _message: None)
 
 
+@pytest.mark.parametrize("source", ["temp-queue://x", "/temp-topic/x", "queue://a,temp-queue://x"])
+def test_a_temporary_destination_has_no_consumer(source: str) -> None:
+    """Only who made it may read it, and no decorator did."""
+    with pytest.raises(ConfigurationError, match="is temporary, and only the session that made it"):
+        App(URL).consumer(source)(lambda _message: None)
+
+
 # Sending -------------------------------------------------------------------------------------------------------------
 
 
@@ -219,6 +226,7 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
         ({"dead_letter": "saef"}, "neither one of safe, broker"),
         ({"concurrency": "2-8"}, "concurrency must be a whole number, not a str"),
         ({"concurrency": 0}, "concurrency must be 1 or more, not 0"),
+        ({"prefetch": 2**31}, "prefetch must be 1 or more and at most 2147483647, not 2147483648"),
         ({"prefetch": "10"}, "prefetch must be a whole number, not a str"),
         ({"give_up_on": ValueError("x")}, "give_up_on takes classes of errors"),
         ({"give_up_on": ("ValueError",)}, "give_up_on takes classes of errors"),
