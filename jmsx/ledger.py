@@ -27,7 +27,7 @@ from jmsx.errors import ConfigurationError, StoreError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
 from jmsx.process import tell_of_forks
-from jmsx.sqlite import Guarded, file_id, open_file, unusable
+from jmsx.sqlite import Guarded, file_id, open_file, transact, unusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -208,19 +208,13 @@ class DeliveryLedger:
 
     def _write(self, connection: sqlite3.Connection, identity: Identity | None) -> Entry | None:
         """What is done, and the hand-out of `identity`, in one transaction."""
-        execute = connection.execute
-        if connection.in_transaction:  # the last one was interrupted by a signal handler
-            execute("ROLLBACK")
-        try:
-            execute("BEGIN IMMEDIATE")
+
+        def work() -> Entry | None:
             for (place, key), (number, settled) in self._done.items():
-                execute(_SETTLE if settled else _FINISH, (place, key, number))
-            entry = None if identity is None else self._count(connection, identity)
-            execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                execute("ROLLBACK")
-            raise
+                connection.execute(_SETTLE if settled else _FINISH, (place, key, number))
+            return None if identity is None else self._count(connection, identity)
+
+        entry = transact(connection, work)
         self._done.clear()
         return entry
 

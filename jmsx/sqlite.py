@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.errors import StoreError
 from jmsx.files import make_file
@@ -14,6 +14,8 @@ from jmsx.process import keep_for_ever, suspend_for_forks
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+T = TypeVar("T")
 
 #: Seconds that a write waits at most for other processes that write.
 PATIENCE: Final = 0.5
@@ -122,6 +124,26 @@ def open_file(
         connection.close()
         raise unusable(path, "write-ahead log does not work there")
     return connection
+
+
+def transact(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """
+    Do `work` in one transaction that may write, from its beginning.
+
+    Raises sqlite3.Error if somebody else writes, or nothing can be written, and then before `work`.
+    """
+    execute = connection.execute
+    if connection.in_transaction:  # the last one was interrupted by a signal handler
+        execute("ROLLBACK")
+    try:
+        execute("BEGIN IMMEDIATE")
+        result = work()
+        execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            execute("ROLLBACK")
+        raise
+    return result
 
 
 def _remove_companions(path: Path) -> None:

@@ -183,8 +183,9 @@ class Worker:
 
     def _awaited(self) -> str | None:
         """What it waits for because that is away, and why."""
-        if self.away is not None:
-            return f"store, which is away: {self.away}"
+        store = self.away or getattr(self.consumer.dedupe, "away", None)
+        if store is not None:
+            return f"store, which is away: {store}"
         ledger = self._session.ledger_away
         return None if ledger is None else f"delivery ledger, which is away: {ledger}"
 

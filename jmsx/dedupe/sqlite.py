@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx.clock import SystemClock
 from jmsx.dedupe.store import Turns
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
 from jmsx.process import Origin, tell_of_forks
-from jmsx.sqlite import Guarded, open_file
+from jmsx.sqlite import Guarded, file_id, open_file, transact, unusable
 
 if TYPE_CHECKING:
     import os
@@ -20,8 +22,13 @@ if TYPE_CHECKING:
     from jmsx.clock import Clock
     from jmsx.core.ledger import Identity
 
+T = TypeVar("T")
+
 #: Messages between two looks for rows that are too old.
 PRUNE_EVERY: Final = 10_000
+
+#: Seconds before what could not be written is tried again, beside what other messages try.
+AGAIN: Final = 1.0
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS jmsx_done (
@@ -44,6 +51,9 @@ class SqliteStore:
 
     It is written when the handler has returned. A crash just before leaves the message to be done again; so do two
     processes that have one message at the same moment. A `DatabaseStore` has neither gap.
+
+    While it cannot be written no handler is called. What a handler has done just then is acknowledged and remembered in
+    memory, and written as soon as that can be. A file that somebody removes is made anew, and begins with that.
     """
 
     connects = False
@@ -64,11 +74,21 @@ class SqliteStore:
         self._turns = Turns()
         self._users = 0
         self._written = 0
+        self._file: tuple[int, int] | None = None
+        self._owed: dict[Identity, int] = {}  #: done and not written, with when, epoch milliseconds
+        self._away: str | None = None  #: why that cannot be written
+        self._ended = threading.Event()
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: whoever opens it gets a connection of its own."""
+        """In the child of a fork: whoever opens it gets its own connection; what is not written is the parent's."""
         self._users = 0
+        self._owed, self._away, self._ended = {}, None, threading.Event()
+
+    @property
+    def away(self) -> str | None:
+        """Why what was done cannot be written, as long as it cannot; None: all of it is written."""
+        return self._away
 
     def open(self) -> None:
         """Open the file; raises StoreError."""
@@ -76,9 +96,16 @@ class SqliteStore:
             if self._guarded.connection is None:
                 self._guarded.connection = self._open()
             self._users += 1
+            if self._owed:  # since it was closed
+                with contextlib.suppress(StoreError):
+                    self._write(lambda _connection: None)
 
     def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
-        """Do `work(None)`, unless that was done for the message; raises StoreError if nobody can tell."""
+        """
+        Do `work(None)`, unless that was done for the message.
+
+        Raises StoreError if nobody can tell, or if it could not be remembered: before `work`, never after it.
+        """
         origin = Origin()
         with self._turns.turn(identity):
             if self._known(identity):
@@ -89,50 +116,109 @@ class SqliteStore:
         return True
 
     def close(self) -> None:
-        """Close the file, if nobody else has opened it."""
+        """Write what is left if that can be, and close the file, if nobody else has opened it."""
         with self._guarded.lock:
+            if self._users == 1 and self._owed:
+                with contextlib.suppress(StoreError):  # which is told below
+                    self._write(lambda _connection: None)
+                if self._owed:
+                    _log.error(
+                        "idempotency store not written: messages could be done again",
+                        path=str(self.path),
+                        messages=len(self._owed),
+                        error=self._away,
+                    )
             self._users = max(0, self._users - 1)
             if self._users == 0:
+                self._away = None
+                self._ended.set()
                 self._guarded.close()
 
     def _opened(self) -> sqlite3.Connection:
-        """Under the lock: the connection, or a new one behind a fork."""
-        connection = self._guarded.connection
-        if connection is None:
-            if self._users == 0:
-                raise StoreError(f"{self.path} is closed")
-            connection = self._guarded.connection = self._open()
-        return connection
+        """Under the lock: the connection, or a new one behind a fork or if the file has been removed."""
+        if self._users == 0:
+            raise StoreError(f"{self.path} is closed")
+        if self._file is not None and file_id(self.path) != self._file:
+            _log.warning(
+                "idempotency store was removed: what was done before is not known any more",
+                path=str(self.path),
+            )
+            self._guarded.close()
+            self._file = None
+        if self._guarded.connection is None:
+            self._guarded.connection = self._open()
+        return self._guarded.connection
 
     def _open(self) -> sqlite3.Connection:
-        return open_file(self.path, _TABLE, self._prepare)
+        connection = open_file(self.path, _TABLE, self._prepare)
+        self._file = file_id(self.path)
+        return connection
 
     def _known(self, identity: Identity) -> bool:
+        """Whether it was done; what could not be remembered is not begun."""
+        with self._guarded.lock:
+            found = self._write(lambda connection: self._read(connection, identity))
+        return found is not None and found[0] >= self._oldest_ms()
+
+    def _read(self, connection: sqlite3.Connection, identity: Identity) -> Any:
         try:
-            with self._guarded.lock:
-                found = self._opened().execute(_KNOWN, identity).fetchone()
+            return connection.execute(_KNOWN, identity).fetchone()
         except sqlite3.Error as error:
             raise StoreError(
                 f"{self.path}: {error}; so nobody can tell whether a message is a duplicate"
             ) from error
-        return found is not None and found[0] >= self._oldest_ms()
 
     def _remember(self, identity: Identity) -> None:
-        """Failing would do for certain what is only possible otherwise: do the message again."""
+        """The message was done, so it is acknowledged in any case; what cannot be written is written later."""
+        with self._guarded.lock:
+            self._owed[identity] = self._now_ms()
+            try:
+                self._write(self._count)
+            except StoreError as error:
+                known, self._away = self._away is not None, str(error)
+                if not known:
+                    _log.error(
+                        "idempotency store away: what was done is in memory only, until it can be written",
+                        path=str(self.path),
+                        message_key=identity.key,
+                        error=str(error),
+                    )
+                    self._ended = threading.Event()
+                    threading.Thread(
+                        target=self._catch_up, args=(self._ended,), name="jmsx-dedupe", daemon=True
+                    ).start()
+
+    def _catch_up(self, ended: threading.Event) -> None:
+        """Write what is owed also if no other message comes, on a thread of its own."""
+        while not ended.wait(AGAIN):
+            with self._guarded.lock, contextlib.suppress(StoreError):
+                if not ended.is_set():
+                    self._write(lambda _connection: None)
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What is owed, and `work`, in one transaction; under the lock. Raises StoreError."""
         try:
-            with self._guarded.lock:
-                connection = self._opened()
-                connection.execute(_REMEMBER, (*identity, self._now_ms()))
-                self._written += 1
-                if self._written % PRUNE_EVERY == 0:
-                    self._prune(connection)
-        except (sqlite3.Error, StoreError) as error:
-            _log.error(
-                "idempotency store cannot be written: a message could be done again",
-                path=str(self.path),
-                message_key=identity.key,
-                error=str(error),
-            )
+            connection = self._opened()
+
+            def both() -> T:
+                for identity, done_ms in self._owed.items():
+                    connection.execute(_REMEMBER, (*identity, done_ms))
+                return work(connection)
+
+            result = transact(connection, both)
+        except sqlite3.Error as error:
+            raise unusable(self.path, str(error)) from error
+        self._owed.clear()
+        if self._away is not None:
+            self._away = None
+            self._ended.set()
+            _log.warning("idempotency store back: what was done is written", path=str(self.path))
+        return result
+
+    def _count(self, connection: sqlite3.Connection) -> None:
+        self._written += 1
+        if self._written % PRUNE_EVERY == 0:
+            self._prune(connection)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute(_KNOWN, ("", ""))  # are the columns ours?

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sqlite3
 import threading
@@ -259,6 +260,82 @@ def test_a_store_that_cannot_tell(classic_broker: Broker, tmp_path: Path) -> Non
     assert calls == []
     assert bodies(classic_broker, queue) == ["x"]
     assert dead_copies(classic_broker, queue.name) == []
+
+
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])
+def test_a_store_that_cannot_be_written(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, mode: AcknowledgeMode
+) -> None:
+    """What was done just then is acknowledged and known; nothing else is begun, and health says so meanwhile."""
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
+    queue, path, calls = fresh_queue(), tmp_path / "done.db", list[str]()
+    app = App(broker.url, redelivery_policy=SOON)
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+    @app.consumer(
+        queue,
+        mode=mode,
+        dedupe=SqliteStore(path),
+        dedupe_by=lambda message: message.text,
+        name="desk",
+    )
+    def desk(message: Message) -> None:
+        calls.append(message.text)
+        if message.text == "a":
+            holder.execute("BEGIN EXCLUSIVE")
+
+    with nothing_left(), closing(holder), app:
+        app.send(queue, "a")
+        assert eventually(lambda: calls == ["a"], 5)
+        assert settles(broker, queue, size=0)
+        assert eventually(lambda: not app.ready().ok, 5)  # although no other message has come
+        assert "desk: waits for its store, which is away" in str(app.ready().body)
+        assert "database is locked" in str(app.ready().body)
+        assert app.live().ok
+        for text in "ab":
+            app.send(queue, text)
+        assert eventually(lambda: broker.statistics(queue.name).size == 2, 5)
+        assert calls == ["a"]
+        holder.execute("ROLLBACK")
+        assert eventually(lambda: calls == ["a", "b"], 10)
+        assert settles(broker, queue, size=0)
+        assert app.ready().ok
+        assert holder.execute("SELECT count(*) FROM jmsx_done").fetchone() == (2,)
+    assert dead_copies(broker, queue.name) == []
+
+
+@pytest.mark.parametrize("kind", ["classic", "artemis"])
+def test_a_store_that_is_removed(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    """While its folder is gone nothing is begun; then it is made anew, with what was done meanwhile."""
+    broker: Broker = request.getfixturevalue(f"{kind}_broker")
+    queue, path, calls = fresh_queue(), tmp_path / "folder" / "done.db", list[str]()
+    path.parent.mkdir()
+    app = App(broker.url, redelivery_policy=SOON)
+
+    @app.consumer(
+        queue, dedupe=SqliteStore(path), dedupe_by=lambda message: message.text, name="desk"
+    )
+    def desk(message: Message) -> None:
+        calls.append(message.text)
+        if message.text == "a":
+            shutil.rmtree(path.parent)
+
+    with nothing_left(), app:
+        app.send(queue, "a")
+        assert eventually(lambda: not app.ready().ok, 5)
+        assert "desk: waits for its store, which is away" in str(app.ready().body)
+        for text in "ab":
+            app.send(queue, text)
+        assert eventually(lambda: broker.statistics(queue.name).size == 2, 5)
+        path.parent.mkdir()
+        assert eventually(lambda: calls == ["a", "b"], 10)
+        assert settles(broker, queue, size=0)
+        assert app.ready().ok
+    with closing(sqlite3.connect(path)) as file:
+        keys = file.execute("SELECT message_key FROM jmsx_done").fetchall()
+    assert len(keys) == 2
+    assert dead_copies(broker, queue.name) == []
 
 
 def test_errors_at_the_door(classic_broker: Broker, tmp_path: Path) -> None:

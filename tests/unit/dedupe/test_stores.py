@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -156,16 +158,125 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, handler: Handler) -> None:
     assert handler.calls == 0
 
 
-def test_a_file_that_cannot_be_written(
-    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The work is done and its message may go; the log tells of the gap."""
+def booked(path: Path) -> list[str]:
+    """The keys in a file."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return [key for (key,) in connection.execute("SELECT message_key FROM jmsx_done")]
+
+
+def holding(path: Path) -> sqlite3.Connection:
+    """Another program that writes, and does not come to an end."""
+    blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")
+    return blocker
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path, handler: Handler) -> None:
+    """What could not be remembered is not begun."""
     store = SqliteStore(tmp_path / "x.db")
     store.open()
-    blocker = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
-    blocker.execute("BEGIN IMMEDIATE")
-    with caplog.at_level(logging.ERROR, "jmsx.dedupe"):
-        assert store.once(A, handler)
-    assert "could be done again" in caplog.text
+    blocker = holding(tmp_path / "x.db")
+    with pytest.raises(StoreError, match="locked; another program holds it"):
+        store.once(A, handler)
+    assert handler.calls == 0
+    assert store.away is None  # nothing waits to be written
     blocker.close()
+    assert store.once(A, handler)
+    store.close()
+
+
+def test_a_file_that_cannot_be_written_when_the_work_is_done(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its message may go and is known; nothing is begun until that is written, with the next message or at the end."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    for key, last in ((A, False), (B, True)):
+        store.open()
+        blockers: list[sqlite3.Connection] = []
+        with caplog.at_level(logging.ERROR, "jmsx.dedupe"):
+            assert store.once(key, lambda _: blockers.append(holding(path)))  # noqa: B023
+        assert "in memory only, until it can be written" in caplog.text
+        assert "locked" in str(store.away)
+        for other in (A, B, Identity("queue://q", "c")):
+            with pytest.raises(StoreError, match="locked"):
+                store.once(other, handler)
+        blockers.pop().close()
+        if not last:
+            assert not store.once(key, handler)
+            assert store.away is None
+            assert "idempotency store back" in caplog.text
+        store.close()
+        assert key.key in booked(path)
+    assert handler.calls == 0
+
+
+def test_what_is_done_is_written_without_another_message(tmp_path: Path) -> None:
+    """A moment after the file can be written again."""
+    path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: blockers.append(holding(path)))
+    assert store.away is not None
+    blockers.pop().close()
+    until = time.monotonic() + 10
+    while store.away is not None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert booked(path) == ["a"]
+    store.close()
+
+
+def test_what_cannot_be_written_at_the_end(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told; this process knows it still."""
+    path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: blockers.append(holding(path)))
+    store.close()
+    assert "messages could be done again" in caplog.text
+    blockers.pop().close()
+    store.open()
+    assert not store.once(A, handler)
+    store.close()
+
+
+@pytest.mark.parametrize("left", [("-wal", "-shm"), ()])
+def test_a_file_that_was_removed(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture, left: tuple[str, ...]
+) -> None:
+    """It is made anew before anything else is done, also if it went in the middle; the log tells."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    store.open()
+
+    def remove() -> None:
+        path.unlink()
+        for suffix in {"-wal", "-shm"}.difference(left):
+            path.with_name(f"{path.name}{suffix}").unlink()
+
+    assert store.once(A, handler)
+    remove()
+    assert store.once(B, lambda _: remove())
+    assert caplog.text.count("idempotency store was removed") == 2
+    assert booked(path) == ["b"]
+    assert not store.once(B, handler)
+    store.close()
+
+
+def test_a_folder_that_was_removed(tmp_path: Path, handler: Handler) -> None:
+    """It is away until that is there again, and begins with what was done meanwhile."""
+    path = tmp_path / "folder" / "x.db"
+    path.parent.mkdir()
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: shutil.rmtree(path.parent))
+    assert "unable to open" in str(store.away)
+    with pytest.raises(StoreError, match="unable to open"):
+        store.once(B, handler)
+    path.parent.mkdir()
+    assert not store.once(A, handler)
+    assert booked(path) == ["a"]
+    assert store.once(B, handler)
     store.close()
