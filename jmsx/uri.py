@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, unquote
 from jmsx.core.checks import kind_of
 from jmsx.core.spelling import check_name, is_composite, is_pattern, parts, spelt
 from jmsx.core.values import DeadLetterStrategy
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
 from jmsx.query import PERCENT, apply_query, unknown_option
 
@@ -163,6 +163,10 @@ def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
     kind, bare = spelt(text, default_kind) if not _lists(text) else _listed(text, default_kind)
     name, _, query = bare.partition("?")
     check_name(name, text)
+    if name != name.strip() and not is_composite(name):
+        raise InvalidDestinationError(
+            f"{text!r} is not a destination: its name begins or ends with a blank"
+        )
     known = [f"consumer.{option}" for option in _CONSUMER_OPTIONS]
     options = {}
     for option, value in parse_qsl(query, keep_blank_values=True):

@@ -126,10 +126,6 @@ def check_name(name: str, destination: str) -> None:
         raise InvalidDestinationError(
             f"{destination!r} is not a destination: a name in it is empty"
         )
-    if name != name.strip() and not is_composite(name):
-        raise InvalidDestinationError(
-            f"{destination!r} is not a destination: its name begins or ends with a blank"
-        )
     odd = _ODD.search(name)
     if odd is not None:
         raise InvalidDestinationError(
