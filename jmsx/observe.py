@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from jmsx.core.checks import misfit
+from jmsx.errors import ConfigurationError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from jmsx.core.events import Event, Source
 
 _log = logger("jmsx.observe")
@@ -30,11 +31,27 @@ class Observer(Protocol):
         """Flush and release; called once, after the last event."""
 
 
+def checked(observers: object) -> tuple[Observer, ...]:
+    """Raise ConfigurationError for what cannot observe, when it is given and not at the first event."""
+    wanted = "with methods observe(event, source) and close()"
+    if isinstance(observers, str) or not isinstance(observers, Iterable):
+        raise misfit("observers", f"a list of objects {wanted}", observers)
+    given = tuple(observers)
+    for one in given:
+        if isinstance(one, type):
+            raise ConfigurationError(
+                f"observer {one.__name__} is a class; write {one.__name__}(...)"
+            )
+        if not isinstance(one, Observer):
+            raise misfit("an observer", f"an object {wanted}", one)
+    return given
+
+
 class Observers:
     """A fan-out that isolates a failing observer: it is logged once for each kind of failure."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
-        self._observers = tuple(observers)
+        self._observers = checked(observers)
         self._failures: set[tuple[int, type[BaseException]]] = set()
 
     def observe(self, event: Event, source: Source) -> None:

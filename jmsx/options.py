@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx import plugins
 from jmsx.core.checks import (
     LARGEST_INT,
     check_flag,
@@ -192,7 +193,8 @@ class ConnectionOptions:
             raise misfit("reconnect", "a ReconnectPolicy or None", self.reconnect)
         if self.resend_unconfirmed is not None:
             check_flag("resend_unconfirmed", self.resend_unconfirmed)
-        check_text("dialect", self.dialect)
+        _check_dialect(self.dialect)
+        _check_ledger(self.ledger)
         if not isinstance(self.dead_letter, str):
             raise misfit("dead_letter", "safe, broker or a destination", self.dead_letter)
         check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
@@ -290,6 +292,18 @@ def _check_policies(policy: object, policies: object) -> None:
     check_policy("redelivery_policy", policy)
     if not isinstance(policies, RedeliveryPolicyMap | None):
         raise misfit("redelivery_policies", "a RedeliveryPolicyMap or None", policies)
+
+
+def _check_dialect(name: str | None) -> None:
+    check_text("dialect", name)
+    if name is not None and name not in plugins.names("jmsx.dialects"):
+        raise unknown("dialect", name, plugins.names("jmsx.dialects"))
+
+
+def _check_ledger(ledger: object) -> None:
+    made = hasattr(ledger, "begin") and not isinstance(ledger, type)
+    if not (ledger is None or isinstance(ledger, str | PathLike) or made):
+        raise misfit("ledger", "a path or a DeliveryLedger", ledger)
 
 
 def _check_header(name: str, value: object) -> None:

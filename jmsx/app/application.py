@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Never, Self
 from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
 from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
-from jmsx.app.endpoint import Endpoint, application
+from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, live, ready
 from jmsx.app.progress import Progress
 from jmsx.app.registry import Registry
@@ -18,7 +18,7 @@ from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
-from jmsx.core.checks import check_seconds, misfit
+from jmsx.core.checks import check_seconds, check_text, misfit
 from jmsx.core.spelling import is_swapped
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
 from jmsx.foreign import from_a_signal
@@ -26,7 +26,7 @@ from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
 from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
-from jmsx.observe import Observer, Observers
+from jmsx.observe import Observer, Observers, checked
 from jmsx.options import DRAIN_TIMEOUT, FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names
 from jmsx.process import left_behind, tell_of_forks
 from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
@@ -97,6 +97,9 @@ class App(Registry):
             parse_broker_uri(url, own)
         if not isinstance(reconnect, bool | ReconnectPolicy):
             raise misfit("reconnect", "True, False or a ReconnectPolicy", reconnect)
+        check_text("health", health)
+        if health is not None:
+            parse_address(health)
         check_seconds("watch", watch)
         check_seconds("broker_stats", broker_stats)
         super().__init__(options)
@@ -107,7 +110,7 @@ class App(Registry):
         self.watch = watch
         self.broker_stats = broker_stats
         self.endpoint: Endpoint | None = None  #: serves health while the app runs
-        self._observers: list[Observer] = list(observers)
+        self._observers: list[Observer] = list(checked(observers))
         self._workers: list[Worker] = []
         self._stores: list[IdempotencyStore] = []  #: open
         self._availability: dict[int, Availability] = {}  #: of each store
@@ -140,7 +143,7 @@ class App(Registry):
     def observe(self, *observers: Observer) -> None:
         """Add observers; before `start()`."""
         self._check_not_running()
-        self._observers.extend(observers)
+        self._observers.extend(checked(observers))
 
     def start(self) -> None:
         """

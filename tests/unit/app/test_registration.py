@@ -14,6 +14,7 @@ from jmsx.app.signature import takes_session
 from jmsx.core.policy import RedeliveryPolicyMap
 from jmsx.dedupe import MemoryStore
 from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
+from jmsx.ledger import DeliveryLedger
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
 
 URL: Final = "stomp://localhost"
@@ -177,6 +178,24 @@ def test_a_body_that_tells_of_a_destination(to: str, body: Any) -> None:
         App().send(to, body)
 
 
+class Watcher:
+    """Observes nothing."""
+
+    def observe(self, event: object, source: object) -> None:
+        """Not."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_observers_may_be_any_iterable() -> None:
+    """Of what observes, given once or added later; a class is none in either place."""
+    app = App(URL, observers=iter([Watcher()]))
+    app.observe(Watcher())
+    with pytest.raises(ConfigurationError, match="write Watcher"):
+        app.observe(Watcher)  # type: ignore[arg-type]
+
+
 # Options -------------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +217,23 @@ def test_a_body_that_tells_of_a_destination(to: str, body: Any) -> None:
         ({"redelivery_policy": RedeliveryPolicy}, "not a type; write RedeliveryPolicy(...)"),
         ({"redelivery_policies": {}}, "must be a RedeliveryPolicyMap or None, not a dict"),
         ({"reconnect": 3}, "reconnect must be True, False or a ReconnectPolicy, not an int"),
+        (
+            {"observers": 3},
+            "observers must be a list of objects with methods observe(event, source)",
+        ),
+        ({"observers": "log"}, "observers must be a list of objects with methods"),
+        (
+            {"observers": [3]},
+            "an observer must be an object with methods observe(event, source) and",
+        ),
+        ({"observers": [Watcher]}, "observer Watcher is a class; write Watcher(...)"),
+        ({"ledger": 3}, "ledger must be a path or a DeliveryLedger, not an int"),
+        ({"ledger": DeliveryLedger}, "ledger must be a path or a DeliveryLedger, not a type"),
+        ({"dialect": "rabbit"}, "unknown dialect 'rabbit'; there are artemis, classic"),
+        ({"dialect": "clasic"}, "unknown dialect 'clasic'; did you mean 'classic'?"),
+        ({"dialect": 3}, "dialect must be a str, not an int"),
+        ({"health": "x:y"}, "'x:y' is not an address to serve at; write HOST:PORT or PORT"),
+        ({"health": 8080}, "health must be a str, not an int"),
         ({"url": "http://x"}, "is not a STOMP broker"),
         ({"url": f"{URL}?heartbeat=1"}, "unknown option 'heartbeat'; there are "),
     ],
