@@ -7,7 +7,8 @@ message, and none for those that are merely prefetched. WAL with `synchronous=NO
 without a sync to disk; after a power cut the last counts may be missing, never the messages.
 
 While it cannot be written, nothing that it counts is handed out: an uncounted hand-out could be the one that kills its
-process. What is done meanwhile is kept in memory and written afterwards.
+process. What is done meanwhile is kept in memory and written afterwards. A file that somebody removes is noticed at the
+next hand-out, and made anew with what this process has handed out.
 """
 
 from __future__ import annotations
@@ -41,13 +42,10 @@ T = TypeVar("T")
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 
-#: Seconds between two looks whether the file is still there.
-LOOK_EVERY: Final = 1.0
-
 #: Hand-outs between two looks for rows that are too old.
 PRUNE_EVERY: Final = 100_000
 
-#: What is done and not written yet; more is forgotten, and its rows grow old.
+#: What is done and not written yet; more is forgotten, and its rows grow old. So with what is handed out.
 BACKLOG: Final = 10_000
 
 _TABLE: Final = """
@@ -68,6 +66,11 @@ _FIRST: Final = (
 _AGAIN: Final = (
     "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, last_ms = ?"
     " WHERE place = ? AND message_key = ?"
+)
+_KEEP: Final = (
+    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms)"
+    " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+    " deliveries = max(deliveries, excluded.deliveries), finished = max(finished, excluded.finished)"
 )
 _KNOWN: Final = (
     "SELECT deliveries, finished FROM jmsx_deliveries WHERE place = ? AND message_key = ?"
@@ -106,6 +109,9 @@ class DeliveryLedger:
         self._clock = clock or SystemClock()
         self._guarded = Guarded()
         self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
+        self._open_entries: OrderedDict[Identity, Entry] = OrderedDict()  #: handed out, not settled
+        self._anew = False  #: the file does not know of those
+        self._file: tuple[int, int] | None = None
         self._begun = 0
         self._closed = False
         self._away: StoreError | None = None  #: why it could not be written the last time
@@ -119,6 +125,7 @@ class DeliveryLedger:
         """In the child of a fork: what is not written is the parent's; it goes on with a connection of its own."""
         self._away, self._pause = None, FIRST_PAUSE
         self._done.clear()
+        self._open_entries.clear()
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
@@ -154,22 +161,18 @@ class DeliveryLedger:
     def _open(self) -> sqlite3.Connection:
         self._guarded.connection = connection = open_file(self.path, _TABLE, self._prepare)
         self._file = file_id(self.path)
-        self._look_at = self._clock.monotonic() + LOOK_EVERY
         return connection
 
     def _opened(self) -> sqlite3.Connection:
         """Another process would count in another file: go on in the one that has the name. Raises StoreError."""
-        connection, now = self._guarded.connection, self._clock.monotonic()
-        if connection is None:
-            return self._open()
-        if now < self._look_at:
-            return connection
-        self._look_at = now + LOOK_EVERY
-        if file_id(self.path) == self._file:
-            return connection
-        _log.warning("delivery ledger was removed: counting begins anew", path=str(self.path))
-        self._guarded.close()
-        return self._open()
+        if self._file is not None and file_id(self.path) != self._file:
+            _log.warning(
+                "delivery ledger was removed: it is made anew, and knows what is handed out now",
+                path=str(self.path),
+            )
+            self._guarded.close()
+            self._file, self._anew = None, True
+        return self._guarded.connection or self._open()
 
     def _try(self, identity: Identity | None) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
@@ -212,10 +215,19 @@ class DeliveryLedger:
         def work() -> Entry | None:
             for (place, key), (number, settled) in self._done.items():
                 connection.execute(_SETTLE if settled else _FINISH, (place, key, number))
+            if self._anew:  # after the above, which these know of
+                for kept in self._open_entries.values():
+                    row = (*kept.identity, kept.number, kept.finished, self._now_ms())
+                    connection.execute(_KEEP, row)
             return None if identity is None else self._count(connection, identity)
 
         entry = transact(connection, work)
         self._done.clear()
+        self._anew = False
+        if entry is not None:
+            self._open_entries[entry.identity] = entry
+            if len(self._open_entries) > BACKLOG:
+                self._open_entries.popitem(last=False)
         return entry
 
     def _count(self, connection: sqlite3.Connection, identity: Identity) -> Entry:
@@ -246,6 +258,13 @@ class DeliveryLedger:
         with self._guarded.lock:
             for entry in entries:
                 self._done[entry.identity] = (entry.number, settled)
+                known = self._open_entries.get(entry.identity)
+                if known is None or known.number != entry.number:
+                    continue  # somebody else was handed it since
+                if settled:
+                    del self._open_entries[entry.identity]
+                else:
+                    self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
             while len(self._done) > BACKLOG:
                 self._done.popitem(last=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from contextlib import closing, contextmanager
@@ -91,6 +92,37 @@ def test_it_comes_back(
     told = [record.message for record in caplog.records if "delivery ledger " in record.message]
     told = [text for text in told if "session" not in text]
     assert ["away" in text for text in told] == [True, False]
+
+
+def test_a_folder_that_is_removed(broker: Broker, tmp_path: Path) -> None:
+    """Nothing is handed out until it is there again, and what failed before is counted on."""
+    path, queue, diary = tmp_path / "folder" / "ledger.db", fresh_queue(), Diary()
+    path.parent.mkdir()
+    twice = RedeliveryPolicy(maximum_redeliveries=2, initial_redelivery_delay=0.01)
+    app = App(broker.url, observers=[diary], redelivery_policy=twice, ledger=path)
+    tries: list[int] = []
+
+    @app.consumer(queue, name="desk")
+    def desk(message: Message) -> None:
+        tries.append(message.delivery_count)
+        if len(tries) == 1:
+            shutil.rmtree(path.parent)
+            raise ValueError
+
+    with app:
+        app.send(queue, "a")
+        assert eventually(lambda: not app.ready().ok, 5)
+        ready = str(app.ready().body)
+        assert "desk: waits for its delivery ledger, which is away" in ready
+        assert "unable to open" in ready
+        time.sleep(1.2)
+        assert tries == [1]
+        path.parent.mkdir()
+        assert eventually(lambda: tries == [1, 2], 10)
+        assert settles(broker, queue, size=0)
+        assert app.ready().ok
+    assert path.exists()
+    assert diary.dead() == []
 
 
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])

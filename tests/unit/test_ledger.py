@@ -12,7 +12,7 @@ import pytest
 
 from jmsx.core.ledger import Entry, Identity
 from jmsx.errors import ConfigurationError, StoreError
-from jmsx.ledger import FIRST_PAUSE, LONGEST_PAUSE, LOOK_EVERY, DeliveryLedger, release, share
+from jmsx.ledger import FIRST_PAUSE, LONGEST_PAUSE, DeliveryLedger, release, share
 from tests.unit.interrupts import Alarm, Interrupt
 
 if TYPE_CHECKING:
@@ -195,7 +195,6 @@ def test_it_is_tried_less_and_less(ledger: DeliveryLedger, path: Path, clock: Cl
     for suffix in ("-wal", "-shm"):
         path.with_name(f"{path.name}{suffix}").unlink()
     path.mkdir()
-    clock.now += LOOK_EVERY
     tried = []
     opened = ledger._open
     ledger._open = lambda: (tried.append(clock.now), opened())  # type: ignore[method-assign, assignment, func-returns-value]
@@ -265,21 +264,33 @@ def test_a_file_that_was_removed(
     caplog: pytest.LogCaptureFixture,
     left: tuple[str, ...],
 ) -> None:
-    """Whoever opens it next begins anew, whatever lies beside it, and who had it open joins that a moment later."""
+    """Whoever opens it next begins anew, whatever lies beside it, and who had it open joins that at once."""
     ledger.begin(A)
     path.unlink()
     for suffix in {"-wal", "-shm"}.difference(left):
         path.with_name(f"{path.name}{suffix}").unlink()
     other = DeliveryLedger(path, clock=clock)
-    assert [other.begin(A), ledger.begin(A)] == [Entry(A, 1), Entry(A, 2)]
-    clock.now += LOOK_EVERY
     with caplog.at_level(logging.WARNING, "jmsx.ledger"):
-        assert [ledger.begin(A), other.begin(A), ledger.begin(A)] == [
-            Entry(A, number) for number in (2, 3, 4)
+        assert [each.begin(A) for each in (other, ledger, ledger, other, ledger)] == [
+            Entry(A, number) for number in (1, 2, 3, 4, 5)
         ]
-    assert "was removed: counting begins anew" in caplog.text
+    assert caplog.text.count("delivery ledger was removed") == 1
     other.close()
-    assert rows(path) == {"a": (4, 0)}
+    assert rows(path) == {"a": (5, 0)}
+
+
+def test_what_is_handed_out_when_the_file_is_removed(ledger: DeliveryLedger, path: Path) -> None:
+    """It keeps its count in the new one; what is settled is gone, and who had finished has not failed."""
+    c, d = (Identity("queue://q", key) for key in "cd")
+    entries = [ledger.begin(each) for each in (A, A, B, c)]
+    ledger.finish([entry for entry in entries if entry is not None and entry.identity == B])
+    path.unlink()
+    ledger.settle([entry for entry in entries if entry is not None and entry.identity == c])
+    assert ledger.begin(d) == Entry(d, 1)
+    assert rows(path) == {"a": (2, 0), "b": (1, 1), "d": (1, 0)}
+    assert ledger.begin(A) == Entry(A, 3)
+    assert ledger.begin(B) == Entry(B, 2, 1)
+    assert ledger.begin(c) == Entry(c, 1)
 
 
 def test_a_folder_that_was_removed(
@@ -290,7 +301,6 @@ def test_a_folder_that_was_removed(
     path.parent.mkdir()
     ledger = DeliveryLedger(path, clock=clock)
     shutil.rmtree(path.parent)
-    clock.now += LOOK_EVERY
     for _ in range(2):
         with pytest.raises(StoreError, match="unable to open"):
             ledger.begin(A)
