@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import uuid
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -91,6 +92,7 @@ class Talk:
         self, address: BrokerAddress, options: ConnectionOptions, dialect: Dialect, clock: Clock
     ) -> None:
         self._inbox: Inbox = queue.SimpleQueue()
+        self._came: deque[Frame | MessageFrame] = deque()  #: frames that nobody has asked for yet
         self._link = StompLink(address, options, self._inbox)
         self._dialect = dialect
         self._clock = clock
@@ -131,9 +133,15 @@ class Talk:
         """The next frame of the kind; raises BrokerTimeoutError, ConnectionFailedError or the broker's error."""
         broker = self.broker
         deadline = self._clock.monotonic() + PATIENCE
-        while (left := deadline - self._clock.monotonic()) > 0:
+        while True:
+            while self._came:
+                frame = self._came.popleft()
+                if isinstance(frame, Frame) and frame.command == "ERROR":
+                    raise self._dialect.error(command, subject, frame, broker)
+                if isinstance(frame, kind):
+                    return frame
             try:
-                arrived = self._inbox.get(timeout=left)
+                arrived = self._inbox.get(timeout=max(deadline - self._clock.monotonic(), 0))
             except queue.Empty:
                 break
             arrival: Arrival = [] if arrived is None else arrived[1]
@@ -141,11 +149,7 @@ class Talk:
                 raise ConnectionFailedError(
                     f"{broker} closed the connection at {command} {subject}: {arrival.detail}"
                 )
-            for frame in arrival:
-                if isinstance(frame, Frame) and frame.command == "ERROR":
-                    raise self._dialect.error(command, subject, frame, broker)
-                if isinstance(frame, kind):
-                    return frame
+            self._came.extend(arrival)
         raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {PATIENCE:g} s")
 
 
