@@ -28,6 +28,8 @@ ALLOWED: Final = {
     ("jmsx/core/headers.py", "int(text)"): "the one place",
     ("jmsx/core/policy.py", "float(base)"): "a number of the policy",
     ("jmsx/core/delivery.py", "int(self.flagged)"): "a truth",
+    ("jmsx/drivers/splitter.py", "int(one[2])"): "of a pattern: at most 19 ASCII digits",
+    ("jmsx/drivers/splitter.py", "int(found[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/drivers/tls.py", "int(self._begun is data)"): "a truth",
     ("jmsx/drivers/reconnect.py", "int(retrying.statistics['attempt_number'])"): "tenacity's count",
     ("jmsx/jms/properties.py", "int(exponent)"): "of a Decimal of ours, that is to be sent",
