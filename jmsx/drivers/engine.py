@@ -486,7 +486,8 @@ class Engine:
         policy = self._connector.policy
         wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
         wanted = wanted or self.outage is not None
-        self._suspected = self.core.suspects(reason) if policy is None and not wanted else []
+        ruled_out = wanted or policy is not None or self._life.timed_out
+        self._suspected = [] if ruled_out else self.core.suspects(reason)
         if for_good or self.farewell or self._ended or not (wanted or self._suspected):
             self._connector.cancel()
             self.error = lost

@@ -74,9 +74,14 @@ class Lifeline:
                 self._heartbeat.sent(now)
         return self._unwritten is None
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether we ended the link, because a write took too long."""
+        return isinstance(self._unwritten, TimeoutError)
+
     def cause(self, told: str) -> str:
-        """Why the link ended, of which the reader `told`: it ended it, or we did because a write took too long."""
-        return str(self._unwritten) if isinstance(self._unwritten, TimeoutError) else told
+        """Why the link ended, of which the reader `told`."""
+        return str(self._unwritten) if self.timed_out else told
 
     def encode(self, frame: Frame) -> bytes:
         """The bytes of a frame on this link."""

@@ -286,12 +286,19 @@ class Splitter:
             raise _StrayError("the broker sent a frame that is not of this connection")
 
     def _is_sealed(self, block: bytes, name: bytes) -> bool:
-        """Whether the mark is where the broker repeats it: at the end of the header `name`."""
+        """
+        Whether the mark is where the broker repeats it: at the end of the header `name`.
+
+        It may stand elsewhere, too: Artemis repeats a SEND's headers in the text of its ERROR.
+        """
         at = block.find(self.mark)
-        if at < 0 or not block.startswith(name, block.rfind(b"\n", 0, at) + 1):
-            return False
-        end = at + len(self.mark)
-        return end == len(block) or block[end] in (_LF, _CR)
+        while at >= 0:
+            end = at + len(self.mark)
+            ends = end == len(block) or block[end] in (_LF, _CR)
+            if ends and block.startswith(name, block.rfind(b"\n", 0, at) + 1):
+                return True
+            at = block.find(self.mark, end)
+        return False
 
     def _note_ack(self, block: bytes, body: bytes) -> None:
         """Note its `ack`; raises _TornError if its sender may have written that, or cut the broker's off the head."""
