@@ -209,16 +209,11 @@ def stories(buckets: pl.Series) -> Partial:
 
 def _again(events: Events) -> pl.DataFrame:
     deliveries = events.of("delivery")
-    place = ["msg_key", "dest", "subscription"]
     flagged = (pl.col("attempt") > 1) | pl.col("redelivered")
     return (
-        deliveries.with_columns(optional(deliveries, "subscription", pl.String))
-        .filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
+        deliveries.filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
         .with_columns(bucket(pl.col("msg_key"), pl.lit(None, pl.Int64)).alias("bucket"))
-        .filter(
-            pl.col("bucket") != NAMELESS,
-            flagged.fill_null(value=False) | pl.struct(place).is_duplicated(),
-        )
+        .filter(pl.col("bucket") != NAMELESS, flagged)
         .group_by(
             "bucket",
             (pl.coalesce("sent_us", "recv_us", "ts_us") // HOUR_US * HOUR_US).alias("hour_us"),
@@ -227,8 +222,9 @@ def _again(events: Events) -> pl.DataFrame:
     )
 
 
-#: Where a message with a key that tells no time may have been done twice: it was delivered again by what the broker
-#: says, or it is twice in one batch of segments. Others, of whom the log has no send, are not looked at key by key.
+#: Where a message with a key that tells no time may have been done twice: where the broker, or the process, says that
+#: it was delivered before. Others, of whom the log has no send, are not looked at key by key: that two are in one batch
+#: of segments tells nothing, for the same log may be cut in other ways.
 AGAIN: Final = Partial("again", ("bucket", "hour_us"), {"n": Adds.SUM}, _again)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jmsx_report.local import Engine
 
 #: Partials of another version are not read, but made again. Counts up whenever a partial changes.
-FORMAT: Final = f"7-polars-{pl.__version__}"
+FORMAT: Final = f"8-polars-{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.

@@ -303,3 +303,15 @@ def test_no_body_makes_a_frame_however_it_arrives(
     assert {int(one) for one in acks if one} <= set(range(1, len(bodies) + 1))
     told = [one.headers["receipt-id"] for one in frames if one.command == "RECEIPT"]
     assert set(told) <= {f"s-{number}" for number in range(1, len(bodies) + 1)}
+
+
+def test_an_error_that_repeats_the_headers_of_a_send() -> None:
+    """Artemis tells them in the text, the receipt and so the mark among them; the header is what counts."""
+    head = b"message:AMQ339011 Error CoreMessage[receipt=s-1%s, x=1]\nreceipt-id:s-1%s" % (
+        MARK,
+        MARK,
+    )
+    (error,) = fed([b"ERROR\n" + head + b"\n\n\0\n"])
+    assert isinstance(error, Frame)
+    assert error.headers["receipt-id"] == "s-1"
+    assert "receipt=s-1" in error.headers["message"]
