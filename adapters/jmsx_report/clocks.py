@@ -111,6 +111,11 @@ class Clocks:
         """Microseconds that a clock is ahead, as far as that is proven; writer -> offset."""
         return dict(self.offsets.select("writer", "believed_us").iter_rows())
 
+    def guessed(self) -> dict[str, int]:
+        """Microseconds that a clock is ahead, as well as can be guessed; writer -> offset, 0 where nothing is known."""
+        guess = pl.coalesce("offset_us", pl.lit(0))
+        return dict(self.offsets.select("writer", guess).iter_rows())
+
     def told(self) -> list[dict[str, Any]]:
         """Clocks that are wrong by a second or more, for programs."""
         wrong = self.offsets.filter(pl.col("offset_us").abs() >= TOLD_US)

@@ -211,8 +211,11 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     """
     known = gaps(held.complete, held.horizon.silent)
     known = pl.concat([known, held.absent.drop("says"), _put_aside(held)])
+    # A clock may be wrong by more than is proven, so a gap is as long as it may be.
+    offsets = ahead(held.clocks.believed()), ahead(held.clocks.guessed())
     known = known.with_columns(
-        pl.col("low_us", "high_us") - ahead(held.clocks.believed())
+        pl.col("low_us") - pl.max_horizontal(*offsets),
+        pl.col("high_us") - pl.min_horizontal(*offsets),
     ).with_row_index("gap")
     mine = touched(held)
     of_service = (
