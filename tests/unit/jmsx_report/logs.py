@@ -126,3 +126,28 @@ def audited(log: Log, units: int = 3, asked: Period | None = None, **terms: Any)
 def told(log: Log, **how: Any) -> dict[str, Any]:
     """The summary of the audit."""
     return audited(log, **how).summary
+
+
+#: The writers of `trade`.
+SENDER, WORKER = "shop", "work"
+
+
+def trade(messages: int = 10, *, dest: str = ORDERS) -> Log:
+    """A sender and a worker; so many messages, all done, one a minute from the start."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER, dest)
+    for number in range(messages):
+        at = START + number * MINUTE
+        log.deliver(WORKER, log.send(SENDER, at, dest), at + SECOND, dest)
+
+    return log
+
+
+def ended(log: Log, at: int = START + 2 * HOUR) -> Log:
+    """Both close in order."""
+    return log.closes(SENDER, at).closes(WORKER, at)
+
+
+def findings(summary: dict[str, Any], what: str) -> list[str]:
+    """What is said of one thing."""
+    return [one["says"] for one in summary["findings"] if one["what"] == what]

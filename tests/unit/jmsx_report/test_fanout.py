@@ -1,0 +1,135 @@
+"""What is owed to each queue and subscription of one send."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.jmsx_report.logs import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    SENDER,
+    START,
+    WORKER,
+    Log,
+    audited,
+    ended,
+    findings,
+    told,
+    trade,
+)
+
+
+def test_a_virtual_topic_is_settled_once_for_each_of_its_queues() -> None:
+    """Two groups of consumers, 8 messages: 8 sent, 16 done, none twice."""
+    topic, queues = (
+        "topic://VirtualTopic.t",
+        [f"queue://Consumer.{one}.VirtualTopic.t" for one in "AB"],
+    )
+    log = Log().opens(SENDER).opens(WORKER)
+    for queue in queues:
+        log.reads(WORKER, queue)
+    for number in range(8):
+        made = log.send(SENDER, START + number * MINUTE, topic)
+        for queue in queues:
+            log.deliver(WORKER, made, START + number * MINUTE + SECOND, queue)
+    found = audited(ended(log))
+
+    assert (found.summary["verdict"], found.summary["sent"], found.summary["done"]) == (
+        "balanced",
+        8,
+        16,
+    )
+    assert found.table.select("dest", "subscription", "sent", "done").rows() == [
+        (topic, queue, 8, 8) for queue in queues
+    ]
+
+    log.send(SENDER, START + HOUR, topic)
+    log.deliver(WORKER, log.lines[-1]["msg_key"], START + HOUR, queues[0])
+    assert told(log)["unaccounted"] == 1
+
+
+@pytest.mark.parametrize("name", ["queue://a,queue://b", "queue://a,b"])
+def test_a_list_of_queues_gets_a_copy_each(name: str) -> None:
+    """Settled once in each of them is not twice; only in one is a loss."""
+    log = Log().opens(SENDER).opens(WORKER)
+    for queue in ("queue://a", "queue://b"):
+        log.reads(WORKER, queue)
+    made = log.send(SENDER, START, name)
+    log.deliver(WORKER, made, START + SECOND, "queue://a")
+    lacking = told(ended(log))
+    assert (lacking["verdict"], lacking["unaccounted"], lacking["sent"]) == ("suspect", 1, 1)
+
+    log.lines = [line for line in log.lines if line["kind"] != "log.close"]
+    log._next[SENDER] -= 1
+    log._next[WORKER] -= 1
+    log.deliver(WORKER, made, START + SECOND, "queue://b")
+    whole = told(ended(log))
+    assert (whole["verdict"], whole["duplicates"]) == ("balanced", 0)
+
+
+def test_each_durable_subscription_gets_a_copy() -> None:
+    """Done twice by one of them is a repeat; once by each is not."""
+    log = Log().opens(SENDER).opens(WORKER)
+    for name in ("durable:c.one", "durable:c.two"):
+        log.reads(WORKER, "topic://t", subscription=name)
+    made = log.send(SENDER, START, "topic://t")
+    for name in ("durable:c.one", "durable:c.two"):
+        log.deliver(WORKER, made, START + SECOND, "topic://t", subscription=name)
+    assert told(ended(log))["verdict"] == "balanced"
+
+    log.deliver(WORKER, made, START + SECOND, "topic://t", subscription="durable:c.two")
+    assert told(log)["duplicates"] == 1
+
+
+def test_a_subscription_owes_nothing_from_before_its_time() -> None:
+    """It was made an hour after the first message."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.send(SENDER, START, "topic://t")
+    log._of(
+        "sub.open",
+        WORKER,
+        START + HOUR,
+        {"dest": "topic://t", "consumer": "c", "subscription": "durable:c.s"},
+    )
+    made = log.send(SENDER, START + HOUR + MINUTE, "topic://t")
+    log.deliver(WORKER, made, START + HOUR + MINUTE, "topic://t", subscription="durable:c.s")
+
+    assert told(ended(log))["unaccounted"] == 0
+
+
+def test_a_plain_topic_is_named_as_not_audited() -> None:
+    """A copy for whoever listens, or none."""
+    log = trade()
+    log.send(SENDER, START, "topic://news")
+    summary = told(ended(log))
+
+    assert summary["verdict"] == "balanced"
+    assert list(summary["not_audited"]) == ["topic://news"]
+    assert len(findings(summary, "not_audited")) == 1
+
+
+def test_queues_below_an_address_and_wildcards() -> None:
+    """Sent to the address, read at `address::queue`; sent to two queues, read by a pattern."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER, "queue://prices::eu")
+    log.reads(WORKER, "queue://*.mail")
+    log.deliver(WORKER, log.send(SENDER, START, "queue://prices"), START + 1, "queue://prices::eu")
+    for place in ("eu", "us"):
+        log.deliver(
+            WORKER, log.send(SENDER, START, f"queue://{place}.mail"), START + 1, "queue://*.mail"
+        )
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["sent"], summary["settled"]) == ("balanced", 3, 3)
+
+
+def test_a_dead_letter_that_is_consumed_is_no_repeat() -> None:
+    """Given up where it was sent to, and settled at the dead letter queue."""
+    log = trade()
+    made = log.send(SENDER, START)
+    log.deliver(WORKER, made, START + SECOND, outcome="dead_lettered")
+    log.deliver(WORKER, made, START + MINUTE, "queue://ActiveMQ.DLQ")
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["dead_lettered"], summary["done"]) == ("balanced", 1, 11)

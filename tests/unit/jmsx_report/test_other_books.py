@@ -1,0 +1,189 @@
+"""What else the audit goes by: the broker's own counts, the roster of writers, and clocks."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from jmsx_report.roster import ROSTER
+from tests.unit.jmsx_report.logs import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    SENDER,
+    START,
+    WORKER,
+    Log,
+    audited,
+    ended,
+    findings,
+    told,
+    trade,
+)
+
+
+def test_the_broker_tells_of_others() -> None:
+    """More came and went than the log knows of."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    log.stats(SENDER, START - SECOND, enqueued=100, dequeued=100)
+    for number in range(5):
+        log.deliver(WORKER, log.send(SENDER, START + number), START + SECOND)
+    log.stats(SENDER, START + HOUR, enqueued=112, dequeued=109, size=3)
+    summary = told(ended(log))
+
+    assert summary["verdict"] == "unverifiable"
+    assert "at least 7 messages came" in findings(summary, "foreign_producers")[0]
+    assert "at least 4 messages went" in findings(summary, "foreign_consumers")[0]
+    assert "3 messages wait" in findings(summary, "waiting")[0]
+
+
+def test_the_brokers_book_proves_foreign_messages() -> None:
+    """All that ever came was settled here: then who sent it does not matter."""
+    log = Log().opens(WORKER)
+    log.reads(WORKER)
+    log.stats(WORKER, START - SECOND)
+    log.deliver(WORKER, "ID:1", START)
+    log.opens(SENDER)
+    log.deliver(WORKER, log.send(SENDER, START), START + SECOND)
+    log.stats(WORKER, START + HOUR, enqueued=2, dequeued=2)
+
+    assert told(ended(log))["verdict"] == "balanced"
+
+
+def test_who_is_expected_and_silent_is_a_finding() -> None:
+    """Two processes of a service are expected, and one is heard of."""
+    summary = told(ended(trade()), expect={WORKER: 2})
+    assert summary["verdict"] == "unverifiable"
+    assert "1 of 2" in findings(summary, "roster")[0]
+    assert told(ended(trade()), expect={WORKER: 1})["verdict"] == "balanced"
+
+
+def test_who_was_there_the_day_before_is_missed() -> None:
+    """An earlier report knew of two; what is expected in words goes before that."""
+    day = 24 * HOUR
+    yesterday = pl.DataFrame(
+        [
+            (f"{host}-1", WORKER, host, START - day, START - day + 2 * HOUR, "closed")
+            for host in (WORKER, "gone")
+        ],
+        schema=ROSTER,
+        orient="row",
+    )
+    summary = told(ended(trade()), before=yesterday)
+    assert summary["verdict"] == "unverifiable"
+    assert "1 of the 2 processes" in findings(summary, "roster")[0]
+    assert "gone is silent" in findings(summary, "roster")[0]
+    assert told(ended(trade()), before=yesterday, expect={WORKER: 1})["verdict"] == "balanced"
+    assert told(ended(trade()), before=yesterday.head(1))["verdict"] == "balanced"
+
+
+def test_who_was_there_the_day_before_is_missed_in_one_log() -> None:
+    """One of two hosts is gone; that another takes its place is nothing to be told of."""
+
+    def mail(**hosts: tuple[int, int]) -> list[str]:
+        log = trade()
+        for host, (first, last) in hosts.items():
+            log.opens(host, START + first * HOUR, service="mail").closes(host, START + last * HOUR)
+        return findings(told(ended(log)), "roster")
+
+    stayed = (-40, 1)
+    assert "1 of the 2 processes" in mail(stayed=stayed, gone=(-40, -30))[0]
+    assert "gone is silent" in mail(stayed=stayed, gone=(-40, -30))[0]
+    assert mail(stayed=stayed, gone=(-40, -30), new=(-20, 1)) == []
+    # For a moment there were two, as one took over from the other.
+    assert mail(stayed=(-31, 1), gone=(-40, -30)) == []
+
+
+def test_clocks_are_estimated_from_both_ends() -> None:
+    """The sender's is two minutes behind the broker's, the worker's four minutes ahead."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    for number in range(20):
+        at = START + number * MINUTE
+        made = log.send(SENDER, at - 2 * MINUTE)
+        log.deliver(
+            WORKER,
+            made,
+            at + 4 * MINUTE,
+            sent_us=at,
+            recv_us=at + 4 * MINUTE,
+            start_us=at + 4 * MINUTE,
+        )
+    summary = told(ended(log))
+
+    offsets = {one["writer"]: round(one["offset_us"] / SECOND) for one in summary["clocks"]}
+    assert (summary["verdict"], offsets) == ("balanced", {SENDER: -120, WORKER: 240})
+
+
+@pytest.mark.parametrize("at", [0, -5, -(2**63), 2**63 - 1])
+def test_times_that_are_none_break_nothing(at: int) -> None:
+    """6,000 messages whose lines say an impossible time are settled all the same."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    for number in range(6000):
+        made = log.send(SENDER, START + number)
+        log.lines[-1]["ts_us"] = at
+        log.deliver(WORKER, made, at, recv_us=at, start_us=at, end_us=at, sent_us=at)
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["sent"], summary["done"]) == ("balanced", 6000, 6000)
+
+
+def test_a_handler_that_ran_again_after_its_process_was_killed() -> None:
+    """The cause is named: the first process's log was closed by another one, after it had ended."""
+    log = trade()
+    log.opens("dead")
+    log.reads("dead")
+    made = log.send(SENDER, START)
+    log.deliver("dead", made, START + SECOND)
+    log.line("dead", "log.recovered", START + HOUR, lost_bytes=0)
+    log.deliver(WORKER, made, START + 2 * SECOND)
+    found = audited(ended(log))
+
+    rows = found.duplicates.select("kind", "cause", "n", "sample_keys").rows()
+    assert rows == [("settlement", "killed_writer", 1, [made])]
+    assert found.summary["verdict"] == "suspect"
+
+
+def test_what_was_refused_and_settled_all_the_same_is_not_proven() -> None:
+    """Its sender was told of an error, so it may send it again; the books contradict each other."""
+    log = trade()
+    made = log.send(SENDER, START, outcome="error")
+    assert told(ended(log))["verdict"] == "balanced"
+
+    log.deliver(WORKER, made, START + SECOND)
+    summary = told(log)
+    assert (summary["verdict"], summary["sent"], summary["unaccounted"]) == ("unverifiable", 10, 0)
+    assert "their sender was told of an error" in findings(summary, "refused_settled")[0]
+
+
+def test_temporary_queues_are_named_as_not_audited() -> None:
+    """Answers that nobody waits for any more go with the session; those to it are in no number."""
+    log = trade()
+    log.reads(SENDER, "temp-queue://answers")
+    log.send(WORKER, START, "temp-queue://answers")
+    summary = told(ended(log))
+
+    assert (summary["verdict"], summary["sent"]) == ("balanced", 10)
+    assert "temporary" in summary["not_audited"]["temp-queue://answers"]
+    assert "temp-queue://answers" in findings(summary, "not_audited")[0]
+
+
+def test_a_broker_that_was_started_anew_counts_from_zero() -> None:
+    """What it counted before and after are added up; a smaller number is no message that came back."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    log.stats(WORKER, START - 5 * MINUTE, enqueued=100, dequeued=100)
+    for number in range(10):
+        at = START + number * MINUTE
+        log.deliver(WORKER, log.send(SENDER, at), at + SECOND)
+        if number == 4:
+            log.stats(WORKER, at + 2 * SECOND, enqueued=105, dequeued=105)
+            log.stats(WORKER, at + 3 * SECOND)
+    log.stats(WORKER, START + HOUR, enqueued=8, dequeued=8)
+    summary = told(ended(log))
+
+    assert summary["verdict"] == "unverifiable"
+    assert "at least 3 messages" in findings(summary, "foreign_producers")[0]
+    assert "at least 3 messages" in findings(summary, "foreign_consumers")[0]
