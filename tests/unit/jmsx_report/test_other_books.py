@@ -9,6 +9,7 @@ from jmsx_report.roster import ROSTER
 from tests.unit.jmsx_report.logs import (
     HOUR,
     MINUTE,
+    ORDERS,
     SECOND,
     SENDER,
     START,
@@ -114,6 +115,21 @@ def test_clocks_are_estimated_from_both_ends() -> None:
 
     offsets = {one["writer"]: round(one["offset_us"] / SECOND) for one in summary["clocks"]}
     assert (summary["verdict"], offsets) == ("balanced", {SENDER: -120, WORKER: 240})
+
+
+def test_a_gap_is_as_long_as_its_clock_may_be_wrong() -> None:
+    """The worker died in the hour of the messages; by its own clock, four minutes ahead, in the next one."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    for minute in range(49, 59):
+        at = START + minute * MINUTE
+        ahead = at + 4 * MINUTE
+        times = {"sent_us": at, "recv_us": ahead, "start_us": ahead}
+        log.deliver(WORKER, log.send(SENDER, at), ahead, **times)
+    summary = told(log.closes(SENDER, START + 4 * HOUR))
+
+    assert summary["destinations"][ORDERS]["verdict"] == "unverifiable"
+    assert "its log just stops" in " ".join(summary["destinations"][ORDERS]["reasons"])
 
 
 @pytest.mark.parametrize("at", [0, -5, -(2**63), 2**63 - 1])
