@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -11,6 +11,7 @@ from jmsx_report.verdicts import (
     BALANCED,
     DOUBTS,
     LISTED,
+    NUMBER_OF,
     NUMBERS,
     PROOFS,
     SAMPLED,
@@ -39,14 +40,29 @@ def _readable(held: Books) -> pl.DataFrame:
     ).unique()
 
 
+#: What the broker's count of a route shows, as the columns of `brokerbook.BOOK`: what, and in which words.
+_BY_THE_BROKER: Final = {
+    "foreign_in": (
+        "foreign_producers",
+        "at least {} messages came from foreign producers, which keep no log here",
+    ),
+    "foreign_out": (
+        "foreign_consumers",
+        "at least {} messages went to foreign consumers, which keep no log here",
+    ),
+    "size": ("waiting", "{} messages wait there unread"),
+    "expired": ("expired", "{} messages expired"),
+}
+
+
+def _finding(what: str, where: str, says: str) -> dict[str, Any]:
+    return {"what": what, "where": where, "says": says}
+
+
 def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[dict[str, Any]]:
     """What a person should know beside the numbers: what, where, says."""
-
-    def finding(what: str, where: str, says: str) -> dict[str, Any]:
-        return {"what": what, "where": where, "says": says}
-
     told = [
-        finding("gap", row["who"] or "?", f"{row['who']}: {row['why']}")
+        _finding("gap", row["who"] or "?", f"{row['who']}: {row['why']}")
         for row in missing.select("who", "why")
         .unique()
         .sort("who", "why")
@@ -54,24 +70,31 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
         .iter_rows(named=True)
     ]
     told += [
-        finding("roster", row["service"], row["says"]) for row in held.absent.iter_rows(named=True)
+        _finding("roster", row["service"], row["says"]) for row in held.absent.iter_rows(named=True)
     ]
     told += [
-        finding("not_audited", dest, f"{dest} is not audited: {why}")
+        _finding("not_audited", dest, f"{dest} is not audited: {why}")
         for dest, why in sorted(held.routes.unaudited.items())[:LISTED]
     ]
     told += [
-        finding(
+        _finding(
             "clock",
             row["writer"],
             f"the clock of {row['writer']} is about {row['offset_us'] / 1e6:.1f} s ahead of the broker's",
         )
         for row in held.clocks.told()[:LISTED]
     ]
-    told += _told_by_the_broker(held, judged, finding)
+    told += [
+        _finding(
+            what, row["route"], f"{row['route']}: by the broker's count {words.format(row[column])}"
+        )
+        for row in held.book.sort("route").iter_rows(named=True)
+        for column, (what, words) in _BY_THE_BROKER.items()
+        if row[column]
+    ]
     if held.doubts.height:
         told.append(
-            finding(
+            _finding(
                 "transactions",
                 "",
                 f"{held.doubts.height} transactions ended in doubt: nobody knows whether they were committed",
@@ -79,73 +102,20 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
         )
     if held.terms.passed_over is not None:
         told += [
-            finding("not_read", row["path"], f"{row['path']} was not read: {row['why']}")
+            _finding("not_read", row["path"], f"{row['path']} was not read: {row['why']}")
             for row in held.terms.passed_over.head(LISTED).iter_rows(named=True)
         ]
     if held.terms.quarantine is not None:
         told += [
-            finding("quarantine", row["path"], f"{row['path']}, line {row['line']}: {row['why']}")
+            _finding("quarantine", row["path"], f"{row['path']}, line {row['line']}: {row['why']}")
             for row in held.terms.quarantine.head(LISTED).iter_rows(named=True)
         ]
     for name, text in (*PROOFS.items(), *DOUBTS.items()):
-        column = {
-            "lost": "unaccounted",
-            "incomparable": "foreign",
-            "unproven_expiry": "expired_at_broker",
-        }.get(name, name)
-        for row in (
-            judged.filter(pl.col(column) > 0)
-            .group_by("dest")
-            .agg(pl.col(column).sum())
-            .sort("dest")
-            .head(LISTED)
-            .iter_rows()
-        ):
-            told.append(finding(column, row[0], f"{row[0]}: {text.format(row[1])}"))
-    return told
-
-
-def _told_by_the_broker(held: Books, judged: pl.DataFrame, finding: Any) -> list[dict[str, Any]]:
-    told = []
-    open_ = judged.group_by("route").agg(
-        (pl.col("in_flight") + pl.col("unread") + pl.col("unaccounted")).sum().alias("open")
-    )
-    for row in held.book.join(open_, on="route", how="left").sort("route").iter_rows(named=True):
-        where = row["route"]
-        if row["foreign_in"]:
-            told.append(
-                finding(
-                    "foreign_producers",
-                    where,
-                    f"{where}: by the broker's count at least {row['foreign_in']} messages came"
-                    " from foreign producers, which keep no log here",
-                )
-            )
-        if row["foreign_out"]:
-            told.append(
-                finding(
-                    "foreign_consumers",
-                    where,
-                    f"{where}: by the broker's count at least {row['foreign_out']} messages went"
-                    " to foreign consumers, which keep no log here",
-                )
-            )
-        if row["size"]:
-            told.append(
-                finding(
-                    "waiting",
-                    where,
-                    f"{where}: by the broker's count {row['size']} messages wait there unread",
-                )
-            )
-        if row["expired"]:
-            told.append(
-                finding(
-                    "expired",
-                    where,
-                    f"{where}: by the broker's count {row['expired']} messages expired",
-                )
-            )
+        counted = judged.filter(pl.col(name) > 0).group_by("dest").agg(pl.col(name).sum())
+        told += [
+            _finding(NUMBER_OF.get(name, name), dest, f"{dest}: {text.format(n)}")
+            for dest, n in counted.sort("dest").head(LISTED).iter_rows()
+        ]
     return told
 
 

@@ -65,6 +65,12 @@ DOUBTS: Final = {
     "unanswered": "{} sent without an answer, and not settled",
     "refused_settled": "{} settled, though their sender was told of an error",
 }
+#: Of which number it is the part that is proven, or that nothing proves; others are told as they are.
+NUMBER_OF: Final = {
+    "lost": "unaccounted",
+    "incomparable": "foreign",
+    "unproven_expiry": "expired_at_broker",
+}
 
 
 def _sole(held: Books) -> pl.DataFrame:
@@ -310,7 +316,7 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
 
 
 def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Add `verdict` and `reasons` to rows of numbers."""
+    """Add `verdict`, `reasons`, `later` (than the horizon) and the numbers of `NUMBER_OF` to rows of numbers."""
     expiring = (
         rows.group_by("route")
         .agg(pl.col("expired_at_broker").sum().alias("expiring"))
@@ -381,9 +387,6 @@ def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataF
         "booked",
         "foreign_in",
         "proven",
-        "lost",
-        "incomparable",
-        "unproven_expiry",
         "gap",
     )
 

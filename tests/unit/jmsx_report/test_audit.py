@@ -114,6 +114,12 @@ def test_a_gap_explains_no_more_than_its_lines() -> None:
     summary = told(ended(log))
 
     assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 4)
+    assert findings(summary, "unaccounted") == [
+        f"{ORDERS}: 3 sent and not settled after the deadline"
+    ]
+    assert findings(summary, "explained") == [
+        f"{ORDERS}: 1 not settled, but a gap in the log or the broker may explain it"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["delivery", "send", "something.new"])
