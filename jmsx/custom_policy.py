@@ -7,10 +7,9 @@ the message is treated as `RedeliveryPolicy()` would treat it, by the custom pol
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.core.checks import kind_of
+from jmsx.core.checks import LARGEST_INT, kind_of
 from jmsx.core.policy import (
     UNLIMITED,
     ArtemisRedeliveryPolicy,
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
 #: Seconds that a delay may have: some 30 years. More is taken for a mistake.
 LONGEST_DELAY: Final = 1e9
-
-#: Redeliveries that a limit may have: what a Java int can hold.
-HIGHEST_LIMIT: Final = 2**31 - 1
 
 #: What answers in place of a policy that does not.
 _DEFAULT: Final = RedeliveryPolicy()
@@ -61,45 +57,25 @@ class CustomPolicy:
     @property
     def maximum_redeliveries(self) -> int:
         """Redeliveries after the first delivery; -1: for ever."""
-        limit: int = self._answer(
-            "maximum_redeliveries",
-            lambda: self._policy.maximum_redeliveries,
-            lambda given: _is_number(given, int) and UNLIMITED <= given <= HIGHEST_LIMIT,
-            lambda: _DEFAULT.maximum_redeliveries,
-        )
+        limit: int = self._value("maximum_redeliveries")
         return limit
 
     @property
     def pre_dispatch_check(self) -> bool:
         """Whether a message over the limit on arrival is a dead letter; True where it does not say."""
-        check: bool = self._answer(
-            "pre_dispatch_check",
-            lambda: getattr(self._policy, "pre_dispatch_check", _DEFAULT.pre_dispatch_check),
-            _is_flag,
-            lambda: _DEFAULT.pre_dispatch_check,
-        )
+        check: bool = self._value("pre_dispatch_check", _DEFAULT.pre_dispatch_check)
         return check
 
     @property
     def mode(self) -> str:
         """Who keeps a message until its redelivery."""
-        mode: str = self._answer(
-            "mode",
-            lambda: self._policy.mode,
-            lambda given: isinstance(given, str) and given in set(RedeliveryMode),
-            lambda: _DEFAULT.mode,
-        )
+        mode: str = self._value("mode")
         return mode
 
     @property
     def non_blocking(self) -> bool:
         """Whether later messages go on while a failed one waits."""
-        goes_on: bool = self._answer(
-            "non_blocking",
-            lambda: self._policy.non_blocking,
-            _is_flag,
-            lambda: _DEFAULT.non_blocking,
-        )
+        goes_on: bool = self._value("non_blocking")
         return goes_on
 
     def exhausted(self, redelivery_count: int) -> bool:
@@ -110,10 +86,7 @@ class CustomPolicy:
             return limit != UNLIMITED and redelivery_count > limit
 
         dead: bool = self._answer(
-            "exhausted()",
-            lambda: self._policy.exhausted(redelivery_count),
-            _is_flag,
-            by_the_limit,
+            "exhausted()", lambda: self._policy.exhausted(redelivery_count), by_the_limit
         )
         return dead
 
@@ -123,19 +96,18 @@ class CustomPolicy:
             self._answer(
                 "delay()",
                 lambda: self._policy.delay(redelivery, draw),
-                lambda given: _is_number(given, int | float) and 0 <= given <= LONGEST_DELAY,
                 lambda: _DEFAULT.delay(redelivery, draw),
             )
         )
 
-    def _answer(
-        self,
-        what: str,
-        question: Callable[[], Any],
-        fits: Callable[[Any], bool],
-        instead: Callable[[], Any],
-    ) -> Any:
-        """The answer if it `fits`, and else what the default policy says `instead`."""
+    def _value(self, name: str, *absent: object) -> Any:
+        """An attribute; `absent`: what it is where there is none."""
+        return self._answer(
+            name, lambda: getattr(self._policy, name, *absent), lambda: getattr(_DEFAULT, name)
+        )
+
+    def _answer(self, what: str, question: Callable[[], Any], instead: Callable[[], Any]) -> Any:
+        """The answer if it makes sense, and else what the default policy says `instead`."""
         try:
             answer = question()
         except BaseException as error:
@@ -143,7 +115,7 @@ class CustomPolicy:
                 raise
             self._complain(what, f"raised {type(error).__name__}", text_of(error), error)
             return instead()
-        if not fits(answer):
+        if not _FITS[what](answer):
             self._complain(what, f"gave {kind_of(answer)}", _words(answer), None)
             return instead()
         self._faults.pop(what, None)
@@ -171,12 +143,21 @@ def _words(answer: object) -> str:
 
 
 def _is_number(given: object, kind: Any) -> bool:
-    return (
-        isinstance(given, kind)
-        and not isinstance(given, bool)
-        and not (isinstance(given, float) and math.isnan(given))
-    )
+    return isinstance(given, kind) and not isinstance(given, bool)
 
 
 def _is_flag(given: object) -> bool:
     return isinstance(given, bool)
+
+
+#: What an answer to each question must be; NaN is in no range.
+_FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    "maximum_redeliveries": lambda given: (
+        _is_number(given, int) and UNLIMITED <= given <= LARGEST_INT
+    ),
+    "pre_dispatch_check": _is_flag,
+    "mode": lambda given: isinstance(given, str) and given in set(RedeliveryMode),
+    "non_blocking": _is_flag,
+    "exhausted()": _is_flag,
+    "delay()": lambda given: _is_number(given, int | float) and 0 <= given <= LONGEST_DELAY,
+}

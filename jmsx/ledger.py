@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.clock import SystemClock
 from jmsx.core.checks import kind_of
 from jmsx.core.ledger import Entry, Identity
-from jmsx.errors import ConfigurationError, StoreError
+from jmsx.errors import StoreError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
 from jmsx.process import tell_of_forks
@@ -344,12 +344,10 @@ def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
     """
     The ledger of a file, the same for all connections of this process; give it back with `release`.
 
-    One that is given as an object stays its giver's. Raises StoreError, and ConfigurationError for anything else.
+    One that is given as an object stays its giver's. Raises StoreError.
     """
     if not isinstance(given, str | os.PathLike):
-        if not hasattr(given, "begin"):
-            raise ConfigurationError(f"ledger: a path or a DeliveryLedger, not {given!r}")
-        return given if isinstance(given, DeliveryLedger) else CustomLedger(given)
+        return given if type(given) is DeliveryLedger else CustomLedger(given)
     key = Path(given).resolve()
     with _SHARED.lock:
         ledger, users = _SHARED.ledgers.get(key) or (DeliveryLedger(given), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from jmsx.core.checks import misfit
 from jmsx.errors import ConfigurationError
@@ -12,6 +12,9 @@ from jmsx.log import logger
 
 if TYPE_CHECKING:
     from jmsx.core.events import Event, Source
+
+#: What an observer must have, be it in its class or, as with a proxy, made up when it is asked for.
+_OBSERVER: Final = ("observe", "close")
 
 _log = logger("jmsx.observe")
 
@@ -42,7 +45,7 @@ def checked(observers: object) -> tuple[Observer, ...]:
             raise ConfigurationError(
                 f"observer {one.__name__} is a class; write {one.__name__}(...)"
             )
-        if not isinstance(one, Observer):
+        if not all(callable(getattr(one, name, None)) for name in _OBSERVER):
             raise misfit("an observer", f"an object {wanted}", one)
     return given
 

@@ -38,6 +38,7 @@ BODY_LIMIT: Final = 128 * 1024 * 1024
 
 #: As a time: no end.
 FOR_EVER: Final = -1
+
 #: Seconds that draining an app may take; Kubernetes kills 30 s after its SIGTERM.
 DRAIN_TIMEOUT: Final = 25.0
 
@@ -238,6 +239,8 @@ _FLAGS: Final = (
 )
 _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 
+#: What a ledger must have.
+_LEDGER: Final = ("begin", "finish", "settle", "flush")
 
 #: How much a name must be like another to be taken for it, from 0 to 1.
 _LIKENESS: Final = 0.6
@@ -301,7 +304,7 @@ def _check_dialect(name: str | None) -> None:
 
 
 def _check_ledger(ledger: object) -> None:
-    made = hasattr(ledger, "begin") and not isinstance(ledger, type)
+    made = all(hasattr(ledger, name) for name in _LEDGER) and not isinstance(ledger, type)
     if not (ledger is None or isinstance(ledger, str | PathLike) or made):
         raise misfit("ledger", "a path or a DeliveryLedger", ledger)
 

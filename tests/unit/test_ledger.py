@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.ledger import Entry, Identity
-from jmsx.errors import ConfigurationError, StoreError
+from jmsx.errors import StoreError
 from jmsx.ledger import FIRST_PAUSE, LONGEST_PAUSE, DeliveryLedger, release, share
 from tests.unit.interrupts import Alarm, Interrupt
 
@@ -383,10 +383,15 @@ def test_a_given_ledger_stays_its_givers(ledger: DeliveryLedger) -> None:
     assert ledger.begin(A) == Entry(A, 1)
 
 
-def test_nonsense_is_refused() -> None:
-    """At the door."""
-    with pytest.raises(ConfigurationError, match="a path or a DeliveryLedger, not 5"):
-        share(5)  # type: ignore[arg-type]  # what is refused
+def test_a_ledger_of_the_application_s_is_away_whatever_it_raises(path: Path) -> None:
+    """Also one that is made of jmsx's own."""
+
+    class Broken(DeliveryLedger):
+        def begin(self, identity: Identity) -> Entry | None:
+            raise TypeError(str(identity))
+
+    with pytest.raises(StoreError, match=r"Broken.begin\(\) failed: TypeError"):
+        share(Broken(path)).begin(A)
 
 
 def test_who_is_interrupted_while_it_writes_leaves_no_transaction_open(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Annotated, Any, Final
 
 import pytest
@@ -196,6 +197,17 @@ def test_observers_may_be_any_iterable() -> None:
         app.observe(Watcher)  # type: ignore[arg-type]
 
 
+def test_observers_may_be_proxies() -> None:
+    """Whose methods are found when they are asked for."""
+
+    class Proxy:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(watcher, name)
+
+    watcher = Watcher()
+    App(URL, observers=[Proxy()]).abort()
+
+
 # Options -------------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +240,10 @@ def test_observers_may_be_any_iterable() -> None:
         ),
         ({"observers": [Watcher]}, "observer Watcher is a class; write Watcher(...)"),
         ({"ledger": 3}, "ledger must be a path or a DeliveryLedger, not an int"),
+        (
+            {"ledger": SimpleNamespace(begin=print, finish=print)},
+            "must be a path or a DeliveryLedger",
+        ),
         ({"ledger": DeliveryLedger}, "ledger must be a path or a DeliveryLedger, not a type"),
         ({"dialect": "rabbit"}, "unknown dialect 'rabbit'; there are artemis, classic"),
         ({"dialect": "clasic"}, "unknown dialect 'clasic'; did you mean 'classic'?"),
