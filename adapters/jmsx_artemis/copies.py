@@ -2,7 +2,7 @@
 The headers of a dead letter's copy on Artemis, such that its own tools take it for one of the broker's.
 
 An auto-created dead letter queue filters by `_AMQ_ORIG_ADDRESS`, and management's `retryMessages` sends a message back
-to where `_AMQ_ORIG_ADDRESS` and `_AMQ_ORIG_QUEUE` say. Source: artemis.md 2 and rule 4 of 3.2, probes A9.
+to where `_AMQ_ORIG_ADDRESS` and `_AMQ_ORIG_QUEUE` say. Source: BROKER.md A46 and A47.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ The dialect of ActiveMQ Artemis 2.33 and later.
 
 Its STOMP differs from Classic's in almost everything that matters: an ACK takes effect at once, in a transaction too;
 NACK deletes; the window is in bytes; a message id holds for one subscription only; a SEND that no queue takes vanishes
-with a RECEIPT. Source: artemis.md 1 and 3, probes-artemis-stomppy.md A.
+with a RECEIPT. Source: BROKER.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
     from jmsx.core.window import Window
 
-#: Tells maps from texts, and empty bodies apart, which Artemis does not over STOMP (artemis.md 1.4).
+#: Tells maps from texts, and empty bodies apart, which Artemis does not over STOMP (BROKER.md A51).
 TYPE_HEADER: Final = "jmsx_type"
 NO_TEXT: Final = "none"  #: a message without a body
 
@@ -122,11 +122,11 @@ class ArtemisDialect:
     transactional_ack: Final = False
     nack_buries: Final = False
     global_temporaries: Final = True
-    patience: Final = 60.0  # connection-ttl-override, if nobody has lowered it (probes A13)
+    patience: Final = 60.0  # connection-ttl-override, if nobody has lowered it (BROKER.md A3)
     errors_close: Final = True
     raw_names: Final = False
     flags_redelivery: Final = (
-        False  # not after UNSUBSCRIBE, and else of the oldest only (probes A3)
+        False  # not after UNSUBSCRIBE, and else of the oldest only (BROKER.md A37)
     )
     sharing: Final = (
         "Artemis makes no shared subscriptions over STOMP: let a divert of the broker put the topic's messages into a"
@@ -145,7 +145,7 @@ class ArtemisDialect:
         return ByteWindow(settings)
 
     def send_headers(self, destination: str) -> dict[str, str]:
-        """Address and routing type; without the type a message to a new queue is lost (probes A8)."""
+        """Address and routing type; without the type a message to a new queue is lost (BROKER.md A7)."""
         routing, address = parted(single(destination))
         return {"destination": address, "destination-type": routing}
 
@@ -154,7 +154,7 @@ class ArtemisDialect:
         return {}
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
-        """No repeated schedules (artemis.md 1.3), and over STOMP no end of a group by its sequence."""
+        """No repeated schedules (BROKER.md A13), and over STOMP no end of a group by its sequence."""
         for name in _CLASSIC_SCHEDULES & properties.keys():
             raise UnsupportedError(
                 f"Artemis does not know {name}; it has AMQ_SCHEDULED_DELAY and AMQ_SCHEDULED_TIME"
@@ -247,7 +247,7 @@ class ArtemisDialect:
         return {"durable-subscription-name": name}
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
-        """A content-length makes a BytesMessage, its absence a TextMessage (artemis.md 1.3)."""
+        """A content-length makes a BytesMessage, its absence a TextMessage (BROKER.md A50)."""
         if isinstance(body, bytes):
             return {TYPE_HEADER: "bytes", "content-length": str(len(body))}, body
         if body is None:
@@ -298,7 +298,7 @@ class ArtemisDialect:
         return None
 
     def output_headers(self, identity: str) -> dict[str, str]:
-        """The broker drops a message whose duplicate id it has seen (per address, 20,000 ids: artemis.md 1.3)."""
+        """The broker drops a message whose duplicate id it has seen (per address, 20,000 ids: BROKER.md A14)."""
         return {"_AMQ_DUPL_ID": f"jmsx:{identity}"}
 
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -319,7 +319,7 @@ class ArtemisDialect:
         return True
 
     def message_id(self, headers: Mapping[str, str]) -> str:
-        """The part of the message id after the comma; before it stands the subscription's (probes A7)."""
+        """The part of the message id after the comma; before it stands the subscription's (BROKER.md A31)."""
         return headers.get("message-id", "").rpartition(",")[2]
 
     def message_key(self, headers: Mapping[str, str]) -> str:

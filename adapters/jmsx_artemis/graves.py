@@ -2,7 +2,7 @@
 Where a copy of a dead letter is safe on Artemis.
 
 The broker answers RECEIPT also when no queue takes a message, and the queues of a dead letter address may be none, or
-filter, or vanish when they are empty (probes A9c and A9d). So a copy goes to one queue by its full name, to one that
+filter, or vanish when they are empty (BROKER.md A7 and A46). So a copy goes to one queue by its full name, to one that
 keeps what it gets, and otherwise to a queue of our own. Queues that the broker makes for the dead letters of one
 address vanish when they were emptied, and a SEND would make them anew without their filter: they would then take the
 dead letters of other addresses too. So before each copy the broker is told to make the queue as it would itself.

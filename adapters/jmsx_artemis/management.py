@@ -5,7 +5,7 @@ A question is a SEND to `activemq.management` that names a resource and an opera
 the answer is a message to its reply-to, with a JSON array of one value. Who asks needs the permission to `manage`
 that address, and to make one for the answers.
 
-Source: artemis.md 1.11 and 2, probes A9 and A11b; `StompSession.java:308-364`.
+Source: BROKER.md A46, A56 and A62; `StompSession.java:308-364`.
 """
 
 from __future__ import annotations

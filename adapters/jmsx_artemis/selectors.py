@@ -2,8 +2,7 @@
 JMS selectors in Artemis' own words.
 
 Over STOMP a selector is a core filter: the JMS headers have other names there, and texts are not compared with numbers
-unless told so. Source: artemis.md 1.5, probes A11a; the names are those of `SelectorTranslator.java` of Artemis' JMS
-client.
+unless told so. Source: BROKER.md A21; the names are those of `SelectorTranslator.java` of Artemis' JMS client.
 """
 
 from __future__ import annotations

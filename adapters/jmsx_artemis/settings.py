@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressSettings:
-    """The address-setting that holds for one address; what is not set has the broker's default (artemis.md 2)."""
+    """The address-setting that holds for one address; what is not set has the broker's default (BROKER.md A62)."""
 
     address: str
     dead_letter_address: str | None = None
@@ -86,7 +86,7 @@ def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
     Advice where the broker's redelivery comes on top of the client's.
 
     The broker counts a delivery that ended with its connection, and delays what it takes back; the client counts the
-    deliveries that its application failed. Source: artemis.md 1.10 and rule 5 of 3.2.
+    deliveries that its application failed. Source: BROKER.md A37 to A39.
     """
     limit, most = settings.max_delivery_attempts, policy.maximum_redeliveries
     first = limit > 0 and (most == UNLIMITED or most + 1 > limit)
@@ -104,7 +104,7 @@ def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
 
 
 def deletes(settings: AddressSettings, *, buried: bool) -> Advice | None:
-    """Advice where the broker has no dead letter queue (`buried` is False), and deletes instead (artemis.md 2)."""
+    """Advice where the broker has no dead letter queue (`buried` is False), and deletes instead (BROKER.md A45)."""
     if buried or settings.max_delivery_attempts <= 0:
         return None
     return Advice(

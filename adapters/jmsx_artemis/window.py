@@ -7,7 +7,7 @@ session that must hold more than it (CLIENT, INDIVIDUAL, a transaction) would wa
 subscription of the same queue on the same connection: what the queue sends, it still sends in its order, for all goes
 through one socket. On a topic another subscription would get copies, so there such a session asks for no limit.
 
-Source: artemis.md 1.6, probes-artemis-stomppy.md A4.
+Source: BROKER.md A16 to A18.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ A broker whose `abortSlowConsumerStrategy` closes a consumer tells the STOMP cli
 heart-beats go on, acknowledgements get their RECEIPT and do nothing, and no message comes any more (measured on 6.1.8).
 But who subscribes to the advisory topic of a destination is told at once of all consumers that it has.
 
-Source: `AdvisoryBroker.java` (addConsumer: "replay"), `AbortSlowConsumerStrategy.java`; classic.md 2.12.
+Source: `AdvisoryBroker.java` (addConsumer: "replay"), `AbortSlowConsumerStrategy.java`; BROKER.md C19 and
+C20.
 """
 
 from __future__ import annotations

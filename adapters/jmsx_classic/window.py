@@ -10,7 +10,7 @@ ACKs, a window that is wider by what the ACK covered, until plain ACKs narrow it
 An open transaction would do as well, but Classic searches the list of its messages once for each of them: with 20,000
 unacknowledged messages one more ACK took it more than ten seconds (measured).
 
-Source: classic.md 2.8 and 3.4, probes-classic.md part 1 and "window creep"; `PrefetchSubscription.java:193-398`.
+Source: `PrefetchSubscription.java:193-398`; BROKER.md C10, C34 and C68.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class MessageWindow:
         """
         The frame that ends the hold, if there is one.
 
-        STOMP's bookkeeping of transactions on a link does not tell one from another (classic.md rule 6).
+        STOMP's bookkeeping of transactions on a link does not tell one from another (BROKER.md C30).
         """
         if not self._held:
             return []

@@ -4,7 +4,7 @@ What the properties of a message may be called, and hold.
 JMS's properties are typed, STOMP's headers are text, and some names are no properties at all: the broker reads them as
 fields of the message, and closes the connection on a value that it cannot read. So all of that is decided here.
 
-Source: JMS 3.1 section 3.5; classic.md 2.3 (`ActiveMQMessage.java:353-482,517-577`).
+Source: JMS 3.1 section 3.5; `ActiveMQMessage.java:353-482,517-577`; jmsx_classic/BROKER.md C47 and C55.
 """
 
 from __future__ import annotations

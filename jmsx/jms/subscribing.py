@@ -131,7 +131,7 @@ def _subscription(session: Session, wanted: Wanted, subscription_id: str) -> str
 
 
 def _stomp_ack(session: Session, *, non_blocking: bool) -> StompAck:
-    """Cumulative where local order is dispatch order; single ACKs elsewhere (classic.md 3.1)."""
+    """Cumulative where local order is dispatch order; single ACKs elsewhere."""
     single = (
         session.mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
         or non_blocking

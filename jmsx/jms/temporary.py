@@ -4,7 +4,7 @@ The name of a temporary queue for others.
 `/temp-queue/x` means something on the socket of the session that made it only; on another it would silently be a queue
 that nobody reads. The broker tells its real name where it shows a reply-to to others, so that is how we ask. With each
 link of its session it is another queue: a reply to the name that was told on an older one is refused by the broker.
-Source: classic.md 2.3 (`LegacyFrameTranslator.java:154-221`).
+Source: `LegacyFrameTranslator.java:154-221`; jmsx_classic/BROKER.md C63.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 Between `Message` and STOMP frames.
 
-Source: classic.md 2.3 and 2.4 (`FrameTranslator.java:54-159`, `LegacyFrameTranslator.java:45-120`). JMS's default is
-persistent, STOMP's is not; a content-length makes a BytesMessage, its absence a TextMessage.
+Source: `FrameTranslator.java:54-159`, `LegacyFrameTranslator.java:45-120`. JMS's default is persistent, STOMP's is not;
+a content-length makes a BytesMessage, its absence a TextMessage (jmsx_classic/BROKER.md C47, C48).
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ What goes wrong inside the fake broker, and what a test makes go wrong.
     ├── BrokerFault     the broker refuses the command: ERROR, and see `Link.ask_broker` for the transaction
     └── SocketFault     the socket just closes, without a word
 
-Source: classic.md 2.9; activemq-stomp 6.1.8 ProtocolConverter.onStompCommand, activemq-broker 6.1.8
-TransportConnection.service.
+Source: activemq-stomp 6.1.8 ProtocolConverter.onStompCommand, activemq-broker 6.1.8 TransportConnection.service.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ The fake broker behind a real socket, for code that opens its own connections.
 
 One thread owns the sockets and runs the broker on real time; tests reach the broker between its steps.
 
-Source: classic.md 2.10 for the heart-beats.
+Source of the heart-beats: jmsx_classic/BROKER.md C3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 STOMP bytes as a broker reads and writes them.
 
-Source: STOMP 1.2 specification, "STOMP Frames" and "Augmented BNF"; classic.md 2.13.
+Source: STOMP 1.2 specification, "STOMP Frames" and "Augmented BNF"; jmsx_classic/BROKER.md C53.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 An address: a name that messages are sent to, and the queues behind it.
 
-Source: artemis.md 1.3 and 1.5; artemis-server 2.44.0 BindingsImpl.
+Source: artemis-server 2.44.0 BindingsImpl.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 What each frame of a client does.
 
-Source: artemis.md 1.2 to 1.9; artemis-stomp-protocol 2.44.0 VersionedStompFrameHandler, StompFrameHandlerV10 to V12,
-StompConnection and StompSession, with the words of its errors as a live broker writes them.
+Source: artemis-stomp-protocol 2.44.0 VersionedStompFrameHandler, StompFrameHandlerV10 to V12, StompConnection and
+StompSession, with the words of its errors as a live broker writes them.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _agree_on_beats(link: ArtemisLink, wanted: str) -> str:
     """
     The beats that the client asked for, and half the time to live that the broker then has for it.
 
-    Source: artemis.md 1.2; StompFrameHandlerV11.HeartBeater.
+    Source: StompFrameHandlerV11.HeartBeater; jmsx_artemis/BROKER.md A3.
     """
     parts = wanted.split(",")
     if len(parts) != 2:  # noqa: PLR2004 - what we beat and what we expect
@@ -185,7 +185,7 @@ def _settle(link: ArtemisLink, frame: Frame) -> None:
     """
     ACK and NACK, which both consume the message at once, whatever transaction they name.
 
-    Source: artemis.md 1.7; StompSession.acknowledge.
+    Source: StompSession.acknowledge; jmsx_artemis/BROKER.md A26, A27 and A29.
     """
     handle, subscription_id = _named_by(link, frame)
     told = [whole(part, least=~LONG) for part in (handle or "").split(",")]

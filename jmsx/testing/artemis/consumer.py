@@ -2,7 +2,7 @@
 One consumer of a queue: its credits, its selector, and what it has in flight.
 
 The window is counted in bytes, by the length of whole frames; credits come back with an acknowledgement, not before.
-Source: artemis.md 1.6, 1.7 and 1.10; artemis-server 2.44.0 ServerConsumerImpl.
+Source: artemis-server 2.44.0 ServerConsumerImpl; jmsx_artemis/BROKER.md A16 and A18.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 How Artemis writes a message as MESSAGE: header by header, with its repetitions, because the window counts their bytes.
 
-Source: artemis.md 1.4 and 1.6; artemis-stomp-protocol 2.44.0 StompUtils.copyStandardHeadersFromMessageToFrame,
-VersionedStompFrameHandler.createMessageFrame, StompFrame and StompFrameV11.
+Source: artemis-stomp-protocol 2.44.0 StompUtils.copyStandardHeadersFromMessageToFrame,
+VersionedStompFrameHandler.createMessageFrame, StompFrame and StompFrameV11; jmsx_artemis/BROKER.md A16.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 What is behind the links of an Artemis broker: addresses, their queues, and the way of a message into them.
 
-Source: artemis.md 1.3, 1.5 and 2; artemis-stomp-protocol 2.44.0 StompConnection.autoCreateDestinationIfPossible,
-artemis-server 2.44.0 PostOfficeImpl and QueueImpl.
+Source: artemis-stomp-protocol 2.44.0 StompConnection.autoCreateDestinationIfPossible, artemis-server 2.44.0
+PostOfficeImpl and QueueImpl.
 """
 
 from __future__ import annotations

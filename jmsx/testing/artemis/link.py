@@ -1,7 +1,7 @@
 """
 One connection of an Artemis broker, and what STOMP keeps per connection.
 
-Source: artemis.md 1.1, 1.7, 1.9 and 1.10; artemis-stomp-protocol 2.44.0 StompConnection and StompSession.
+Source: artemis-stomp-protocol 2.44.0 StompConnection and StompSession.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """
 The management address: counts of queues (`MessageCount` and its kin, `countMessages`), and what `server_control` has.
 
-Source: artemis.md 1.11, probes-artemis-stomppy.md 9f; artemis-server 2.44.0 ManagementServiceImpl and
-QueueControlImpl.
+Source: artemis-server 2.44.0 ManagementServiceImpl and QueueControlImpl; jmsx_artemis/BROKER.md A62.
 """
 
 from __future__ import annotations

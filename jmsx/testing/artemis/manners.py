@@ -20,7 +20,7 @@ class ArtemisManners(Manners):
     """
     The habits of ActiveMQ Artemis, with the numbers of a broker made by `artemis create`.
 
-    Source: artemis.md, probes-artemis-stomppy.md part A (live), artemis-server and artemis-stomp-protocol 2.44.0.
+    Source: artemis-server and artemis-stomp-protocol 2.44.0 and a live broker; jmsx_artemis/BROKER.md.
     """
 
     server: str = "ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine"

@@ -1,8 +1,8 @@
 """
 A message inside Artemis: made from a SEND, copied to a dead letter or expiry address, seen by selectors.
 
-Source: artemis.md 1.3 and 2; artemis-stomp-protocol 2.44.0 StompUtils and VersionedStompFrameHandler.onSend,
-artemis-core-client 2.44.0 Message.referenceOriginalMessage, artemis-server 2.44.0 FilterImpl.
+Source: artemis-stomp-protocol 2.44.0 StompUtils and VersionedStompFrameHandler.onSend, artemis-core-client 2.44.0
+Message.referenceOriginalMessage, artemis-server 2.44.0 FilterImpl.
 """
 
 from __future__ import annotations

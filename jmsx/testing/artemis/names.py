@@ -1,7 +1,7 @@
 """
 Addresses, routing types and fully qualified queue names.
 
-Source: artemis.md 1.3 and 1.5; artemis-commons 2.44.0 CompositeAddress.
+Source: artemis-commons 2.44.0 CompositeAddress; jmsx_artemis/BROKER.md A9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 A queue: who gets which of its messages, what comes back, and when a message is dead.
 
-Source: artemis.md 1.6, 1.10 and 2; artemis-server 2.44.0 QueueImpl and ScheduledDeliveryHandlerImpl.
+Source: artemis-server 2.44.0 QueueImpl and ScheduledDeliveryHandlerImpl.
 """
 
 from __future__ import annotations

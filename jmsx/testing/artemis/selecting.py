@@ -1,7 +1,7 @@
 """
 Selectors as Artemis reads them: strings stay strings, unless a prefix asks for numbers.
 
-Source: artemis.md 1.5; artemis-selector 2.44.0 SelectorParser.
+Source: artemis-selector 2.44.0 SelectorParser; jmsx_artemis/BROKER.md A21.
 """
 
 from __future__ import annotations

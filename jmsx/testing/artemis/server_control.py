@@ -1,8 +1,8 @@
 """
 The management of the whole broker: what is set for an address, which queues and addresses there are, and their end.
 
-Source: artemis.md 1.11; artemis-server 2.44.0 ActiveMQServerControlImpl, QueueView and AddressView, with the words of a
-live broker. All values of a view are texts.
+Source: artemis-server 2.44.0 ActiveMQServerControlImpl, QueueView and AddressView, with the words of a live broker.
+All values of a view are texts.
 """
 
 from __future__ import annotations

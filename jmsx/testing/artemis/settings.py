@@ -25,7 +25,7 @@ class AddressSettings:
     """
     What an `<address-setting>` says; the defaults are those of a broker made by `artemis create`.
 
-    Source: artemis.md 2; artemis-server 2.44.0 AddressSettings.
+    Source: artemis-server 2.44.0 AddressSettings.
     """
 
     max_delivery_attempts: int = 10  #: after so many a message is dead; below 1: never

@@ -1,7 +1,7 @@
 """
 SUBSCRIBE and UNSUBSCRIBE: which queue a destination means, and what becomes of it.
 
-Source: artemis.md 1.5; artemis-stomp-protocol 2.44.0 StompConnection.subscribe and StompSession.addSubscription.
+Source: artemis-stomp-protocol 2.44.0 StompConnection.subscribe and StompSession.addSubscription.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 The SENDs of one transaction: Artemis' STOMP has nothing else in it.
 
-Source: artemis.md 1.1 and 1.8; artemis-stomp-protocol 2.44.0 StompProtocolManager and StompSession.
+Source: artemis-stomp-protocol 2.44.0 StompProtocolManager and StompSession; jmsx_artemis/BROKER.md A26.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """
 What each frame of a client does.
 
-Source: classic.md 2.2 to 2.9; activemq-stomp 6.1.8 ProtocolConverter, with the words of its errors as a live broker
-writes them.
+Source: activemq-stomp 6.1.8 ProtocolConverter, with the words of its errors as a live broker writes them.
 """
 
 from __future__ import annotations

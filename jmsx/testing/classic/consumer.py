@@ -2,7 +2,7 @@
 What the STOMP converter remembers of one subscription: which ACK fits which message, and which are in a transaction.
 
 `transacted` is one list for all transactions of the connection: two of them with ACKs on the wire corrupt each other.
-Source: classic.md 2.6 to 2.8; activemq-stomp 6.1.8 StompSubscription.
+Source: activemq-stomp 6.1.8 StompSubscription; jmsx_classic/BROKER.md C30.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class StompConsumer:
         """
         Give `ack` to the broker, which ignores it without a word if the consumer is gone.
 
-        Source: TransportConnection.processMessageAck; probes-classic.md "ACK after UNSUBSCRIBE".
+        Source: TransportConnection.processMessageAck; jmsx_classic/BROKER.md C23.
         """
         if self.subscription is not None:
             self.subscription.acknowledge(ack, transaction)
@@ -154,7 +154,7 @@ class StompConsumer:
         """
         Forget all that is in a transaction, in whichever; returns what to tell the broker first.
 
-        In client-individual mode the list is not cleared, so it grows (classic.md rule 10).
+        In client-individual mode the list is not cleared, so it grows (jmsx_classic/BROKER.md C68).
         """
         transacted = set(self._transacted)
         for message_id in [i for i, entry in self._dispatched.items() if entry in transacted]:

@@ -1,7 +1,7 @@
 """
 Destinations: their STOMP names, and their names inside the broker.
 
-Source: classic.md 2.3; activemq-stomp 6.1.8 LegacyFrameTranslator.convertDestination.
+Source: activemq-stomp 6.1.8 LegacyFrameTranslator.convertDestination.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 What is behind the links of a Classic broker: queues, topics, durable subscriptions, and the way of a message.
 
-Source: classic.md 1.13 and 2.5; activemq-broker 6.1.8 RegionBroker, TopicRegion and SchedulerBroker.
+Source: activemq-broker 6.1.8 RegionBroker, TopicRegion and SchedulerBroker.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ClassicHouse(House):
         """
         Keep `message` back for its delay, which counts from the commit.
 
-        Source: probes-classic.md "AMQ_SCHEDULED_DELAY over STOMP"; same message id, and scheduledJobId tells it.
+        Source: jmsx_classic/BROKER.md C45, and seen live: same message id, and scheduledJobId tells it.
         """
         delay = (whole(message.properties.pop("AMQ_SCHEDULED_DELAY")) or 0) / 1000
         message.properties["scheduledJobId"] = message.message_id
@@ -143,7 +143,7 @@ class ClassicHouse(House):
         """
         Copy `message` there, unless it is not persistent, comes from there, or was there before.
 
-        Source: classic.md 1.13; activemq-broker 6.1.8 AbstractDeadLetterStrategy and RegionBroker.
+        Source: activemq-broker 6.1.8 AbstractDeadLetterStrategy and RegionBroker; jmsx_classic/BROKER.md C43.
         """
         target = Destination(Kind.QUEUE, self.manners.dead_letter_queue)
         seen = message.message_id in self._dead_letters_seen
@@ -214,7 +214,7 @@ class ClassicHouse(House):
         """
         Come back to a durable subscription, or begin it; another selector or topic begins it anew, without its backlog.
 
-        Source: classic.md 2.5; TopicRegion.addConsumer.
+        Source: TopicRegion.addConsumer; jmsx_classic/BROKER.md C60.
         """
         options = consumer.options
         client_id = consumer.link.client_id or ""

@@ -1,7 +1,7 @@
 """
 One connection of a Classic broker, and what STOMP keeps per connection.
 
-Source: classic.md 2.1, 2.2 and 2.9; activemq-stomp 6.1.8 ProtocolConverter.
+Source: activemq-stomp 6.1.8 ProtocolConverter.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ClassicLink(FakeLink):
         Have the broker do `work` for `frame` and answer; returns whether it was done.
 
         A failure without `receipt` makes `transaction` rollback-only; a failure with `receipt` does not.
-        Source: classic.md rule 7; TransportConnection.service.
+        Source: TransportConnection.service; jmsx_classic/BROKER.md C31.
         """
         planned = self.broker.faults.take(frame.command, self)
         receipt_id = frame.headers.get("receipt")

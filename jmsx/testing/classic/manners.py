@@ -17,7 +17,7 @@ class ClassicManners(Manners):
     """
     The habits of ActiveMQ Classic, with the numbers of its shipped configuration.
 
-    Source: probes-classic.md (live), classic.md 2.2 to 2.9 and activemq-broker 6.1.8.
+    Source: activemq-broker 6.1.8 and a live one; jmsx_classic/BROKER.md.
     """
 
     server: str  #: what CONNECTED says

@@ -1,8 +1,8 @@
 """
 A message inside the fake broker: made from a SEND, shown as a MESSAGE.
 
-Source: classic.md 2.3 and 2.4; activemq-stomp 6.1.8 FrameTranslator and LegacyFrameTranslator, activemq-client 6.1.8
-ActiveMQMessage (the property setters), checked header by header on a live 6.1.8.
+Source: activemq-stomp 6.1.8 FrameTranslator and LegacyFrameTranslator, activemq-client 6.1.8 ActiveMQMessage (the
+property setters), checked header by header on a live 6.1.8.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StoredMessage:
         """
         The copy that goes to the dead letter queue: same id and headers, counter reset, never expires.
 
-        Source: activemq-broker 6.1.8 RegionBroker.sendToDeadLetterQueue; probes-classic.md "NACK -> DLQ".
+        Source: activemq-broker 6.1.8 RegionBroker.sendToDeadLetterQueue; jmsx_classic/BROKER.md C42.
         """
         properties = {**self.properties, "originalExpiration": str(self.expires)}
         if cause is not None:

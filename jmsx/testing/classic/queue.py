@@ -3,7 +3,7 @@ A queue: a backlog that is paged in by wake-ups, and the messages that are ready
 
 Every wake-up runs `iterate` once, and one `iterate` pages in at most `max_page_size` messages. That is why a consumer
 that waits with its acknowledgements stalls on a backlog.
-Source: probes-classic.md part 1; activemq-broker 6.1.8 Queue, QueueDispatchPendingList and QueueSubscription.
+Source: activemq-broker 6.1.8 Queue, QueueDispatchPendingList and QueueSubscription; jmsx_classic/BROKER.md C10.
 """
 
 from __future__ import annotations
@@ -239,7 +239,8 @@ class FakeQueue:
         """
         Take `consumer` out; all that it had in flight goes back to the front with its counter raised.
 
-        Source: classic.md rule 4; Queue.removeSubscription with LAST_DELIVERED_UNKNOWN, which is all STOMP can say.
+        Source: Queue.removeSubscription with LAST_DELIVERED_UNKNOWN, which is all STOMP can say; jmsx_classic/BROKER.md
+        C37.
         """
         self.consumers.remove(consumer)
         if self._exclusive is consumer:

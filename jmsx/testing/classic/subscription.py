@@ -4,8 +4,8 @@ The broker's side of a subscription: its window, what is dispatched, and what an
 A subscription does not know STOMP: `deliver` hands a message to the connection, and acknowledgements come as
 `Acknowledgement` values.
 
-Source: classic.md 1.1 and 2.8; activemq-broker 6.1.8 AbstractSubscription, PrefetchSubscription, QueueSubscription,
-TopicSubscription and DurableTopicSubscription.
+Source: activemq-broker 6.1.8 AbstractSubscription, PrefetchSubscription, QueueSubscription, TopicSubscription and
+DurableTopicSubscription.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class StoreSubscription(Subscription):
         else:
             self._poison(self.dispatched[ack.last], ack, transaction)
         self.open_window()  # twice, because PrefetchSubscription.acknowledge wakes its queue twice:
-        self.open_window()  # so an ACK pages in 400, not 200 (probes-classic.md, part 1)
+        self.open_window()  # so an ACK pages in 400, not 200 (seen live)
 
     def _acknowledge_range(self, ack: Acknowledgement, transaction: FakeTransaction | None) -> None:
         nodes = self._range_up_to(ack, transaction)
@@ -212,7 +212,7 @@ class StoreSubscription(Subscription):
         Leave `message` in the window until the end of `transaction`.
 
         Both ends contract the window by one: that is why an ABORT of INDIVIDUAL acks is balanced and one of DELIVERED
-        acks leaves it wider for good (probes-classic.md "window creep").
+        acks leaves it wider for good (jmsx_classic/BROKER.md C34).
         """
 
         def commit() -> None:
@@ -290,7 +290,7 @@ class DurableSubscription(StoreSubscription):
     A named subscription to a topic that keeps its messages while nobody is there.
 
     It never raises the counter of a message: over STOMP nothing of it is ever `redelivered`.
-    Source: classic.md 2.5 and 2.11; activemq-broker 6.1.8 DurableTopicSubscription.
+    Source: activemq-broker 6.1.8 DurableTopicSubscription; jmsx_classic/BROKER.md C41.
     """
 
     def __init__(

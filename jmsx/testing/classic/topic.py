@@ -1,7 +1,7 @@
 """
 A topic: everyone who is there gets a copy, and durable subscriptions get theirs later.
 
-Source: classic.md 2.5; activemq-broker 6.1.8 Topic and TopicRegion.
+Source: activemq-broker 6.1.8 Topic and TopicRegion.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 The broker's side of a transaction: what to do when it commits, what when it rolls back.
 
-Source: classic.md 2.8; activemq-broker 6.1.8 Transaction, LocalTransaction and Synchronization.
+Source: activemq-broker 6.1.8 Transaction, LocalTransaction and Synchronization.
 """
 
 from __future__ import annotations
