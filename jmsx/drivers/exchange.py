@@ -16,8 +16,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.requests import silent
 from jmsx.drivers.link import Arrival, Inbox, LinkLost, StompLink
-from jmsx.errors import BrokerError, BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.drivers.seal import Seal
+from jmsx.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    JmsxError,
+    MessageFormatError,
+)
 
 if TYPE_CHECKING:
     from jmsx.clock import Clock
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     from jmsx.uri import BrokerAddress
 
 T = TypeVar("T")
+Came = TypeVar("Came", Frame, MessageFrame)
 
 #: Seconds that an answer is waited for: a broker whose management has another address is silent.
 PATIENCE: Final = 5.0
@@ -94,6 +103,8 @@ class Talk:
         self._inbox: Inbox = queue.SimpleQueue()
         self._came: deque[Frame | MessageFrame] = deque()  #: frames that nobody has asked for yet
         self._link = StompLink(address, options, self._inbox)
+        self._seal = Seal()
+        self._requests = 0  #: receipts that were asked for
         self._dialect = dialect
         self._clock = clock
 
@@ -104,33 +115,44 @@ class Talk:
 
     def connect(self) -> None:
         """Open the link; raises what `StompLink.open` does."""
-        self._link.open(None)
+        connected = self._link.open(None)
+        self._seal.impress(self._link, self._dialect, connected.headers)
 
     def drop(self) -> None:
         """Close the socket."""
         self._link.drop()
 
     def request(self, frame: Frame, subject: str) -> None:
-        """Send a frame with a receipt, and wait for that; raises as `next`."""
-        self.send(frame)
-        self.next(Frame, frame.command, subject)
+        """Send a frame, and wait for its receipt; raises as `shown`."""
+        self._requests += 1
+        receipt = str(self._requests)
+        self.send(Frame(frame.command, {**frame.headers, "receipt": receipt}, frame.body))
+        self._next(Frame, ("receipt-id", receipt), frame.command, subject)
 
     def end(self) -> None:
         """Say farewell, so that the broker does not log a lost connection."""
         with contextlib.suppress(JmsxError):  # we have what we wanted
-            self.request(Frame("DISCONNECT", {"receipt": "farewell"}), self.broker)
+            self.request(Frame("DISCONNECT", {}), self.broker)
 
     def send(self, frame: Frame) -> None:
         """Write a frame; raises ConnectionFailedError."""
         try:
-            self._link.send(frame.encode())
+            self._link.send(self._seal.put_on(frame).encode())
         except OSError as error:
             raise ConnectionFailedError(
                 f"the connection to {self._link.address} is gone: {error}"
             ) from error
 
-    def next(self, kind: type[T], command: str, subject: str) -> T:
-        """The next frame of the kind; raises BrokerTimeoutError, ConnectionFailedError or the broker's error."""
+    def shown(self, subscription_id: str, command: str, subject: str) -> MessageFrame:
+        """
+        The next message of a subscription, which `command` is answered with.
+
+        Raises BrokerTimeoutError, ConnectionFailedError or the broker's error.
+        """
+        return self._next(MessageFrame, ("subscription", subscription_id), command, subject)
+
+    def _next(self, kind: type[Came], header: tuple[str, str], command: str, subject: str) -> Came:
+        """The next frame of the kind that has the header; what came before it answers nobody any more."""
         broker = self.broker
         deadline = self._clock.monotonic() + PATIENCE
         while True:
@@ -138,8 +160,11 @@ class Talk:
                 frame = self._came.popleft()
                 if isinstance(frame, Frame) and frame.command == "ERROR":
                     raise self._dialect.error(command, subject, frame, broker)
-                if isinstance(frame, kind):
-                    return frame
+                if (
+                    isinstance(frame, kind)
+                    and header in (legible := _legible(frame)).headers.items()
+                ):
+                    return legible
             try:
                 arrived = self._inbox.get(timeout=max(deadline - self._clock.monotonic(), 0))
             except queue.Empty:
@@ -170,24 +195,35 @@ class _Conversation(Talk):
 
     def listen(self) -> None:
         """Make a place for the answers."""
-        frame = self._management.listen(self._answers)
-        self.request(Frame(frame.command, {**frame.headers, "receipt": "listening"}), self._answers)
+        self.request(self._management.listen(self._answers), self._answers)
 
     def ask(self, question: Question | Frame) -> Any:
         """What the broker told to it; nothing, where it was to take a frame."""
         if isinstance(question, Frame):
-            taken = Frame(question.command, {**question.headers, "receipt": "taken"})
-            return self.request(taken, self._answers)
+            return self.request(question, self._answers)
         self.send(self._management.ask(question, self._answers))
-        answer = self.next(MessageFrame, "SEND", question.operation)
+        answer = self.shown(self._answers, "SEND", question.operation)
         return self._management.told(question, answer)
+
+
+def _legible(frame: Came) -> Came:
+    """The bare frame of a message that cannot be understood: whoever sent it must not keep others from an answer."""
+    if isinstance(frame, Frame):
+        return frame
+    try:
+        if not frame.broken and frame.headers:
+            return frame
+    except MessageFormatError:
+        pass
+    return frame.bare()
 
 
 def _conduct(inquiry: Inquiry[T], conversation: _Conversation) -> T:
     """
     Ask what the inquiry wants to know; an error that it does not take for an answer ends it.
 
-    So does an answer that it cannot read: other versions of a broker tell other things, and a broker may lie.
+    So does an answer that it cannot read: other versions of a broker tell other things, and a broker may lie. And one
+    that did not come: if it came later, it would be taken for that to the next question.
     """
     try:
         return _converse(inquiry, conversation)
@@ -203,6 +239,8 @@ def _converse(inquiry: Inquiry[T], conversation: _Conversation) -> T:
             try:
                 told = conversation.ask(question)
             except JmsxError as error:
+                if silent(error):
+                    raise UnansweredError(error) from error
                 question = _refuse(inquiry, error)
             else:
                 question = inquiry.send(told)

@@ -38,13 +38,9 @@ class Lifeline:
     ) -> None:
         """`limit`: seconds that a frame may take which hardly grows; None: for ever."""
         self.link = connected.link
-        self._seal = Seal()
         self.greeting: Mapping[str, str] = connected.frame.headers  #: of CONNECTED
-        # Classic's ids begin with host, port and start of the broker: `ID:host-35401-1700000000000-3:1`.
-        before, dash, _ = self.greeting.get("session", "").rpartition("-")
-        self.link.expect(
-            self._seal.mark, raw_names=connected.dialect.raw_names, origin=before + dash
-        )
+        self._seal = Seal()
+        self._seal.impress(self.link, connected.dialect, self.greeting)
         self._errors_close = connected.dialect.errors_close
         answer = self.greeting.get("heart-beat", "0,0")
         self._heartbeat = Heartbeat(offered, answer, now, connected.dialect.patience)

@@ -35,6 +35,9 @@ SURE: Final = 2
 #: Messages that a browser of a queue is sent ahead.
 BROWSED: Final = 500
 
+#: Of the one browser on a link.
+_NAME: Final = "look"
+
 
 class Looking:
     """The looks of one session; each has a link of its own."""
@@ -93,7 +96,7 @@ class Looking:
         talk = Talk(address, self._options, self._dialect, self._clock)
         try:
             talk.connect()
-            talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
+            talk.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
             return self._ends(talk, destination)
         finally:
             talk.drop()
@@ -101,7 +104,7 @@ class Looking:
     @staticmethod
     def _ends(talk: Talk, destination: str) -> bool:
         try:
-            while talk.next(MessageFrame, "SUBSCRIBE", destination).headers.get("browser") != "end":
+            while not _is_end(talk.shown(_NAME, "SUBSCRIBE", destination)):
                 pass
         except ConnectionFailedError:
             return False
@@ -112,17 +115,22 @@ class Looking:
         headers = self._dialect.browse_headers(
             destination=destination, prefetch=1, selector=one_message(delivery.message_id)
         )
-        talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
+        talk.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
         try:
-            shown = talk.next(MessageFrame, "SUBSCRIBE", destination)
+            shown = talk.shown(_NAME, "SUBSCRIBE", destination)
         except ConnectionFailedError as error:
             raise _ClosedError from error
         talk.send(Frame("DISCONNECT", {}))
-        return None if shown.headers.get("browser") == "end" else shown
+        return None if _is_end(shown) else shown
 
 
 class _ClosedError(Exception):
     """The broker closed the connection at the message."""
+
+
+def _is_end(shown: MessageFrame) -> bool:
+    """Whether a browser has been shown all."""
+    return shown.headers.get("browser") == "end"
 
 
 def _merged(frame: MessageFrame, shown: MessageFrame) -> MessageFrame:

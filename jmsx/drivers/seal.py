@@ -9,9 +9,15 @@ written and taken off where they are read (splitter.py), so nothing in between s
 from __future__ import annotations
 
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jmsx.core.dialect import Dialect
+    from jmsx.drivers.link import StompLink
 
 #: Bytes of chance in a mark.
 _SIZE: Final = 8
@@ -31,12 +37,16 @@ class Seal:
         """What every MESSAGE and RECEIPT of the link has in its head."""
         return self._suffix.encode()
 
+    def impress(self, link: StompLink, dialect: Dialect, greeting: Mapping[str, str]) -> None:
+        """From now on the frames of `link` must have it; `greeting` are the headers of its CONNECTED."""
+        # Classic's ids begin with host, port and start of the broker: `ID:host-35401-1700000000000-3:1`.
+        before, dash, _ = greeting.get("session", "").rpartition("-")
+        link.expect(self.mark, raw_names=dialect.raw_names, origin=before + dash)
+
     def put_on(self, frame: Frame) -> Frame:
         """`frame` as it is written."""
-        names = [name for name in ("id", "receipt") if name in frame.headers]
-        if "id" in names and frame.command not in _SUBSCRIBING:
-            names.remove("id")
-        if not names:
-            return frame
-        sealed = {name: frame.headers[name] + self._suffix for name in names}
-        return Frame(frame.command, {**frame.headers, **sealed}, frame.body)
+        names = ("id", "receipt") if frame.command in _SUBSCRIBING else ("receipt",)
+        sealed = {
+            name: frame.headers[name] + self._suffix for name in names if name in frame.headers
+        }
+        return Frame(frame.command, {**frame.headers, **sealed}, frame.body) if sealed else frame

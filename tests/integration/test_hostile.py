@@ -18,13 +18,22 @@ from hypothesis import strategies as st
 
 from jmsx import AcknowledgeMode, Connection, Message, Queue, ReconnectPolicy
 from jmsx.app import App
+from jmsx.clock import SystemClock
 from jmsx.core.events import LinkClosed
+from jmsx.core.management import Inquiry, Question
+from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.options import ConnectionOptions
+from jmsx.uri import parse_broker_uri
+from jmsx_artemis.dialect import ArtemisDialect
+from jmsx_artemis.management import ArtemisManagement
 from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
 from tests.integration.support import Diary, eventually, nothing_left, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from jmsx.core.frames import Frame
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -244,31 +253,90 @@ def test_a_flood_of_our_own_messages() -> None:
 BARE = '["{\\"deadLetterAddress\\":\\"DLQ\\",\\"data\\":[{\\"name\\":\\"DLQ\\"}]}"]'
 
 
+#: What Artemis writes into answers besides.
+WELL = "_AMQ_OperationSucceeded:true\n"
+
+
+def true_answer(frame: Frame) -> str:
+    """Of a broker that has no queue, and nothing set."""
+    settings = frame.headers["_AMQ_OperationName"] == "getAddressSettingsAsJSON"
+    return '["{}"]' if settings else '["{\\"data\\":[]}"]'
+
+
+def manage(
+    answer: Callable[[Frame], str],
+    client: Client,
+    *,
+    before: Callable[[Client], object] = lambda _client: None,
+) -> None:
+    """Answer questions as Artemis' management does, after what is said `before`."""
+    place = ""
+    for frame in client.frames():
+        if place:
+            before(client)
+        if frame.command == "CONNECT":
+            client.say(CONNECTED.replace(b"ActiveMQ/6.1.8", b"ActiveMQ-Artemis/2.44.0"))
+        elif frame.command == "SEND":
+            client.say(receipt(frame), message(place, 1, answer(frame).encode(), WELL))
+        else:
+            client.say(receipt(frame))
+        if frame.command == "SUBSCRIBE":
+            place = frame.headers["id"]
+        if frame.command == "DISCONNECT":
+            return
+
+
 @pytest.mark.parametrize("told", ["null", "[5]", "[[]]", "[{}]", '["{"]', BARE])
 def test_management_that_tells_nonsense(told: str, caplog: pytest.LogCaptureFixture) -> None:
     """Another version of the broker, or a liar: what it could have told is done without, and the log says so."""
-
-    def talk(client: Client) -> None:
-        for frame in client.frames():
-            if frame.command == "CONNECT":
-                client.say(CONNECTED.replace(b"ActiveMQ/6.1.8", b"ActiveMQ-Artemis/2.44.0"))
-            elif frame.command == "SEND":
-                well = "_AMQ_OperationSucceeded:true\n"
-                client.say(receipt(frame), message("jmsx-answers", 1, told.encode(), well))
-            else:
-                client.say(receipt(frame))
-            if frame.command == "DISCONNECT":
-                return
-
     with (
         nothing_left(),
-        Liar(talk) as liar,
+        Liar(partial(manage, lambda _frame: told)) as liar,
         Connection(liar.url, request_timeout=2.0) as connection,
     ):
         session = connection.create_session()
         session.create_consumer(QUEUE)
         session.create_consumer(QUEUE, selector="a = 1")
     assert "management not available" in caplog.text
+    assert "did not answer" not in caplog.text
+
+
+def test_what_was_not_asked_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A message for another subscription, or another receipt, before what was asked for."""
+
+    def lie(client: Client) -> None:
+        client.say(message("other", 1, b"nonsense", WELL), b"RECEIPT\nreceipt-id:9\n\n\0")
+
+    with (
+        nothing_left(),
+        Liar(partial(manage, true_answer, before=lie)) as liar,
+        Connection(liar.url, request_timeout=2.0) as connection,
+    ):
+        connection.create_session().create_consumer(QUEUE, selector="a = 1")
+    assert "management not available" not in caplog.text
+
+
+def test_a_late_answer_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who did not answer is asked nothing more, whatever the inquiry makes of that."""
+    monkeypatch.setattr("jmsx.drivers.exchange.PATIENCE", 0.2)
+    asked: list[str] = []
+
+    def late(frame: Frame) -> str:
+        asked.append(frame.headers["_AMQ_OperationName"])
+        time.sleep(0.4)
+        return '["late"]'
+
+    def inquiry() -> Inquiry[object]:
+        with contextlib.suppress(JmsxError):
+            yield Question("broker", "first")
+        return (yield Question("broker", "second"))
+
+    with Liar(partial(manage, late)) as liar:
+        (address,) = parse_broker_uri(liar.url).addresses
+        exchange = Exchange(address, ConnectionOptions(), SystemClock())
+        with pytest.raises(UnansweredError, match="did not answer SEND first in"):
+            exchange.conduct(ArtemisDialect(), ArtemisManagement(), inquiry())
+    assert asked == ["first"]
 
 
 class _Faults(logging.Handler):
