@@ -152,7 +152,8 @@ def moments(
     By when, on the clock of each sender, it is known what became of its messages: sender, route, now_us.
 
     A writer's own last line is by its own clock. The ends of others are turned into that as far as their clocks are
-    known, rather too early than too late. `senders`: sender, route.
+    known, rather too early than too late; one that still writes may be about to tell of what was sent since its last
+    line. `senders`: sender, route.
     """
     ends = found.writers.filter(pl.col("last_us").is_not_null()).select(
         "writer", "last_us", "ended"
@@ -187,25 +188,33 @@ def moments(
         )
     )
     same = pl.col("s_host").eq(pl.col("r_host")) | pl.col("sender").eq(pl.col("receiver"))
-    at_most = pl.coalesce(
+    sender_ahead = pl.col("s_believed_us").fill_null(0)
+    known_most = pl.coalesce(
         pl.when(same).then(pl.lit(0, pl.Int64)),
         pl.min_horizontal("at_most_us", pl.col("r_high_us") - pl.col("s_low_us")),
-        pl.col("r_high_us") - pl.col("s_believed_us").fill_null(0),
-        pl.lit(UNKNOWN_US, pl.Int64),
+        pl.col("r_high_us") - sender_ahead,
     )
-    seen = pl.col("receiver_end") - at_most
+    writing = (pl.col("ended") == "open") & ~pl.col("receiver").is_in(
+        until.silent["writer"].implode()
+    )
     moment = (
-        pairs.with_columns(seen.alias("seen_us"))
+        pairs.with_columns(
+            (pl.col("receiver_end") - known_most.fill_null(UNKNOWN_US)).alias("seen_us"),
+            (pl.col("receiver_end") - known_most).alias("known_us"),
+        )
         .group_by("sender", "route")
         .agg(
             pl.max_horizontal("seen_us", "sender_end").max().alias("now_us"),
-            pl.col("s_believed_us").first().fill_null(0).alias("ahead_us"),
+            pl.col("known_us").filter(writing).min(),
+            sender_ahead.first().alias("ahead_us"),
         )
     )
     if not until.living or until.until_us is None:
         return moment.select("sender", "route", "now_us")
     limit = until.until_us + pl.col("ahead_us")
-    return moment.select("sender", "route", pl.min_horizontal("now_us", limit).alias("now_us"))
+    return moment.select(
+        "sender", "route", pl.min_horizontal("now_us", "known_us", limit).alias("now_us")
+    )
 
 
 _KEY: Final = ("msg_key", "route")

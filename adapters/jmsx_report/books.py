@@ -85,10 +85,8 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period."""
     clocked = context.clocks
     # Whoever wrote, whatever the period is.
-    here = roster(
-        completeness(sums[RUNS.name], sums[NOTES.name]), context.writers, clocked.believed()
-    )
-    sums = within(sums, asked, clocked.believed())
+    here = roster(completeness(sums[RUNS.name], sums[NOTES.name]), context.writers, clocked)
+    sums = within(sums, asked, clocked)
     flowing, readers = sums[FLOWS.name], sums[READERS.name]
     sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()
     read = readers.select("dest", "subscription").unique()
@@ -107,7 +105,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         routes=found_routes,
         complete=complete,
         clocks=clocked,
-        horizon=horizon(complete, clocked.believed(), terms.open_segments),
+        horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
         begun=balance.beginnings(compared, found_routes, readers, clocked),
         book=brokerbook.reconciled(
@@ -115,7 +113,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
             sums[brokerbook.TRAFFIC.name],
             found_routes.expects,
             found_routes.reads,
-            clocked.believed(),
+            clocked,
             until_us=asked.until_us,
         ),
         terms=terms,

@@ -18,8 +18,7 @@ from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
 from jmsx_report.table import HOUR_US, MINUTE_US, Adds, Partial
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from jmsx_report.clocks import Clocks
     from jmsx_report.events import Events
 
 _KIND: Final = "broker.stats"
@@ -131,7 +130,7 @@ def reconciled(
     traffic: pl.DataFrame,
     expects: pl.DataFrame,
     reads: pl.DataFrame,
-    offsets: Mapping[str, int],
+    clocks: Clocks,
     *,
     until_us: int | None = None,
 ) -> pl.DataFrame:
@@ -143,11 +142,11 @@ def reconciled(
         traffic: as `TRAFFIC`.
         expects: as `Routes.expects`.
         reads: as `Routes.reads`.
-        offsets: microseconds that a writer's clock is ahead.
+        clocks: of the writers.
         until_us: it is about messages that were sent before then; None: about all.
 
     """
-    spans = _spans(stats, _routes_of(expects, reads), offsets, until_us)
+    spans = _spans(stats, _routes_of(expects, reads), clocks, until_us)
     if not spans.height:
         return pl.DataFrame(schema=BOOK)
     moved = pl.concat(
@@ -160,24 +159,26 @@ def reconciled(
             ),
         ],
         how="diagonal",
-    ).with_columns(_right("minute_us", offsets))
-    begun, ended = pl.col("minute_us"), pl.col("minute_us") + MINUTE_US
-    # A minute more on each side: clocks are a little apart, and a broker counts an ACK when it gets to it.
-    touched = (ended >= pl.col("from_us") - MINUTE_US) & (begun <= pl.col("to_us") + MINUTE_US)
-    inside = (begun >= pl.col("from_us")) & (ended <= pl.col("to_us"))
+    ).with_columns(
+        clocks.earliest("minute_us").alias("begun"),
+        (clocks.latest("minute_us") + MINUTE_US).alias("ended"),
+    )
+    # A minute more on each side: a broker counts an ACK when it gets to it.
+    touched = (pl.col("ended") >= pl.col("from_us") - MINUTE_US) & (
+        pl.col("begun") <= pl.col("to_us") + MINUTE_US
+    )
     logged = (
         spans.select("route", "from_us", "to_us")
         .join(moved, on="route")
         .group_by("route")
         .agg(
             (pl.col("came") + pl.col("perhaps")).filter(touched).sum().alias("came_most"),
-            pl.col("came").filter(inside).sum().alias("came_least"),
             pl.col("went").filter(touched).sum().alias("went_most"),
             (~touched).sum().alias("beside"),
         )
     )
     held = spans.join(logged, on="route", how="left").with_columns(
-        pl.col("came_most", "came_least", "went_most", "beside").fill_null(0)
+        pl.col("came_most", "went_most", "beside").fill_null(0)
     )
     went = pl.col("dequeued") - pl.col("expired")
     return held.with_columns(
@@ -194,11 +195,6 @@ def reconciled(
     ).select(*BOOK)
 
 
-def _right(column: str, offsets: Mapping[str, int]) -> pl.Expr:
-    """An instant of `writer`, by a clock that is set right."""
-    return (pl.col(column) - ahead(offsets)).alias(column)
-
-
 def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     """The route that each single queue belongs to."""
     direct = expects.filter(~pl.col("fanned")).select("dest", "route")
@@ -207,7 +203,7 @@ def _routes_of(expects: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spans(
-    stats: pl.DataFrame, routes: pl.DataFrame, offsets: Mapping[str, int], until_us: int | None
+    stats: pl.DataFrame, routes: pl.DataFrame, clocks: Clocks, until_us: int | None
 ) -> pl.DataFrame:
     """
     What the broker counted of each route, between the first and the last line of who watched it longest.
@@ -222,12 +218,16 @@ def _spans(
         for name in ("enqueued", "dequeued", "expired")
     ]
     watched = (
-        stats.with_columns(_right("ts_us", offsets))
+        stats.with_columns(
+            (pl.col("ts_us") - ahead(clocks.believed())).alias("ts_us"),
+            clocks.earliest("ts_us").alias("earliest_us"),
+            clocks.latest("ts_us").alias("latest_us"),
+        )
         .sort("ts_us")
         .group_by(who, maintain_order=True)
         .agg(
-            pl.col("ts_us").min().alias("from_us"),
-            pl.col("ts_us").max().alias("to_us"),
+            pl.col("earliest_us").min().alias("from_us"),
+            pl.col("latest_us").max().alias("to_us"),
             *grown,
             pl.col("size").first().alias("size_before"),
             pl.coalesce(pl.col("size").filter(since).min(), pl.col("size").last()).alias("size"),

@@ -111,8 +111,23 @@ class Clocks:
         """Microseconds that a clock is ahead, as far as that is proven; writer -> offset."""
         return dict(self.offsets.select("writer", "believed_us").iter_rows())
 
-    def guessed(self) -> dict[str, int]:
-        """Microseconds that a clock is ahead, as well as can be guessed; writer -> offset, 0 where nothing is known."""
+    def least(self, writer: str = "writer") -> pl.Expr:
+        """Microseconds that the clock of each row's `writer` is ahead at the least: a clock may be wrong unproven."""
+        return pl.min_horizontal(ahead(self.believed(), writer), ahead(self._guessed(), writer))
+
+    def most(self, writer: str = "writer") -> pl.Expr:
+        """The same, at the most."""
+        return pl.max_horizontal(ahead(self.believed(), writer), ahead(self._guessed(), writer))
+
+    def earliest(self, instant: str, writer: str = "writer") -> pl.Expr:
+        """An instant that the clock of each row's `writer` showed, by a clock that is set right: not before this."""
+        return pl.col(instant) - self.most(writer)
+
+    def latest(self, instant: str, writer: str = "writer") -> pl.Expr:
+        """The same: not after this."""
+        return pl.col(instant) - self.least(writer)
+
+    def _guessed(self) -> dict[str, int]:
         guess = pl.coalesce("offset_us", pl.lit(0))
         return dict(self.offsets.select("writer", guess).iter_rows())
 

@@ -21,8 +21,9 @@ from jmsx_report.flows import PLAUSIBLE_US, optional
 from jmsx_report.table import Adds, Partial
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
+    from jmsx_report.clocks import Clocks
     from jmsx_report.events import Events
 
 #: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
@@ -280,7 +281,7 @@ class Horizon:
 
 
 def horizon(
-    found: Completeness, offsets: Mapping[str, int], open_segments: Collection[str]
+    found: Completeness, clocks: Clocks, open_segments: Collection[str]
 ) -> Horizon:
     """
     Find the latest moment up to which all writers are complete.
@@ -290,17 +291,18 @@ def horizon(
 
     Args:
         found: as `completeness`.
-        offsets: microseconds that a writer's clock is ahead.
+        clocks: of the writers.
         open_segments: names of the segments that are still written to.
 
     """
     ends = found.writers.filter(pl.col("last_us").is_not_null()).with_columns(
-        (pl.col("last_us") - ahead(offsets)).alias("end_us")
+        (pl.col("last_us") - ahead(clocks.believed())).alias("end_us"),
+        clocks.latest("last_us").alias("latest_us"),
     )
     newest = ends["end_us"].max()
     if not isinstance(newest, int):
         return Horizon(None, living=False, silent=ends.select("writer", "last_us"))
-    lately = pl.col("end_us") >= newest - SILENT_US
+    lately = pl.col("latest_us") >= newest - SILENT_US
     unended = ends.filter(pl.col("ended") == "open")
     here = {PurePath(name).name.split(".jsonl")[0].rsplit("-", 1)[0] for name in open_segments}
     if here:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from jmsx_report.brokerbook import STATS, TRAFFIC
-from jmsx_report.clocks import ahead
 from jmsx_report.flows import AGAIN, BUCKET_US, FLOWS
 from jmsx_report.horizon import NOTES, RUNS
 from jmsx_report.table import HOUR_US, MINUTE_US
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from jmsx_report.clocks import Clocks
     from jmsx_report.table import Sums
 
 
@@ -36,7 +34,7 @@ class Period:
         return inside
 
 
-def within(sums: Sums, asked: Period, offsets: Mapping[str, int]) -> Sums:
+def within(sums: Sums, asked: Period, clocks: Clocks) -> Sums:
     """
     Keep of the audit's partials what messages of the period need: to 10 s; to the hour where a key tells no time.
 
@@ -46,7 +44,7 @@ def within(sums: Sums, asked: Period, offsets: Mapping[str, int]) -> Sums:
     Args:
         sums: the audit's partials.
         asked: when the messages were sent, by the clocks of their senders.
-        offsets: microseconds that a writer's clock is ahead.
+        clocks: of the writers.
 
     """
     timed = pl.col("bucket") >= 0
@@ -57,9 +55,11 @@ def within(sums: Sums, asked: Period, offsets: Mapping[str, int]) -> Sums:
     again = sums[AGAIN.name].filter(asked.touches(pl.col("hour_us"), HOUR_US))
     limited = {**sums, FLOWS.name: flows, AGAIN.name: again}
     if asked.since_us is not None:
-        begin = asked.since_us + ahead(offsets)  # by each writer's own clock
-        limited[RUNS.name] = _closed(sums[RUNS.name], begin)
-        limited[NOTES.name] = _forgiven(sums[NOTES.name], begin)
+        # By each writer's own clock; a period is one of the senders' clocks.
+        ahead = flows.filter(pl.col("kind") == "send").select(clocks.most().max()).item() or 0
+        begin = asked.since_us + clocks.least()
+        limited[RUNS.name] = _closed(sums[RUNS.name], begin - ahead)
+        limited[NOTES.name] = _forgiven(sums[NOTES.name], begin - ahead)
         limited[STATS.name] = sums[STATS.name].filter(pl.col("ts_us") >= begin)
         limited[TRAFFIC.name] = sums[TRAFFIC.name].filter(pl.col("minute_us") + MINUTE_US > begin)
     return limited

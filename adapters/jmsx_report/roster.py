@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report.clocks import ahead
 from jmsx_report.horizon import GAPS
 from jmsx_report.table import DAY_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from jmsx_report.clocks import Clocks
     from jmsx_report.horizon import Completeness
 
-#: Of each writer: its service and host, from when to when it wrote (by a clock that is set right), how its log ended.
+#: Of each writer: its service and host, from when to when it may have written (by a clock that is set right), how its
+#: log ended.
 ROSTER: Final = {
     "writer": pl.String,
     "service": pl.String,
@@ -26,20 +27,22 @@ ROSTER: Final = {
 }
 
 
-def roster(found: Completeness, writers: pl.DataFrame, offsets: Mapping[str, int]) -> pl.DataFrame:
+def roster(found: Completeness, writers: pl.DataFrame, clocks: Clocks) -> pl.DataFrame:
     """
     List the writers of a log that say of which service they are; columns as `ROSTER`.
+
+    Each wrote for as long as its clock allows: that two were not there at once must be proven.
 
     Args:
         found: as `horizon.completeness`.
         writers: writer, service, host.
-        offsets: microseconds that a writer's clock is ahead.
+        clocks: of the writers.
 
     """
     return (
         found.writers.join(writers.select("writer", "service", "host"), on="writer")
         .filter(pl.col("service").is_not_null() & pl.col("first_us").is_not_null())
-        .with_columns(pl.col("first_us", "last_us") - ahead(offsets))
+        .with_columns(clocks.earliest("first_us"), clocks.latest("last_us"))
         .select(*ROSTER)
     )
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance
-from jmsx_report.clocks import ahead
 from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import gaps
 from jmsx_report.table import HOUR_US
@@ -218,10 +217,8 @@ def placed_gaps(held: Books) -> pl.DataFrame:
     known = gaps(held.complete, held.horizon.silent)
     known = pl.concat([known, held.absent.drop("says"), _put_aside(held)])
     # A clock may be wrong by more than is proven, so a gap is as long as it may be.
-    offsets = ahead(held.clocks.believed()), ahead(held.clocks.guessed())
     known = known.with_columns(
-        pl.col("low_us") - pl.max_horizontal(*offsets),
-        pl.col("high_us") - pl.min_horizontal(*offsets),
+        held.clocks.earliest("low_us"), held.clocks.latest("high_us")
     ).with_row_index("gap")
     mine = touched(held)
     of_service = (
@@ -298,7 +295,7 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
         )
     )
     beside = held.book.select("route", (pl.col("size") + pl.col("foreign_out")).alias("beside"))
-    sent_us = pl.col("key_us").fill_null(0) - ahead(held.clocks.believed(), "sender")
+    sent_us = held.clocks.earliest("key_us", "sender").fill_null(0)
     in_gap = pl.col("gap").fill_null(value=False) & (
         pl.col("until_us").is_null() | (sent_us <= pl.col("until_us"))
     )
@@ -339,13 +336,24 @@ def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataF
         .otherwise(pl.col("expired_at_broker"))
         .alias("unproven_expiry"),
     )
+    # Hours are of the senders' clocks, and gaps are set right.
+    skews = (
+        balance.sends_by_route(held.flows, held.routes)
+        .select("route", "writer")
+        .unique()
+        .group_by("route")
+        .agg(held.clocks.least().min().alias("least"), held.clocks.most().max().alias("most"))
+    )
+    begin = pl.col("hour_us") - pl.col("most").fill_null(0)
+    end = pl.col("hour_us") + HOUR_US - pl.col("least").fill_null(0)
     tainted = (
         numbered.select("route", "hour_us")
         .unique()
+        .join(skews, on="route", how="left")
         .join(missing, on="route")
         .filter(
-            (pl.col("low_us").is_null() | (pl.col("hour_us") + HOUR_US > pl.col("low_us")))
-            & (pl.col("high_us").is_null() | (pl.col("hour_us") <= pl.col("high_us")))
+            (pl.col("low_us").is_null() | (end > pl.col("low_us")))
+            & (pl.col("high_us").is_null() | (begin <= pl.col("high_us")))
         )
         .group_by("route", "hour_us")
         .agg(

@@ -1,0 +1,153 @@
+"""Where clocks of hosts are wrong: nothing is concluded that only a right clock could tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jmsx_report.period import Period
+from tests.unit.jmsx_report.logs import (
+    HOUR,
+    MINUTE,
+    ORDERS,
+    SECOND,
+    SENDER,
+    START,
+    WORKER,
+    Log,
+    findings,
+    told,
+)
+
+_OPEN: Final = tuple(f"{writer}-000000000000.jsonl.open" for writer in (SENDER, WORKER))
+
+
+def opened() -> Log:
+    """A sender, and a worker that reads."""
+    log = Log().opens(SENDER).opens(WORKER)
+    log.reads(WORKER)
+    return log
+
+
+def deal(log: Log, at: int, *, sender: int = 0, worker: int = 0) -> None:
+    """A message that is sent then and done a second later; the clocks are so many seconds ahead."""
+    made = log.send(SENDER, at + sender * SECOND)
+    done = at + (1 + worker) * SECOND
+    log.deliver(WORKER, made, done, sent_us=at, recv_us=done, start_us=done, end_us=done)
+
+
+def closed(log: Log) -> Log:
+    """Both end in order, long after."""
+    return log.closes(SENDER, START + 4 * HOUR).closes(WORKER, START + 4 * HOUR)
+
+
+def test_a_gap_of_a_sender_is_in_the_hours_of_its_keys() -> None:
+    """Hours are those of the senders' clocks: by the sender's, four minutes ahead, the next one had begun."""
+    log = opened()
+    for ten in range(10):
+        deal(log, START + 56 * MINUTE + ten * 10 * SECOND, sender=240)
+        if ten == 5:
+            log.send(SENDER, START + 61 * MINUTE)
+            log.lines.pop()
+    summary = told(closed(log))
+
+    assert [row["hour_us"] for row in summary["hours"]] == [START + HOUR]
+    assert summary["destinations"][ORDERS]["verdict"] == "unverifiable"
+    assert "lines are missing (shop)" in summary["destinations"][ORDERS]["reasons"]
+
+
+def _alive(sender: int, worker: int) -> Log:
+    """What the worker wrote last is 100 seconds old; what was sent after that cannot be judged yet."""
+    log = opened()
+    end = START + HOUR
+    for minute in range(20):
+        deal(log, START + minute * MINUTE, sender=sender, worker=worker)
+    deal(log, end - 101 * SECOND, sender=sender, worker=worker)
+    log.send(SENDER, end + (sender - 90) * SECOND)
+    log.send(SENDER, end + sender * SECOND)
+    return log
+
+
+def test_a_living_reader_is_waited_for_whatever_its_clock_shows() -> None:
+    """Ahead, it seems to have told all there is to tell."""
+    summary = told(_alive(sender=0, worker=200), open_segments=_OPEN)
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("balanced", 0)
+
+
+def test_a_living_reader_is_waited_for_by_the_clock_of_the_sender() -> None:
+    """The sender's is behind, so what it sent lately seems to be old."""
+    summary = told(_alive(sender=-200, worker=0), open_segments=_OPEN)
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("balanced", 0)
+
+
+def test_a_loss_of_a_living_fleet_with_skews_is_told() -> None:
+    """Sent long before the last line of the reader."""
+    log = _alive(sender=-200, worker=300)
+    log.send(SENDER, START + 10 * MINUTE)
+    summary = told(log, open_segments=_OPEN)
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("suspect", 1)
+
+
+def test_a_living_writer_whose_clock_is_hours_behind_is_not_silent() -> None:
+    """Its last line is old by its own clock only."""
+    summary = told(_alive(sender=-7200, worker=0), open_segments=_OPEN)
+
+    assert (summary["verdict"], findings(summary, "gap")) == ("balanced", [])
+
+
+def test_the_brokers_counts_go_with_traffic_of_wrong_clocks() -> None:
+    """The sender is ten minutes behind who tells of the counts: by its clock it sent before the first of them."""
+    log = opened()
+    log.stats(WORKER, START - SECOND)
+    for minute in range(20):
+        deal(log, START + minute * MINUTE, sender=-600)
+    log.stats(WORKER, START + HOUR, enqueued=20, dequeued=20)
+    summary = told(closed(log))
+
+    assert (summary["verdict"], findings(summary, "foreign_producers")) == ("balanced", [])
+
+
+def test_who_tells_the_brokers_counts_may_have_the_wrong_clock() -> None:
+    """The same, and it is the clock of who tells them that is ahead."""
+    log = opened()
+    log.stats(WORKER, START + (600 - 1) * SECOND)
+    for minute in range(20):
+        deal(log, START + minute * MINUTE, worker=600)
+    log.stats(WORKER, START + HOUR, enqueued=20, dequeued=20)
+    summary = told(closed(log))
+
+    assert (summary["verdict"], findings(summary, "foreign_producers")) == ("balanced", [])
+
+
+def test_a_gap_before_a_period_may_be_about_a_sender_that_is_ahead() -> None:
+    """A period is one of the senders' clocks; by them the gap was in it."""
+    log = opened()
+    begin = START + HOUR
+    for ten in range(-20, 20):
+        deal(log, begin + ten * 10 * SECOND, sender=240)
+    gone = begin - 2 * MINUTE
+    log.lines.remove(
+        next(line for line in log.lines if line["kind"] == "delivery" and line["ts_us"] > gone)
+    )
+    summary = told(closed(log), asked=Period(since_us=begin))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("unverifiable", 1)
+
+
+def test_processes_at_once_may_have_clocks_that_are_apart() -> None:
+    """Two are expected, and there are two; the log is shorter than their clocks are apart."""
+    log = opened()
+    log.opens("other", START + 29 * MINUTE, service=WORKER)
+    log._of("sub.open", "other", START + 29 * MINUTE, {"dest": ORDERS, "consumer": "c"})  # noqa: SLF001
+    for minute in range(10):
+        deal(log, START + minute * MINUTE)
+        at = START + minute * MINUTE
+        shown = at + 30 * MINUTE
+        log.deliver("other", log.send(SENDER, at), shown, sent_us=at, recv_us=shown)
+    log.closes(SENDER, START + 10 * MINUTE).closes(WORKER, START + 10 * MINUTE)
+    log.closes("other", START + 40 * MINUTE)
+    summary = told(log, expect={WORKER: 2})
+
+    assert (summary["verdict"], findings(summary, "roster")) == ("balanced", [])
