@@ -280,9 +280,7 @@ class Horizon:
     silent: pl.DataFrame  #: writer, last_us: its log just stops, and is not waited for
 
 
-def horizon(
-    found: Completeness, clocks: Clocks, open_segments: Collection[str]
-) -> Horizon:
+def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str]) -> Horizon:
     """
     Find the latest moment up to which all writers are complete.
 

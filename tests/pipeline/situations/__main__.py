@@ -11,11 +11,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.pipeline.situations.judge import Judged, chosen, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def main() -> int:
@@ -27,23 +33,39 @@ def main() -> int:
             _out(f"{one.family:12} {one.name:45} {one.told}")
         return 0
     begun, wrong = time.monotonic(), Counter[str]()
-    for seed in range(options.seed, options.seed + options.seeds):
-        for one in situations:
-            judged = judge(
-                one,
-                seed,
-                engine=options.engine,
-                messages=options.messages,
-                keep=options.keep,
-                by_command=options.by_command,
-            )
-            _tell(judged, seed)
-            wrong[one.name] += bool(judged.faults)
+    with _running(options.engine):
+        for seed in range(options.seed, options.seed + options.seeds):
+            for one in situations:
+                judged = judge(
+                    one,
+                    seed,
+                    engine=options.engine,
+                    messages=options.messages,
+                    keep=options.keep,
+                    by_command=options.by_command,
+                )
+                _tell(judged, seed)
+                wrong[one.name] += bool(judged.faults)
     asked = len(situations) * options.seeds
     right = asked - sum(wrong.values())
     seconds = time.monotonic() - begun
     _out(f"{right} of {asked} judged rightly ({len(situations)} kinds), {seconds:.0f} s")
     return int(right < asked)
+
+
+@contextmanager
+def _running(engine: str) -> Iterator[None]:
+    """Have one Spark for all situations, where it is the engine: starting one takes longer than a situation."""
+    if engine != "spark":
+        yield
+        return
+    from jmsx_spark.session import session  # noqa: PLC0415 - the local engine needs no pyspark
+
+    with (
+        tempfile.TemporaryDirectory(prefix="jmsx-spark-") as scratch,
+        session(Path(scratch) / "spark.log"),
+    ):
+        yield
 
 
 def _out(text: str) -> None:

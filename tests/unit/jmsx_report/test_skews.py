@@ -140,7 +140,7 @@ def test_processes_at_once_may_have_clocks_that_are_apart() -> None:
     """Two are expected, and there are two; the log is shorter than their clocks are apart."""
     log = opened()
     log.opens("other", START + 29 * MINUTE, service=WORKER)
-    log._of("sub.open", "other", START + 29 * MINUTE, {"dest": ORDERS, "consumer": "c"})  # noqa: SLF001
+    log._of("sub.open", "other", START + 29 * MINUTE, {"dest": ORDERS, "consumer": "c"})
     for minute in range(10):
         deal(log, START + minute * MINUTE)
         at = START + minute * MINUTE
