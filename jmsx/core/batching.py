@@ -5,7 +5,7 @@ Tell a batch what was consumed; it says when the ACK is due. Three rules, the fi
 
 1. a full batch goes out at once;
 2. a batch whose consumer has nothing left to hand out goes out after `idle` seconds, because the broker pages the next
-   messages in only when an ACK arrives (reference: the page stall), and nobody else would send one; such an ACK comes
+   messages in only when an ACK arrives (BROKER.md C10), and nobody else would send one; such an ACK comes
    on top of those of the other rules, which count on as if it had not been;
 3. a batch older than `timeout` goes out with the next message consumed, and one older than `interval` at once.
 

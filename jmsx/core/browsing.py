@@ -42,7 +42,7 @@ class Browsings:
     """
     The browser subscriptions of a session.
 
-    Source: the end of a queue is a MESSAGE with `browser:end` (classic.md 2.5, StompQueueBrowserSubscription).
+    Source: the end of a queue is a MESSAGE with `browser:end` (BROKER.md C18, `StompQueueBrowserSubscription`).
     """
 
     def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox, sight: Sight) -> None:

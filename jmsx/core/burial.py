@@ -10,7 +10,7 @@ Where ACKs take part in transactions, the two are one transaction of our own, so
 ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a frame with a receipt, or that the
 converter raises, spoils no transaction, and a COMMIT behind it would settle an original without a copy.
 
-Source: DESIGN.md section 6, classic.md 3.3 and its rules 6-8, `ActiveMQMessageConsumer.java:1281-1298`.
+Source: `ActiveMQMessageConsumer.java:1281-1298`; BROKER.md C26, C30-C32 and C43 (Classic), A27 (Artemis).
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class DeadLetters:
         Where nothing but a copy does that, it goes where the broker puts what expires in its own hands.
 
         If the sender may have written its expiry, the broker may know of none, and would delete it; then it is copied.
-        Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (classic.md 3.11).
+        Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (BROKER.md C59).
         """
         genuine = self._dialect.genuine(delivery)
         if self._dialect.nack_buries and (genuine or self._strategy == DeadLetterStrategy.BROKER):
@@ -487,7 +487,7 @@ class DeadLetters:
 
     def _not_committed(self, exchange: _Exchange, error: JmsxError, now: float) -> None:
         """
-        Refused: neither was done, and only another link can free the originals (classic.md rule 8).
+        Refused: neither was done, and only another link can free the originals (BROKER.md C32).
 
         So it is with a fault of the broker's, after which both may have been done.
         """

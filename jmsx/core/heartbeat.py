@@ -2,7 +2,7 @@
 Heart-beats: when to send one, and when the peer is late.
 
 Source: STOMP 1.2 "Heart-beating". Classic checks strictly, without grace, and its own gap can be nearly twice what it
-promised (classic.md 2.10). So we send twice as often as we promise, and ask the peer for beats twice as often as we
+promised (BROKER.md C3). So we send twice as often as we promise, and ask the peer for beats twice as often as we
 need them: its worst gap is then one period, and after two of them it is as good as dead.
 """
 

@@ -6,7 +6,7 @@ back early. It gets a new message id and keeps its key; its count travels in a h
 Where ACKs take part in transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is
 confirmed.
 
-Source: DESIGN.md section 6; classic.md 2.4 and artemis.md 1.3 on `AMQ_SCHEDULED_DELAY`.
+Source: BROKER.md C45 (Classic) and A13 (Artemis) on `AMQ_SCHEDULED_DELAY`.
 """
 
 from __future__ import annotations

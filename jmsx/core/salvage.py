@@ -3,7 +3,7 @@ A commit that the broker refuses because it has a part of it already, or that it
 
 Where ACKs take no part in transactions, a message can come again although what was sent for it is committed: the crash
 was between COMMIT and ACK. What is sent for it now carries the identities of the first time, so Artemis refuses the
-whole COMMIT, does not say why, and closes the connection (probes A6b). Then everything is sent once more on the next
+whole COMMIT, does not say why, and closes the connection (BROKER.md A34). Then everything is sent once more on the next
 link, one by one: the broker drops what it has and takes what it has not. What was received is acknowledged, unseen,
 when it comes on that link.
 

@@ -1,8 +1,8 @@
 """
 The transaction of a session: its states as data, and what was done in it.
 
-Source of the states: JMS 3.1 section 6.2.7, `TransactionContext.java:226-346`, classic.md 2.8. On the wire it is begun
-late: at the first SEND, or when an ACK must open the window before the commit.
+Source of the states: JMS 3.1 section 6.2.7, `TransactionContext.java:226-346`. On the wire it is begun late:
+at the first SEND, or when an ACK must open the window before the commit.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TxSend:
 class Transaction:
     """One transaction after the other, of one session on one link."""
 
-    #: The name on the wire, reused: Artemis keeps a broker session for each distinct name (artemis probes A15).
+    #: The name on the wire, reused: Artemis keeps a broker session for each distinct name (BROKER.md A36).
     WIRE_NAME: Final = "jmsx"
 
     def __init__(self, session_id: str) -> None:

@@ -5,11 +5,10 @@ Where ACKs take no part in transactions (Artemis), a commit has two steps: first
 was received is acknowledged. A crash between them delivers again what was received; what is then sent again carries the
 same identity, by which the broker knows it.
 
-The rules that keep messages from being lost on Classic (probes-classic.md part 2, classic.md rules 6-8): one
-transaction at a time on a link; no receipt on a frame inside it, save COMMIT and what is awaited, because a failing
-frame with a receipt does not spoil the transaction; any other ERROR while it is open condemns it; no NACK and no
-UNSUBSCRIBE inside it; after a refused COMMIT the link is dropped, because the broker can neither abort that transaction
-nor give its messages back.
+The rules that keep messages from being lost on Classic (BROKER.md C29-C33 and C35): one transaction at a time on a
+link; no receipt on a frame inside it, save COMMIT and what is awaited, because a failing frame with a receipt does not
+spoil the transaction; any other ERROR while it is open condemns it; no NACK and no UNSUBSCRIBE inside it; after a
+refused COMMIT the link is dropped, because the broker can neither abort that transaction nor give its messages back.
 """
 
 from __future__ import annotations

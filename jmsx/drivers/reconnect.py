@@ -1,8 +1,8 @@
 """
 Reach a broker: one round tries all that the URI names; rounds go on, with growing pauses, until one lets us in.
 
-Source: Java's failover transport, its names and defaults (classic.md 1.12); as there, the broker that failed last is
-tried last, and pauses have no jitter.
+Source: `FailoverTransport.java`, its names and defaults; as there, the broker that failed last is tried last, and
+pauses have no jitter.
 """
 
 from __future__ import annotations

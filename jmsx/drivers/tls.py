@@ -1,9 +1,9 @@
 """
 TLS over a TcpStream, with the socket left blocking.
 
-stomp.py's own TLS does not notice the end of a connection and locks itself up when the reading thread writes
-(reference/peers.md 2.1, B3, B4, B8). Here OpenSSL works in memory: the socket is read without any lock, so neither a
-blocked write nor another thread's wait holds up reading, and an end is seen when TCP sees it.
+stomp.py's own TLS does not notice the end of a connection, locks itself up when the reading thread writes, and closes
+the socket from another thread than reads it. Here OpenSSL works in memory: the socket is read without any lock, so
+neither a blocked write nor another thread's wait holds up reading, and an end is seen when TCP sees it.
 """
 
 from __future__ import annotations

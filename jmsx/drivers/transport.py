@@ -2,9 +2,9 @@
 stomp.py's transport, with the socket, the reading of frames and the writing of CONNECT replaced through its seams.
 
 `attempt_connection`, `receive` and `send` are the methods that stomp.py's Transport names as "to be implemented in
-subclasses"; `transmit` is public; no private member is touched. What this absorbs of stomp.py is numbered in
-reference/peers.md 2.1: a listener that raises (B1), TLS (B3, B4, B8), a hang in connect (B5), the missing TCP_NODELAY,
-the lossy decoding of bodies, undefined escapes (B12), the slow parser (B14). stomp.py keeps the thread and its end.
+subclasses"; `transmit` is public; no private member is touched. What this spares us of stomp.py: a listener that raises
+ends the connection, TLS (tls.py), a hang in connect, the missing TCP_NODELAY, the lossy decoding of bodies, undefined
+escapes, the slow parser. stomp.py keeps the thread and its end.
 
 All frames are read by our Splitter, so they come in the order of the wire, and one parser judges them. By reading:
 stomp.py dies of a RECEIPT without id and of a heart-beat header without numbers, takes MESSAGEs of a chunk before its

@@ -15,7 +15,7 @@ from jmsx.errors import ConfigurationError
 
 
 def test_defaults_are_those_of_artemis() -> None:
-    """Source: `AddressSettings.java:54-64,963-992`; artemis.md 2."""
+    """Source: `AddressSettings.java:54-64,963-992`."""
     assert ArtemisRedeliveryPolicy() == ArtemisRedeliveryPolicy(
         redelivery_delay=0.0,
         multiplier=1.0,

@@ -43,13 +43,13 @@ def names(number: int) -> list[str]:
     ],
 )
 def test_size_of_a_batch(mode: AcknowledgeMode, fields: dict[str, Any], size: int) -> None:
-    """0.65 of the prefetch, half of it for DUPS_OK on a topic, rounded up; DESIGN.md section 5 caps it at a page."""
+    """0.65 of the prefetch, half of it for DUPS_OK on a topic, rounded up, and a page at most (BROKER.md C10)."""
     assert batch_rule(Talk(mode).settings(**fields)).size == size
 
 
 @pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
 def test_auto_batches_for_five_milliseconds(mode: AcknowledgeMode) -> None:
-    """DESIGN.md section 5: messages that finish within 5 ms may share an ACK; DUPS_OK on a queue is AUTO."""
+    """Messages that finish within 5 ms may share an ACK; DUPS_OK on a queue is AUTO."""
     rule = BatchRule(PAGE, idle=0.0, interval=0.005, trigger=AckTrigger.EACH)
     assert batch_rule(Talk(mode).settings()) == rule
     assert 0.002 <= IDLE <= 0.01
@@ -101,7 +101,7 @@ def test_auto_listener_shares_an_ack_for_a_page_at_most() -> None:
 
 
 def test_auto_receive_writes_its_ack_before_it_returns() -> None:
-    """Together with what listeners of this consumer left (DESIGN.md section 5)."""
+    """Together with what listeners of this consumer left."""
     talk = Talk(AUTO)
     talk.subscribe()
     talk.comes("a", "b", "c")
@@ -114,7 +114,7 @@ def test_auto_receive_writes_its_ack_before_it_returns() -> None:
 
 
 def test_failing_listener_leaves_no_ack_behind() -> None:
-    """What was done before is acknowledged before the failed one is held back (classic.md 3.5)."""
+    """What was done before is acknowledged before the failed one is held back."""
     talk = Talk(AUTO)
     talk.subscribe()
     talk.comes("a", "b", "c")
@@ -153,7 +153,7 @@ def test_optimized_is_not_idle_while_bytes_are_unread() -> None:
 
 
 def test_optimized_acknowledges_at_the_seventh_of_ten() -> None:
-    """Source: upstream row 68; one cumulative ACK, and nothing for the first six."""
+    """One cumulative ACK, and nothing for the first six (`OptimizedAckTest.testReceivedMessageStillInflight`)."""
     talk = Talk(AUTO)
     talk.subscribe(prefetch=10, optimize=BATCHED)
     talk.comes(*names(10))
@@ -169,7 +169,7 @@ def test_optimized_acknowledges_at_the_seventh_of_ten() -> None:
 
 
 def test_optimized_does_not_look_at_the_clock_without_timeout() -> None:
-    """Source: upstream row 69: 400 ms between receives change nothing with timeout 0."""
+    """400 ms between receives change nothing with timeout 0 (`testVerySlowReceivedMessageStillInflight`)."""
     talk = Talk(AUTO)
     talk.subscribe(prefetch=10, optimize=BATCHED)
     talk.comes(*names(10))
@@ -181,7 +181,7 @@ def test_optimized_does_not_look_at_the_clock_without_timeout() -> None:
 
 
 def test_optimized_timeout_is_looked_at_when_a_message_is_consumed() -> None:
-    """Only then: there is no timer for it (classic.md 1.3); it counts from the last ACK."""
+    """Only then: there is no timer for it (`ActiveMQMessageConsumer.java:992-1016`); it counts from the last ACK."""
     talk = Talk(AUTO)
     talk.subscribe(prefetch=100, optimize=OptimizeAcknowledge(timeout=0.3))
     talk.comes(*names(20))
@@ -202,7 +202,7 @@ def test_optimized_timeout_is_looked_at_when_a_message_is_consumed() -> None:
 
 
 def test_optimized_interval_has_a_timer() -> None:
-    """`optimizedAckScheduledAckInterval`: the tail goes out by itself (upstream row 70)."""
+    """`optimizedAckScheduledAckInterval`: the tail goes out by itself."""
     talk = Talk(AUTO)
     talk.subscribe(prefetch=10, optimize=OptimizeAcknowledge(timeout=0.0, scheduled_interval=10.0))
     talk.comes(*names(9))
@@ -215,7 +215,7 @@ def test_optimized_interval_has_a_timer() -> None:
 
 
 def test_optimized_flushes_five_milliseconds_after_it_ran_dry() -> None:
-    """Else the broker's page stall would be for ever (probes-classic.md part 1); new messages stop the wait."""
+    """Else the broker's page stall would be for ever (BROKER.md C10); new messages stop the wait."""
     talk = Talk(AUTO, now=1.0)
     talk.subscribe(prefetch=1000, optimize=BATCHED)
     talk.comes("a", "b")
@@ -232,7 +232,7 @@ def test_optimized_flushes_five_milliseconds_after_it_ran_dry() -> None:
 
 @pytest.mark.parametrize("prefetch", [1, 10, 307, 1000])
 def test_optimized_never_owes_more_than_a_page(prefetch: int) -> None:
-    """With a backlog of a page and no timer a longer batch stalls (probes-classic.md part 1)."""
+    """With a backlog of a page and no timer a longer batch stalls (BROKER.md C11)."""
     talk = Talk(AUTO)
     talk.subscribe(prefetch=prefetch, optimize=BATCHED)
     talk.comes(*names(200))
@@ -244,7 +244,7 @@ def test_optimized_never_owes_more_than_a_page(prefetch: int) -> None:
 
 
 def test_optimized_flushes_on_close() -> None:
-    """Source: classic.md 1.3; before UNSUBSCRIBE, after which an ACK is ignored."""
+    """Before UNSUBSCRIBE, after which an ACK is ignored (BROKER.md C23)."""
     talk = Talk(AUTO)
     talk.subscribe(optimize=BATCHED)
     talk.comes("a", "b", "c")
@@ -259,7 +259,7 @@ def test_optimized_flushes_on_close() -> None:
 
 
 def test_dups_ok_on_a_queue_is_auto() -> None:
-    """Source: classic.md 1.2."""
+    """Source: `ActiveMQMessageConsumer.java:941-1063`."""
     talk = Talk(DUPS_OK)
     talk.subscribe()
     talk.comes("a", "b")
@@ -268,7 +268,7 @@ def test_dups_ok_on_a_queue_is_auto() -> None:
 
 
 def test_dups_ok_on_a_topic_batches_at_half_the_prefetch() -> None:
-    """Source: classic.md 1.2; the rest goes out when the buffer is dry."""
+    """Source: `ActiveMQMessageConsumer.java:941-1063`; the rest goes out when the buffer is dry."""
     talk = Talk(DUPS_OK)
     talk.subscribe(kind=TOPIC, prefetch=4)
     talk.comes("a", "b", "c")
@@ -284,7 +284,7 @@ def test_dups_ok_on_a_topic_batches_at_half_the_prefetch() -> None:
 
 
 def test_dups_ok_flushes_on_close() -> None:
-    """Source: classic.md 1.9."""
+    """Source: `ActiveMQMessageConsumer.java:733-759,843-900`."""
     talk = Talk(DUPS_OK)
     talk.subscribe(kind=TOPIC)
     talk.comes("a", "b")

@@ -24,7 +24,7 @@ def look(talk: Talk, name: str = "9") -> tuple[str | None, bool]:
 
 
 def test_browser_sees_each_message_and_then_the_end() -> None:
-    """The end is a MESSAGE that says so (classic.md 2.5); nothing is acknowledged."""
+    """The end is a MESSAGE that says so (BROKER.md C18); nothing is acknowledged."""
     talk = Talk(AUTO)
     request = browse(talk)
     assert talk.wrote() == ["SUBSCRIBE 9 ?"]

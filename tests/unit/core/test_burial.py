@@ -33,7 +33,7 @@ ONCE = at_most(0)
 
 @pytest.mark.parametrize("most", [0, 1, 2, 6])
 def test_poison_after_the_maximum_and_one_delivery(most: int) -> None:
-    """Exactly 1 + maximum_redeliveries deliveries, then the broker's own strategy (DESIGN.md section 9)."""
+    """Exactly 1 + maximum_redeliveries deliveries, then the broker's own strategy."""
     talk = Talk(AUTO)
     talk.subscribe(policy=at_most(most))
     talk.comes("a", "b")
@@ -56,7 +56,7 @@ def test_dead_letter_tells_why() -> None:
 
 
 def test_for_ever_means_for_ever() -> None:
-    """-1 never buries (upstream row 9)."""
+    """-1 never buries."""
     talk = Talk(AUTO)
     talk.subscribe(policy=at_most(-1))
     talk.comes("a")
@@ -67,7 +67,7 @@ def test_for_ever_means_for_ever() -> None:
 
 
 def test_whole_batch_dies_by_its_newest() -> None:
-    """One NACK each, of every message that was delivered; the older one is below its limit (classic.md 1.4)."""
+    """One NACK for every message that was delivered, though the older one is below its limit."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(1))
     talk.comes("a")
@@ -97,7 +97,7 @@ def test_whole_batch_lives_by_its_newest() -> None:
 
 
 def test_each_consumer_has_its_own_policy() -> None:
-    """In one transaction a message of one dies while that of the other comes again (classic.md 1.4 step 6)."""
+    """In one transaction a message of one dies while that of the other comes again."""
     talk = Talk(TRANSACTED)
     talk.subscribe("1", policy=at_most(0))
     talk.subscribe("2", policy=at_most(1))
@@ -110,7 +110,7 @@ def test_each_consumer_has_its_own_policy() -> None:
 
 
 def test_rollback_aborts_before_it_buries() -> None:
-    """NACK in a transaction loses the message (probes-classic.md part 2)."""
+    """NACK in a transaction loses the message (BROKER.md C29)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
     talk.comes("a")
@@ -138,7 +138,7 @@ def test_rejected_is_a_dead_letter_at_once(mode: AcknowledgeMode) -> None:
 
 
 def test_rejected_leaves_the_others_in_the_hands_of_the_application() -> None:
-    """Source: DESIGN.md section 6; INDIVIDUAL is where others can be unsettled."""
+    """INDIVIDUAL is where others can be unsettled."""
     talk = Talk(INDIVIDUAL)
     talk.subscribe()
     talk.comes("a", "b")
@@ -197,7 +197,7 @@ def test_rollback_with_a_verdict_settles_all_that_was_received() -> None:
 
 
 def test_over_the_limit_on_arrival_is_buried_unseen() -> None:
-    """Transacted sessions only (classic.md 1.6, preDispatchCheck)."""
+    """Transacted sessions only (`ActiveMQMessageConsumer.java:556-568`, preDispatchCheck)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
     talk.comes("a", **FAILED_ONCE)
@@ -209,7 +209,7 @@ def test_over_the_limit_on_arrival_is_buried_unseen() -> None:
 
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL])
 def test_other_sessions_do_not_look_on_arrival(mode: AcknowledgeMode) -> None:
-    """Source: classic.md 1.6."""
+    """Source: `ActiveMQMessageConsumer.java:556-568`."""
     talk = Talk(mode)
     talk.subscribe(policy=ONCE)
     talk.comes("a", **FAILED_ONCE)
@@ -217,7 +217,7 @@ def test_other_sessions_do_not_look_on_arrival(mode: AcknowledgeMode) -> None:
 
 
 def test_look_on_arrival_can_be_switched_off() -> None:
-    """Then it is delivered (upstream row 17)."""
+    """Then it is delivered."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(0, pre_dispatch_check=False))
     talk.comes("a", **FAILED_ONCE)

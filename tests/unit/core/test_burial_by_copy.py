@@ -36,7 +36,7 @@ GRAVE = "queue:ActiveMQ.DLQ"
     ],
 )
 def test_what_nack_would_delete_is_copied(headers: dict[str, str]) -> None:
-    """The ACK waits for the receipt of the copy, and both are final together (DESIGN.md section 6; classic.md 1.13)."""
+    """The ACK waits for the receipt of the copy, and both are final together."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE)
     talk.comes("a", **headers)
@@ -53,7 +53,7 @@ def test_what_nack_would_delete_is_copied(headers: dict[str, str]) -> None:
 
 
 def test_copy_of_a_topics_message() -> None:
-    """A NACK of a message from a topic without durable subscription deletes it (classic.md 2.7)."""
+    """A NACK of a message from a topic without durable subscription deletes it (BROKER.md C43)."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE, kind=DestinationKind.TOPIC)
     talk.comes("a")
@@ -71,7 +71,7 @@ def test_durable_subscription_leaves_it_to_the_broker() -> None:
 
 
 def test_named_destination_gets_copies_of_all() -> None:
-    """`dead_letter="queue://…"` chooses the copy (DESIGN.md section 6)."""
+    """`dead_letter="queue://…"` chooses the copy."""
     talk = Talk(AUTO, dead_letter="queue://grave")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
@@ -511,7 +511,7 @@ def test_single_acks_in_transactions_are_bounded() -> None:
 
 
 def test_hold_of_another_consumer_ends_first() -> None:
-    """STOMP's bookkeeping does not tell one transaction's ACKs from another's (classic.md rule 6)."""
+    """STOMP's bookkeeping does not tell one transaction's ACKs from another's (BROKER.md C30)."""
     talk = Talk(INDIVIDUAL, dead_letter="queue://grave")
     talk.subscribe("1", policy=ONCE)
     talk.subscribe("2", prefetch=1)

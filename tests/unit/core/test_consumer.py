@@ -132,7 +132,7 @@ def test_client_acknowledges_once() -> None:
 
 
 def test_client_with_single_acks_writes_one_for_each() -> None:
-    """Non-blocking redelivery breaks the order that a cumulative ACK relies on (classic.md 3.1)."""
+    """Non-blocking redelivery breaks the order that a cumulative ACK relies on."""
     talk = Talk(CLIENT)
     talk.subscribe(non_blocking_redelivery=True)
     talk.comes("a", "b", "c")
@@ -157,7 +157,7 @@ def test_individual_acknowledges_that_message_only() -> None:
 
 @pytest.mark.parametrize("mode", [AUTO, DUPS_OK, TRANSACTED])
 def test_acknowledge_means_nothing_in_other_modes(mode: AcknowledgeMode) -> None:
-    """A silent no-op (classic.md 1.2; upstream row 75)."""
+    """A silent no-op (`ActiveMQMessageConsumer.java:941-1063`)."""
     talk = Talk(mode)
     talk.subscribe()
     talk.comes("a")
@@ -167,7 +167,7 @@ def test_acknowledge_means_nothing_in_other_modes(mode: AcknowledgeMode) -> None
 
 @pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
 def test_acknowledge_on_a_closed_consumer_is_an_error(mode: AcknowledgeMode) -> None:
-    """In the words of the Java client (upstream row 63); nothing is written after UNSUBSCRIBE."""
+    """In the words of the Java client; nothing is written after UNSUBSCRIBE."""
     talk = Talk(mode)
     talk.subscribe()
     talk.comes("a")
@@ -198,7 +198,7 @@ def test_recovered_message_is_acknowledged_when_it_came_again() -> None:
 
 @pytest.mark.parametrize("mode", AcknowledgeMode)
 def test_expired_message_is_never_seen(mode: AcknowledgeMode) -> None:
-    """It goes to the broker's strategy for expired ones, by NACK (classic.md 3.11)."""
+    """It goes to the broker's strategy for expired ones, by NACK (BROKER.md C59)."""
     talk = Talk(mode)
     talk.subscribe()
     talk.comes("a", expires=str(round((WALL + 2) * 1000)))
@@ -254,7 +254,7 @@ def test_prefetch_full_of_expired_messages_does_not_stall() -> None:
 
 
 def test_delivery_is_told_whole() -> None:
-    """One wide event for each delivery, at its settlement (DESIGN.md section 8)."""
+    """One wide event for each delivery, at its settlement."""
     talk = Talk(CLIENT)
     talk.subscribe(prefetch=7)
     talk.now = 1.0
@@ -348,7 +348,7 @@ def test_a_lazy_consumer_s_message_may_be_ended(failure: Failure, ends: str) -> 
 
 
 def test_lazy_failure_is_told_and_acknowledged() -> None:
-    """DUPS_OK on a topic delivers nothing again (probes-classic.md part 2), and the evidence says that it failed."""
+    """DUPS_OK on a topic delivers nothing again, and the evidence says that it failed."""
     talk = Talk(DUPS_OK)
     talk.subscribe(kind=DestinationKind.TOPIC)
     talk.comes("a", "b")

@@ -24,7 +24,7 @@ OUT = "SEND queue:x 'out' in jmsx"
 
 
 def test_error_condemns_the_open_transaction() -> None:
-    """An ERROR that answers no question may have been any part of it, so it is rolled back (rule 7)."""
+    """An ERROR that answers no question may have been any part of it, so it is rolled back (BROKER.md C31)."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a")
@@ -82,7 +82,7 @@ def test_answered_error_condemns_nothing() -> None:
 
 
 def test_refused_commit_drops_the_link_and_says_so() -> None:
-    """The broker can neither abort that transaction nor give its messages back (rule 8)."""
+    """The broker can neither abort that transaction nor give its messages back (BROKER.md C32)."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a")
@@ -170,7 +170,7 @@ def test_refused_plain_ack_is_a_refused_commit() -> None:
 
 @pytest.mark.parametrize("sends", [True, False])
 def test_lost_link_leaves_a_commit_in_doubt(*, sends: bool) -> None:
-    """COMMIT, or the ACK that stands for it, was written and not answered: nobody knows (DESIGN.md section 9)."""
+    """COMMIT, or the ACK that stands for it, was written and not answered: nobody knows."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a")

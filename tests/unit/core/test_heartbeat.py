@@ -33,7 +33,7 @@ def test_offer_is_written_in_milliseconds() -> None:
 
 
 def test_we_send_at_half_of_what_we_promised() -> None:
-    """Classic checks strictly, without grace (classic.md 2.10), so every 10 s means every 5."""
+    """Classic checks strictly, without grace (BROKER.md C3), so every 10 s means every 5."""
     beat = Heartbeat((10.0, 0.0), "0,10000", 100.0)
     assert beat.next_timer() == 105.0
     assert not beat.due(104.999)
@@ -44,7 +44,7 @@ def test_we_send_at_half_of_what_we_promised() -> None:
 
 
 def test_silent_peer_is_dead_after_two_periods() -> None:
-    """It promised half of one, and Classic's own gap can be nearly twice its promise (classic.md 2.10)."""
+    """It promised half of one, and Classic's own gap can be nearly twice its promise (BROKER.md C3)."""
     beat = Heartbeat((0.0, 10.0), "5000,0", 100.0)
     assert beat.next_timer() == 120.0
     assert not beat.late(119.999)
@@ -92,7 +92,7 @@ def test_each_way_is_agreed_on_its_own(
 
 
 def test_an_impatient_broker_hears_of_us_although_nothing_was_promised() -> None:
-    """Artemis drops who is silent for 60 s, also without heart-beats (probes-artemis-stomppy.md A13)."""
+    """Artemis drops who is silent for 60 s, also without heart-beats (BROKER.md A3)."""
     beat = Heartbeat((0.0, 0.0), "0,0", 100.0, patience=60.0)
     assert beat.next_timer() == 130.0
     assert beat.due(130.0)

@@ -66,7 +66,7 @@ def test_lost_link_leaves_nothing_to_do(mode: AcknowledgeMode) -> None:
 
 
 def test_lost_acknowledgements_are_counted() -> None:
-    """What a batch owed when the link died was not sent (DESIGN.md section 2: honest)."""
+    """What a batch owed when the link died was not sent."""
     talk = Talk(AUTO)
     talk.subscribe(prefetch=100, optimize=OptimizeAcknowledge())
     talk.comes("a", "b", "c")
@@ -80,7 +80,7 @@ def test_lost_acknowledgements_are_counted() -> None:
 
 @pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
 def test_acknowledgement_of_an_older_link_is_dropped_and_counted(mode: AcknowledgeMode) -> None:
-    """Its ack id died with its link; the broker delivers that message again (classic.md 3.10)."""
+    """Its ack id died with its link; the broker delivers that message again."""
     talk = Talk(mode)
     talk.subscribe()
     talk.comes("a")

@@ -33,7 +33,7 @@ def policy(**fields: Any) -> RedeliveryPolicy:
 
 
 def test_defaults_are_those_of_activemq() -> None:
-    """Source: `RedeliveryPolicy.java:35-48`; classic.md 1.5."""
+    """Source: `RedeliveryPolicy.java:35-48`."""
     assert RedeliveryPolicy() == RedeliveryPolicy(
         maximum_redeliveries=6,
         initial_redelivery_delay=1.0,
@@ -146,12 +146,12 @@ def test_defaults_are_those_of_activemq() -> None:
     ],
 )
 def test_delays(given: dict[str, Any], delays: list[float]) -> None:
-    """Redelivery number 1, 2, 3 … waits so many seconds; classic.md 1.5 and upstream rows 1 to 6 of 4.1."""
+    """Redelivery number 1, 2, 3 … waits so many seconds (`RedeliveryPolicy.java:101-123`)."""
     assert [policy(**given).delay(n) for n in range(1, len(delays) + 1)] == delays
 
 
 def test_misconfiguration_burns_eleven_deliveries_in_a_second() -> None:
-    """A 1 ms delay that doubles: ten redeliveries are over after 1.023 s (probes-classic.md part 3)."""
+    """A 1 ms delay that doubles: ten redeliveries are over after 1.023 s."""
     given = policy(initial=0.001, multiplier=2, exponential=True, most=10)
     assert sum(given.delay(n) for n in range(1, 11)) == pytest.approx(1.023, abs=1e-9)
     assert not given.exhausted(10)
@@ -199,7 +199,7 @@ def test_growing_ends_where_a_java_long_does(redelivery: int) -> None:
 def test_collision_avoidance(
     given: dict[str, Any], draws: list[float], delays: list[float]
 ) -> None:
-    """Chance is drawn for each step but the first, after the cap, and compounds (classic.md 1.5)."""
+    """Chance is drawn for each step but the first, after the cap, and compounds (`RedeliveryPolicy.java:101-123`)."""
     avoiding = policy(avoid=True, **given)
     told = []
     for n in range(1, len(delays) + 1):
@@ -223,7 +223,7 @@ def test_no_draw_without_collision_avoidance() -> None:
     [(0, 0), (1, 1), (6, 6), (UNLIMITED, 10**9)],
 )
 def test_exhausted_after_the_last_redelivery(most: int, last_kept: int) -> None:
-    """Poison is a counter above the maximum: `maximum_redeliveries` + 1 deliveries; -1 is never (classic.md 1.6)."""
+    """Poison is a counter above the maximum: `maximum_redeliveries` + 1 deliveries; -1 is never."""
     assert not policy(most=most).exhausted(last_kept)
     assert policy(most=most).exhausted(last_kept + 1) is (most != UNLIMITED)
 

@@ -84,7 +84,7 @@ def test_most_specific_pattern_wins(destination: str, pattern: str | None) -> No
 
 @pytest.mark.parametrize("wider", [">", "*"])
 def test_exact_name_wins_over_every_pattern(wider: str) -> None:
-    """Source: classic.md 1.6, "exact match, else closest parent"."""
+    """Source: `DestinationMap.java`: the exact match, else the closest parent."""
     exact, other = policy(most=1), policy(most=2)
     for entries in ({"a": exact, wider: other}, {wider: other, "a": exact}):
         assert RedeliveryPolicyMap(entries=entries).policy("queue://a") is exact

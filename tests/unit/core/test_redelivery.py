@@ -73,7 +73,7 @@ def test_schedule_gives_what_is_due_in_order_of_time() -> None:
 
 
 def test_blocking_redelivery_holds_up_later_messages() -> None:
-    """Order 1, 1, 2 (upstream rows 12 and 19): nothing is handed out before the delay is over."""
+    """Order 1, 1, 2, and nothing before the delay is over (`RedeliveryPolicyTest.testInitialRedeliveryDelayOne`)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONE_SECOND)
     talk.comes("a", "b")
@@ -89,7 +89,7 @@ def test_blocking_redelivery_holds_up_later_messages() -> None:
 
 
 def test_blocking_redelivery_without_delay_is_at_once() -> None:
-    """A delay of 0, or less, waits for no timer (classic.md 1.4 step 5)."""
+    """A delay of 0, or less, waits for no timer (`ActiveMQMessageConsumer.java:1249-1391`)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=AT_ONCE)
     talk.comes("a", "b", "c")
@@ -160,7 +160,7 @@ def test_flag_of_the_broker_is_no_failure() -> None:
 
 
 def test_commit_does_not_carry_the_delay_over() -> None:
-    """The next message begins with the initial delay again (AMQ-8617; upstream row 4)."""
+    """The next message begins with the initial delay again (AMQ-8617)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=GROWING)
     talk.comes("a", "b")
@@ -178,7 +178,7 @@ def test_commit_does_not_carry_the_delay_over() -> None:
 
 
 def test_newest_of_the_batch_decides_the_delay() -> None:
-    """Both wait for the delay of the message that was delivered last (classic.md 1.4 step 4 and 5)."""
+    """Both wait for the delay of the message that was delivered last (`ActiveMQMessageConsumer.java:1249-1391`)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=GROWING)
     talk.comes("a", "b")
@@ -205,7 +205,7 @@ def test_chance_is_drawn_by_whoever_made_the_session() -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 7.5])
 def test_retry_names_its_own_delay(delay: float) -> None:
-    """It counts as a delivery, and the policy's delay does not matter (DESIGN.md section 6)."""
+    """It counts as a delivery, and the policy's delay does not matter."""
     talk = Talk(AUTO)
     talk.subscribe(policy=at_most(1, initial_redelivery_delay=1.0))
     talk.comes("a", "b")
@@ -219,7 +219,7 @@ def test_retry_names_its_own_delay(delay: float) -> None:
 
 
 def test_pause_is_the_consumers_own() -> None:
-    """Other consumers of the session go on (classic.md 1.4 step 5)."""
+    """Other consumers of the session go on (`ActiveMQMessageConsumer.java:1249-1391`)."""
     talk = Talk(AUTO)
     talk.subscribe("1", policy=ONE_SECOND)
     talk.subscribe("2", policy=ONE_SECOND)
@@ -312,7 +312,7 @@ def test_listener_that_recovers_and_raises_fails_once() -> None:
 
 
 def test_individual_failure_redelivers_the_others_too() -> None:
-    """A failing listener rolls back all that is delivered and not acknowledged (classic.md 1.7)."""
+    """All that is delivered and not acknowledged is rolled back (`ActiveMQMessageConsumer.java:1460-1470`)."""
     talk = Talk(INDIVIDUAL)
     talk.subscribe()
     talk.comes("a", "b", "c")
@@ -327,7 +327,7 @@ def test_individual_failure_redelivers_the_others_too() -> None:
 def test_failure_is_as_good_as_delivered_where_the_application_decides(
     mode: AcknowledgeMode,
 ) -> None:
-    """CLIENT and TRANSACTED: the next message comes; redelivery only by recover or rollback (classic.md 1.7)."""
+    """CLIENT and TRANSACTED: the next message comes; redelivery only by recover or rollback."""
     talk = Talk(mode)
     talk.subscribe()
     talk.comes("a", "b")
@@ -340,7 +340,7 @@ def test_failure_is_as_good_as_delivered_where_the_application_decides(
 
 
 def test_non_blocking_redelivery_lets_others_pass() -> None:
-    """Order 1, 2, 1 (upstream row 19)."""
+    """Order 1, 2, 1."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONE_SECOND, non_blocking_redelivery=True)
     talk.comes("a", "b")

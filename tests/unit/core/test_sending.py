@@ -16,7 +16,7 @@ from tests.unit.core.harness import AUTO, TRANSACTED, Talk
 
 
 def test_persistent_send_is_confirmed() -> None:
-    """By receipt: the broker has it on disk (classic.md 2.9)."""
+    """By receipt: the broker has it on disk (BROKER.md C25)."""
     talk = Talk(AUTO)
     request = talk.send()
     assert request is not None

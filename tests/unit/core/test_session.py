@@ -46,7 +46,7 @@ def test_subscribe_that_is_refused_is_not_undone() -> None:
 
 
 def test_subscribe_writes_what_the_dialect_made() -> None:
-    """With an id and a receipt, which is awaited (DESIGN.md section 4)."""
+    """With an id and a receipt, which is awaited."""
     talk = Talk(AUTO)
     settings = talk.settings("7", prefetch=3, optimize=OptimizeAcknowledge())
     request = talk.core.subscribe(settings, 1.0)
@@ -105,7 +105,7 @@ def test_messages_of_a_closed_consumer_are_let_go() -> None:
 
 
 def test_closed_consumer_hands_out_nothing() -> None:
-    """Source: classic.md 1.2, the Java client's words."""
+    """In the Java client's words."""
     talk = Talk(AUTO)
     talk.subscribe()
     talk.comes("a")
@@ -158,7 +158,7 @@ def test_others_give_back_what_is_not_acknowledged(mode: AcknowledgeMode) -> Non
 
 
 def test_durable_subscription_is_removed_by_name() -> None:
-    """UNSUBSCRIBE with the subscription's name (classic.md 2.5)."""
+    """UNSUBSCRIBE with the subscription's name (BROKER.md C60)."""
     talk = Talk(AUTO)
     request = talk.core.conversation.unsubscribe_durable("prices")
     (action,) = talk.core.take_actions()
@@ -208,7 +208,7 @@ def test_error_is_told() -> None:
 
 
 def test_unknown_receipts_and_frames_are_let_go() -> None:
-    """DISCONNECT may be answered twice (classic.md 2.9)."""
+    """DISCONNECT may be answered twice."""
     talk = Talk(AUTO)
     frames = [Frame("RECEIPT", {"receipt-id": "x"}), Frame("RECEIPT"), Frame("HELLO")]
     talk.core.receive(frames, 0.0, 0.0)

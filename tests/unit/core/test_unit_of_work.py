@@ -43,7 +43,7 @@ OUT = "SEND queue:x 'out' in jmsx"
 
 
 def test_receiving_begins_nothing_on_the_wire() -> None:
-    """BEGIN is written with the first SEND (classic.md 3.1)."""
+    """BEGIN is written with the first SEND."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a", "b")
@@ -52,7 +52,7 @@ def test_receiving_begins_nothing_on_the_wire() -> None:
 
 
 def test_first_send_begins() -> None:
-    """Once; no frame in the transaction asks for a receipt, since a failing one would not spoil it (rule 7)."""
+    """Once; no frame in the transaction asks for a receipt, since a failing one would not spoil it (BROKER.md C31)."""
     talk = Talk(TRANSACTED)
     assert talk.send("one") is None
     assert talk.send("two") is None
@@ -118,7 +118,7 @@ def test_commit_of_receives_is_a_transaction() -> None:
 
 
 def test_commit_of_sends_and_receives_is_one_burst() -> None:
-    """ACK and COMMIT are written together; only COMMIT asks for a receipt (rules 6 and 7)."""
+    """ACK and COMMIT are written together; only COMMIT asks for a receipt (BROKER.md C30 and C31)."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a", "b")
@@ -179,7 +179,7 @@ def test_commit_does_not_cover_what_waits() -> None:
 
 
 def test_listener_that_raised_is_committed_all_the_same() -> None:
-    """Unless the application rolls back (classic.md 1.7); the evidence keeps that it failed."""
+    """Unless the application rolls back; the evidence keeps that it failed."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a")
@@ -246,7 +246,7 @@ def test_rollback_of_nothing_is_nothing() -> None:
 
 
 def test_rolled_back_message_is_committed_later() -> None:
-    """With the ACK of its one and only ack id (upstream row 119)."""
+    """With the ACK of its one and only ack id (`Stomp11Test.testTransactionRollbackAllowsSecondAckOutsideTX`)."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a", "b")
@@ -261,7 +261,7 @@ def test_rolled_back_message_is_committed_later() -> None:
 
 
 def test_calls_that_do_not_fit_the_mode() -> None:
-    """Each with an error that says so (classic.md 1.4; JMS 3.1, 6.2)."""
+    """Each with an error that says so (JMS 3.1, 6.2)."""
     auto, transacted = Talk(AUTO), Talk(TRANSACTED)
     with pytest.raises(IllegalStateError, match=r"commit\(\)"):
         auto.commit()
@@ -276,7 +276,7 @@ def test_calls_that_do_not_fit_the_mode() -> None:
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_consumer_closes_when_its_transaction_ends(end: str) -> None:
-    """An UNSUBSCRIBE inside it would lose the ACK (probes-classic.md part 2; upstream row 80)."""
+    """An UNSUBSCRIBE inside it would lose the ACK (BROKER.md C35)."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a")
@@ -319,7 +319,7 @@ def test_consumer_closed_twice_closes_once() -> None:
 
 
 def test_close_of_the_session_rolls_back() -> None:
-    """Then it unsubscribes; what it held is the broker's again (classic.md 1.9)."""
+    """Then it unsubscribes; what it held is the broker's again (`ActiveMQMessageConsumer.java:733-759`)."""
     talk = Talk(TRANSACTED)
     talk.subscribe()
     talk.comes("a", "b")
@@ -334,7 +334,7 @@ def test_close_of_the_session_rolls_back() -> None:
 
 
 def test_close_of_the_session_buries_at_the_limit() -> None:
-    """Closing counts as a rollback (probes-classic.md part 3; upstream row 15)."""
+    """Closing counts as a rollback."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(1))
     talk.comes("a", **FAILED_ONCE)

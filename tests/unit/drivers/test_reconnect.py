@@ -90,7 +90,7 @@ DOWN = ConnectionFailedError("connection refused")
     ],
 )
 def test_pauses_grow_as_in_java(policy: ReconnectPolicy, expected: list[float]) -> None:
-    """10 ms, doubled, at most 30 s, without jitter; the first attempt is made at once (classic.md 1.12)."""
+    """10 ms, doubled, at most 30 s, without jitter; the first attempt is made at once (`FailoverTransport.java`)."""
     assert [policy.delay(failed) for failed in range(1, 7)] == pytest.approx(expected)
 
 
@@ -103,7 +103,7 @@ def test_pause_after_ages_is_a_number() -> None:
     ("attempts", "startup", "rounds"), [(0, -1, 1), (1, -1, 1), (4, -1, 4), (4, 2, 2), (-1, 3, 3), (4, 0, 1)]
 )  # fmt: skip
 def test_attempts_of_the_first_connection(attempts: int, startup: int, rounds: int) -> None:
-    """`startup` wins; 0 is one attempt, and no second (classic.md 1.12)."""
+    """`startup` wins; 0 is one attempt, and no second (`FailoverTransport.java`)."""
     policy = ReconnectPolicy(maximum_attempts=attempts, startup_maximum_attempts=startup)
     connector = Stubborn(policy, DOWN)
     with pytest.raises(ConnectionFailedError, match="refused"):
