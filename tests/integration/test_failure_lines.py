@@ -38,7 +38,7 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     """The fields of the records of one kind, and whether they have a traceback."""
     return [
-        {**record.jmsx, "traceback": record.exc_info is not None}  # type: ignore[attr-defined]
+        {**record.jmsx, "traceback": record.exc_info is not None}  # type: ignore[attr-defined]  # our own extra field
         for record in caplog.records
         if getattr(record, "jmsx", {}).get("event") == event
     ]

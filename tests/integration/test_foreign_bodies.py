@@ -43,6 +43,8 @@ from tests.integration.support import (
 from tests.jdk import NEEDS_JDK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx import AcknowledgeMode
     from jmsx_broker import ArtemisBroker, Broker
 
@@ -293,9 +295,11 @@ def by_stompman(broker: Broker, queue: Queue, body: str) -> None:
 
 
 @pytest.mark.parametrize("send", [by_stomp_py, by_stompman])
-def test_texts_of_other_stomp_clients(broker: Broker, queue: Queue, send: object) -> None:
+def test_texts_of_other_stomp_clients(
+    broker: Broker, queue: Queue, send: Callable[[Broker, Queue, str], None]
+) -> None:
     """They are read as the texts that they are, and `body` is what came."""
-    send(broker, queue, '{"city": "Zürich"}')  # type: ignore[operator]
+    send(broker, queue, '{"city": "Zürich"}')
     (message,) = received(broker, queue, 1)
     assert message.body == '{"city": "Zürich"}'.encode()
     assert message.text == '{"city": "Zürich"}'

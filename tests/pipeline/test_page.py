@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -21,6 +20,7 @@ from jmsx_report.period import Period
 from jmsx_report.sentences import headline, meaning
 from jmsx_report.store import Run
 from jmsx_report.wording import duration, moment, name, until
+from tests.pipeline.nesting import assert_well_nested
 from tests.pipeline.situations.judge import chosen
 from tests.pipeline.situations.scene import Scene
 
@@ -90,7 +90,7 @@ def test_names_that_anybody_may_choose_do_no_harm() -> None:
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "\\x07" in text
-    _Nesting().check(text)
+    assert_well_nested(text)
 
 
 def test_instants_are_utc_and_never_break() -> None:
@@ -132,7 +132,7 @@ def test_a_page_of_30_days_is_small(tmp_path: Path) -> None:
     # The steps of a curve are two vertices each.
     assert max(len(re.findall("[ML]", line)) for line in lines) <= 2 * POINTS
     assert re.search(r"https?:|<script|<link|<img|@import", text.lower()) is None
-    _Nesting().check(text)
+    assert_well_nested(text)
 
 
 def _thirty_days(tmp_path: Path) -> Findings:
@@ -272,7 +272,7 @@ def test_the_page_of_a_real_log_says_of_when_and_of_whom(hours: Path, tmp_path: 
         assert moment(lost["key_us"]) in text
     assert "Lost messages" in text
     assert "Repeated messages" not in text
-    _Nesting().check(text)
+    assert_well_nested(text)
 
 
 def test_a_log_without_a_message_has_a_page(tmp_path: Path) -> None:
@@ -316,23 +316,3 @@ def test_a_gap_before_the_period_does_not_matter(tmp_path: Path) -> None:
 
     assert (whole["verdict"], later["verdict"]) == ("unverifiable", "balanced")
     assert before["verdict"] == "unverifiable"
-
-
-class _Nesting(HTMLParser):
-    """Check that every element is closed in its turn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._open: list[str] = []
-
-    def check(self, text: str) -> None:
-        self.feed(text)
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        del attrs
-        if tag not in ("meta", "br"):
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -16,6 +15,7 @@ from jmsx_spark import ReportResult, engine, report
 from jmsx_spark.__main__ import main
 from jmsx_spark.session import check_java
 from tests.pipeline.lines import segments
+from tests.pipeline.nesting import assert_well_nested
 from tests.pipeline.simulator import SOURCE, Clock, Shop, open_log, sent
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_the_page_needs_nothing_and_says_the_verdict_first(made: ReportResult) -
     assert "1 unaccounted for, 2 duplicates" in text
     assert "Monday &lt;1&gt;" in text
     assert "#0102" not in text
-    _Nesting().check(text)
+    assert_well_nested(text)
 
 
 @pytest.mark.spark
@@ -175,23 +175,3 @@ def test_durations_are_worded_with_the_unit_that_suits(
 ) -> None:
     """Three digits are enough to read."""
     assert words == duration(microseconds)
-
-
-class _Nesting(HTMLParser):
-    """Check that every element is closed in its turn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._open: list[str] = []
-
-    def check(self, text: str) -> None:
-        self.feed(text)
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        del attrs
-        if tag not in ("meta", "br"):
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag

@@ -168,7 +168,7 @@ def test_what_others_are_at_is_left_to_them() -> None:
     next(begun)
     with pytest.raises(Reject):
         check_ran(plain, begun)
-    assert inspect.getgeneratorstate(begun) == inspect.GEN_SUSPENDED  # type: ignore[arg-type]
+    assert inspect.getgeneratorstate(begun) == inspect.GEN_SUSPENDED  # type: ignore[arg-type]  # typed as what handlers return
 
 
 @pytest.mark.parametrize(

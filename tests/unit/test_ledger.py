@@ -197,7 +197,7 @@ def test_it_is_tried_less_and_less(ledger: DeliveryLedger, path: Path, clock: Cl
     path.mkdir()
     tried = []
     opened = ledger._open
-    ledger._open = lambda: (tried.append(clock.now), opened())  # type: ignore[method-assign, assignment, func-returns-value]
+    ledger._open = lambda: (tried.append(clock.now), opened())  # type: ignore[method-assign, assignment, func-returns-value]  # as a spy
     for _ in range(100):
         with pytest.raises(StoreError, match="unable to open"):
             ledger.begin(A)

@@ -194,7 +194,7 @@ def test_observers_may_be_any_iterable() -> None:
     app = App(URL, observers=iter([Watcher()]))
     app.observe(Watcher())
     with pytest.raises(ConfigurationError, match="write Watcher"):
-        app.observe(Watcher)  # type: ignore[arg-type]
+        app.observe(Watcher)  # type: ignore[arg-type]  # what is refused
 
 
 def test_observers_may_be_proxies() -> None:
@@ -319,14 +319,14 @@ def test_a_decorator_without_parentheses() -> None:
     with pytest.raises(
         ConfigurationError, match=r"write @app.consumer\('queue://NAME'\) above plain"
     ):
-        App(URL).consumer(plain)  # type: ignore[arg-type]
+        App(URL).consumer(plain)  # type: ignore[arg-type]  # what is refused
 
 
 def test_unfit_sources() -> None:
     """At once, and not when the function comes."""
     for source in (17, None, "queue//x", "que://x"):
         with pytest.raises(InvalidDestinationError):
-            App(URL).consumer(source)  # type: ignore[arg-type]
+            App(URL).consumer(source)  # type: ignore[arg-type]  # what is refused
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_unfit_sources() -> None:
 def test_unknown_send_options(option: str, complaint: str) -> None:
     """Say where what is meant belongs."""
     with pytest.raises(ConfigurationError, match=complaint):
-        App(URL).send("a", "x", **{option: 1})  # type: ignore[arg-type]
+        App(URL).send("a", "x", **{option: 1})  # type: ignore[arg-type]  # what is refused
 
 
 def test_run_in_another_thread() -> None:
@@ -369,7 +369,7 @@ def both(message: Message, session: Session) -> None:
     """Both, in their order."""
 
 
-def bare(message, session):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, D103
+def bare(message, session):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, D103 - as a program may have it
     pass
 
 
@@ -381,7 +381,7 @@ def maybe(message: Message | None, session: Annotated[Session, "mine"]) -> None:
     """In other words."""
 
 
-def unknown_names(message: NoSuchName, session: Elsewhere.Session) -> None:  # type: ignore[name-defined]  # noqa: F821
+def unknown_names(message: NoSuchName, session: Elsewhere.Session) -> None:  # type: ignore[name-defined]  # noqa: F821 - no such names when the program runs
     """For the type checker only."""
 
 
@@ -399,7 +399,7 @@ def one_session(session: Session) -> None:
     """Not without the message."""
 
 
-def swapped_names(session: Elsewhere.Session, message: Elsewhere.Message) -> None:  # type: ignore[name-defined]  # noqa: F821
+def swapped_names(session: Elsewhere.Session, message: Elsewhere.Message) -> None:  # type: ignore[name-defined]  # noqa: F821 - no such names when the program runs
     """For the type checker only."""
 
 
@@ -427,7 +427,7 @@ def three(message: Message, session: Session, more: object) -> None:
     """Wants too much."""
 
 
-def unannotated(session, order):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def unannotated(session, order):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as a program may have it
     """Has them in the wrong order, and says so by its names only."""
 
 
@@ -449,7 +449,7 @@ class Shop:
         (swapped_names, "the message comes first, then the session"),
         (one_session, "the message comes first, then the session"),
         (unannotated, "unannotated calls its first parameter session, and it gets a Message; the"),
-        (lambda session, message: None, "the message comes first, then the session"),  # noqa: ARG005
+        (lambda session, message: None, "the message comes first, then the session"),  # noqa: ARG005 - never called
         (lambda _session: None, "the message comes first, then the session"),
         (typed, "order is a Order, and it gets a Message; take"),
         (typed_second, "order is a Order, and it gets a Session"),

@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_written_when_the_work_is_done(
         store.open()
         blockers: list[sqlite3.Connection] = []
         with caplog.at_level(logging.ERROR, "jmsx.dedupe"):
-            assert store.once(key, lambda _: blockers.append(holding(path)))  # noqa: B023
+            assert store.once(key, lambda _: blockers.append(holding(path)))  # noqa: B023 - called before the next turn
         assert "in memory only, until it can be written" in caplog.text
         assert "locked" in str(store.away)
         for other in (A, B, Identity("queue://q", "c")):

@@ -77,7 +77,7 @@ class Log:
     def deliver(
         self,
         writer: str,
-        made: str,
+        made: str | None,
         at: int,
         dest: str = ORDERS,
         outcome: str = "acknowledged",

@@ -274,7 +274,7 @@ def test_messages_without_a_key_prove_nothing(nameless: str | None) -> None:
     """One that was sent and one that was settled need not be the same."""
     log = trade()
     log.send(SENDER, START, msg_key=nameless)
-    log.deliver(WORKER, nameless, START)  # type: ignore[arg-type]
+    log.deliver(WORKER, nameless, START)
     summary = told(ended(log))
 
     assert (summary["verdict"], summary["foreign"]) == ("unverifiable", 2)
