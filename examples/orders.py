@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Session
-from jmsx.app import App
+from jmsx import AcknowledgeMode, App, Message, RedeliveryPolicy, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

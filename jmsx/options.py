@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from jmsx import plugins
 from jmsx.core.checks import (
@@ -227,6 +227,40 @@ class ConnectionOptions:
             timeout=self.optimize_acknowledge_timeout,
             scheduled_interval=self.optimized_ack_scheduled_ack_interval,
         )
+
+
+class AppKeywords(TypedDict, total=False):
+    """The fields of `ConnectionOptions` as keywords, for type checkers; all but `reconnect`, which `App` spells."""
+
+    client_id: str | None
+    username: str | None
+    password: str | None
+    prefetch_policy: PrefetchPolicy
+    redelivery_policy: Policy
+    redelivery_policies: RedeliveryPolicyMap | None
+    optimize_acknowledge: bool
+    optimize_acknowledge_timeout: float
+    optimized_ack_scheduled_ack_interval: float
+    non_blocking_redelivery: bool
+    transacted_individual_ack: bool
+    use_async_send: bool
+    dead_letter: str
+    use_management: bool
+    ledger: Ledger | str | PathLike[str] | None
+    dialect: str | None
+    heartbeat: tuple[float, float]
+    connect_timeout: float | None
+    request_timeout: float | None
+    commit_markers: bool
+    resend_unconfirmed: bool | None
+    max_body_size: int
+    tls: TlsOptions
+
+
+class ConnectionKeywords(AppKeywords, total=False):
+    """The fields of `ConnectionOptions` as keywords, for type checkers."""
+
+    reconnect: ReconnectPolicy | None
 
 
 _FLAGS: Final = (

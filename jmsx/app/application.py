@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, Never, Self
+from typing import TYPE_CHECKING, Final, Never, Self, Unpack
 
 from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
 from jmsx.app.counting import Counting
@@ -32,7 +32,7 @@ from jmsx.process import left_behind, tell_of_forks
 from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
     from wsgiref.types import WSGIApplication
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Property
+    from jmsx.options import AppKeywords, ConnectionKeywords
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [
@@ -88,7 +89,7 @@ class App(Registry):
         health_limits: HealthLimits | None = None,
         watch: float = 60.0,
         broker_stats: float = 60.0,
-        **options: Any,
+        **options: Unpack[AppKeywords],
     ) -> None:
         check_names("option of App", options, _OPTIONS)
         own = ConnectionOptions.of(**options)
@@ -156,7 +157,7 @@ class App(Registry):
         self._open()
         self._begin()
 
-    def connect(self, **options: Any) -> Connection:
+    def connect(self, **options: Unpack[ConnectionKeywords]) -> Connection:
         """A connection with the app's URL, observers and options; those given win."""
         check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
         observers = (self._progress, *self._observers)
@@ -166,10 +167,10 @@ class App(Registry):
         """The app's brokers and options, those of the URL included; raises ConfigurationError."""
         if self.url is None:
             raise ConfigurationError("the app has no broker URL; set app.url or pass one to App()")
-        given = dict(self._options)
+        own = ConnectionOptions.of(**self._options)
         if self.reconnect:
-            given.setdefault("reconnect", self._reconnect_policy())
-        return parse_broker_uri(self.url, ConnectionOptions.of(**given))
+            own = replace(own, reconnect=self._reconnect_policy())
+        return parse_broker_uri(self.url, own)
 
     def live(self) -> Verdict:
         """Whether messages move, or could: what `/healthz` says."""
@@ -192,7 +193,7 @@ class App(Registry):
         to: Destination | str,
         body: Message | Body = None,
         *,
-        properties: dict[str, Property] | None = None,
+        properties: Mapping[str, Property] | None = None,
         persistent: bool = True,
         priority: int = 4,
         time_to_live: float = 0.0,

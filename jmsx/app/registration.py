@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from jmsx.app.signature import connection_parameter
 from jmsx.core.checks import LARGEST_INT, check_flag, check_text, check_whole, kind_of, misfit
@@ -17,7 +17,7 @@ from jmsx.options import PrefetchPolicy, unknown
 from jmsx.uri import dead_letter_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from jmsx.core.policy import Policy
     from jmsx.dedupe import IdempotencyStore
@@ -40,9 +40,8 @@ class Consumer:
     name: str  #: in metrics, events and logs
     mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE
     redelivery: Policy | None = None  #: None: the app's
-    give_up_on: tuple[
-        type[BaseException], ...
-    ] = ()  #: errors that no retry can cure: dead letter at once
+    #: Errors that no retry can cure: dead letter at once.
+    give_up_on: type[BaseException] | Collection[type[BaseException]] = ()
     dead_letter: str | None = None  #: a strategy, or a destination for copies; None: the app's
     concurrency: int = 1  #: sessions, each with a thread and a socket of its own
     prefetch: int | None = None  #: messages; None: the app's
@@ -63,7 +62,7 @@ class Consumer:
     def _check(self) -> None:
         """Raise ConfigurationError, without the consumer's name."""
         _check_source(self.destination.uri)
-        object.__setattr__(self, "give_up_on", _error_types(self.give_up_on))
+        object.__setattr__(self, "give_up_on", error_types(self.give_up_on))
         if self.redelivery is not None:
             check_policy("redelivery", self.redelivery)
         if self.dead_letter is not None:
@@ -146,6 +145,20 @@ class Consumer:
         return replace(options, **own)
 
 
+class ConsumerKeywords(TypedDict, total=False):
+    """Settings of `Consumer` as keywords, for type checkers; those that `@app.consumer(...)` does not spell itself."""
+
+    give_up_on: type[BaseException] | Collection[type[BaseException]]
+    dead_letter: str
+    concurrency: int
+    prefetch: int | None
+    selector: str | None
+    durable: str | None
+    non_blocking_redelivery: bool | None
+    optimize_acknowledge: bool | None
+    dedupe_by: Callable[[Message], str] | None
+
+
 def _check_source(source: str) -> None:
     """Raise ConfigurationError for what no decorator can read."""
     if any("temp-" in kind for kind, _ in parts(source)):
@@ -194,8 +207,8 @@ def acknowledge_mode(given: object) -> AcknowledgeMode:
     raise misfit("mode", "an AcknowledgeMode", given)
 
 
-def _error_types(given: object) -> tuple[type[BaseException], ...]:
-    """As a tuple, from one class or several."""
+def error_types(given: object) -> tuple[type[BaseException], ...]:
+    """Classes of errors as a tuple, from one or several; raises ConfigurationError for what is none."""
     several = given if isinstance(given, tuple | list | set | frozenset) else (given,)
     for each in several:
         if not (isinstance(each, type) and issubclass(each, BaseException)):

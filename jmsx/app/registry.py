@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Protocol, TypeVar, Unpack, overload
 
 from jmsx.app.registration import Consumer, acknowledge_mode
 from jmsx.app.signature import takes_session
@@ -16,8 +16,12 @@ from jmsx.options import check_names
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.app.registration import Handler
+    from jmsx.app.registration import ConsumerKeywords, Handler
     from jmsx.core.policy import Policy
+    from jmsx.dedupe import IdempotencyStore
+    from jmsx.jms.message import Message
+    from jmsx.jms.session import Session
+    from jmsx.options import AppKeywords
 
 #: What `@app.consumer(...)` takes by keyword.
 SETTINGS: Final = [
@@ -27,26 +31,59 @@ SETTINGS: Final = [
 ]
 
 H = TypeVar("H", bound="Handler")
+_Plain = TypeVar("_Plain", bound="Callable[[Message], object]")
+_WithSession = TypeVar("_WithSession", bound="Callable[[Message, Session], object]")
+_WithConnection = TypeVar("_WithConnection", bound="Callable[Concatenate[Message, ...], object]")
+
+
+class Decorator(Protocol):
+    """What `@app.consumer(...)` makes: it takes a handler of a message, or of a message and its session."""
+
+    @overload
+    def __call__(self, handler: _Plain, /) -> _Plain: ...
+    @overload
+    def __call__(self, handler: _WithSession, /) -> _WithSession: ...
 
 
 class Registry:
     """Consumers by name; `options` are those of the app's connections."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: AppKeywords) -> None:
         self._options = options
         self._consumers: dict[str, Consumer] = {}
         self._running = False
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> AppKeywords:
         """The options that the app's connections get, as they were given."""
-        return dict(self._options)
+        return self._options.copy()
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
         """The registered consumers."""
         return tuple(self._consumers.values())
 
+    @overload
+    def consumer(
+        self,
+        source: Destination | str,
+        *,
+        mode: AcknowledgeMode | str = ...,
+        redelivery: Policy | None = ...,
+        name: str | None = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> Decorator: ...
+    @overload
+    def consumer(
+        self,
+        source: Destination | str,
+        *,
+        mode: AcknowledgeMode | str = ...,
+        redelivery: Policy | None = ...,
+        name: str | None = ...,
+        dedupe: IdempotencyStore | None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> Callable[[_WithConnection], _WithConnection]: ...
     def consumer(
         self,
         source: Destination | str,
@@ -54,7 +91,8 @@ class Registry:
         mode: AcknowledgeMode | str = AcknowledgeMode.AUTO_ACKNOWLEDGE,
         redelivery: Policy | None = None,
         name: str | None = None,
-        **settings: Any,
+        dedupe: IdempotencyStore | None = None,
+        **settings: Unpack[ConsumerKeywords],
     ) -> Callable[[H], H]:
         """
         Make the decorated function the handler of `source`, such as `queue://orders`.
@@ -62,8 +100,8 @@ class Registry:
         It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments. When it returns,
         the message is settled (with SESSION_TRANSACTED, all that it sent too); when it raises, the message is delivered
         again by `redelivery`; it may raise Retry, Reject or Discard to say more. `mode` may be a name, such as "client"
-        or "transacted". Further settings are those of `Consumer`; what is not given is as the app's options say.
-        Raises ConfigurationError for settings that make no sense.
+        or "transacted". Further settings are those of `Consumer`; what is not given is as the app's options say. Raises
+        ConfigurationError for settings that make no sense.
         """
         if callable(source):
             raise ConfigurationError(
@@ -91,6 +129,7 @@ class Registry:
                 mode=chosen,
                 redelivery=redelivery,
                 takes_session=takes,
+                dedupe=dedupe,
                 **settings,
             )
             return handler
@@ -115,7 +154,7 @@ class Registry:
             raise IllegalStateError("the app is running")
 
 
-def _check_settings(settings: dict[str, Any]) -> None:
+def _check_settings(settings: ConsumerKeywords) -> None:
     """Raise ConfigurationError for names that are no setting, and for None where that means nothing."""
     check_names("consumer setting", settings, SETTINGS)
     if "dead_letter" in settings and settings["dead_letter"] is None:

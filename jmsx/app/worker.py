@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE
 from jmsx.app.health import WorkerState
+from jmsx.app.registration import error_types
 from jmsx.app.signature import connection_parameter
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import IllegalStateError, SpoiltTransactionError, StoreError
@@ -203,7 +204,7 @@ class Worker:
             self._call_once(message)
         except Steering:
             raise
-        except self.consumer.give_up_on as error:
+        except error_types(self.consumer.give_up_on) as error:
             if self._ended:  # it is the commit's, not the handler's
                 raise
             raise Reject from error

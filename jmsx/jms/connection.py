@@ -8,7 +8,7 @@ import queue
 import threading
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from jmsx.clock import SystemClock
 from jmsx.core.values import AcknowledgeMode
@@ -21,7 +21,7 @@ from jmsx.jms.session import Session
 from jmsx.ledger import release, share
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers
-from jmsx.options import ConnectionOptions
+from jmsx.options import ConnectionKeywords, ConnectionOptions
 from jmsx.process import left_behind, tell_of_forks
 from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
 
@@ -44,7 +44,11 @@ class Connection:
     """
 
     def __init__(
-        self, url: str | BrokerUri, *, observers: Iterable[Observer] = (), **options: Any
+        self,
+        url: str | BrokerUri,
+        *,
+        observers: Iterable[Observer] = (),
+        **options: Unpack[ConnectionKeywords],
     ) -> None:
         if isinstance(url, BrokerUri):  # read already: an app's, with what a consumer changes
             changed = replace(url.options, **options)

@@ -1,0 +1,145 @@
+"""What type checkers must accept: programs as users write them. Checked, and never run."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+from typing import assert_type
+
+from jmsx import (
+    AcknowledgeMode,
+    App,
+    ArtemisRedeliveryPolicy,
+    Connection,
+    ConnectionFailedError,
+    DatabaseStore,
+    DeliveryLedger,
+    Destination,
+    Discard,
+    HealthLimits,
+    JmsxError,
+    MemoryStore,
+    Message,
+    MessageConsumer,
+    MessageProducer,
+    PrefetchPolicy,
+    Queue,
+    QueueBrowser,
+    ReconnectPolicy,
+    RedeliveryPolicy,
+    RedeliveryPolicyMap,
+    Reject,
+    Retry,
+    Session,
+    SqliteStore,
+    TlsOptions,
+)
+from jmsx_eventlog import EventLog
+from jmsx_prometheus import PrometheusObserver
+
+URL = "stomp://localhost:61613"
+
+app = App(
+    URL,
+    observers=[PrometheusObserver(), EventLog("events", service="shop")],
+    reconnect=ReconnectPolicy(maximum_delay=5),
+    health="127.0.0.1:8080",
+    health_limits=HealthLimits(),
+    client_id="shop",
+    prefetch_policy=PrefetchPolicy.all(10),
+    redelivery_policy=RedeliveryPolicy(maximum_redeliveries=3),
+    redelivery_policies=RedeliveryPolicyMap(
+        RedeliveryPolicy(), {"orders.>": ArtemisRedeliveryPolicy()}
+    ),
+    dead_letter="queue://dead",
+    ledger=DeliveryLedger("deliveries.db"),
+    heartbeat=(5, 5),
+    request_timeout=None,
+    tls=TlsOptions(ca_file="ca.pem"),
+)
+
+
+@app.consumer("queue://orders", concurrency=4, prefetch=10, give_up_on=ValueError)
+def book(order: Message) -> None:
+    """Take a message alone."""
+    assert_type(order.text, str)
+    app.send("queue://booked", order.text, properties={"region": "EU", "rank": 3})
+
+
+@app.consumer(Queue("moves"), mode=AcknowledgeMode.SESSION_TRANSACTED, name="moves")
+def move(message: Message, session: Session) -> None:
+    """Take the session, too."""
+    producer = session.create_producer(Queue("moved"))
+    producer.send(Message(message.body, properties=message.properties), priority=9)
+
+
+@app.consumer(
+    "queue://payments",
+    dedupe=DatabaseStore(lambda: sqlite3.connect("shop.db")),
+    dedupe_by=lambda message: str(message.properties["payment"]),
+)
+def pay(message: Message, *, db: sqlite3.Connection) -> int:
+    """Take the store's database connection; what a handler returns is nobody's."""
+    return db.execute("INSERT INTO payments VALUES (?)", (message.text,)).rowcount
+
+
+@app.consumer("queue://once", dedupe=SqliteStore("done.db"), give_up_on=(ValueError, KeyError))
+def once(message: Message) -> None:
+    """Say more than that it failed."""
+    match message.properties.get("then"):
+        case "retry":
+            raise Retry(delay=2.5)
+        case "reject":
+            raise Reject("not today")
+        case "discard":
+            raise Discard
+        case _:
+            pass
+
+
+class Shop:
+    """A program with methods."""
+
+    def handle(self, message: Message, session: Session | None = None) -> None:
+        """Take both, or one."""
+        del message, session
+
+
+app.consumer("queue://shop", mode="client", selector="region = 'EU'")(Shop().handle)
+app.consumer("topic://news", durable="desk", dedupe=MemoryStore())(print)
+
+# A handler is still the function that it was.
+assert_type(pay(Message("x"), db=sqlite3.connect(":memory:")), int)
+
+
+def by_hand(options: dict[str, str], ranks: dict[str, int]) -> datetime | None:
+    """Use the JMS face."""
+    with Connection(URL, username="u", password="p", commit_markers=True) as connection:  # noqa: S106 - nobody's
+        connection.start()
+        session = connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE)
+        assert_type(session, Session)
+        consumer = session.create_consumer("queue://a", selector="rank > 3")
+        assert_type(consumer, MessageConsumer)
+        message = consumer.receive(1.5)
+        assert_type(message, Message | None)
+        producer = session.create_producer()
+        assert_type(producer, MessageProducer)
+        producer.send({"a": 1}, destination="queue://b", time_to_live=60, persistent=False)
+        assert_type(producer.send(Message("x", properties=ranks, reply_to="queue://answers")), str)
+        producer.send(Message(b"x", properties=options))
+        assert_type(session.create_browser("queue://a"), QueueBrowser)
+        if message is None:
+            return None
+        message.acknowledge()
+        assert_type(message.destination, Destination | None)
+        return datetime.fromtimestamp(message.timestamp or 0, UTC)
+
+
+def in_doubt() -> None:
+    """Catch by class."""
+    try:
+        app.send("queue://a", b"bytes", persistent=False, time_to_live=1)
+    except ConnectionFailedError as error:
+        assert_type(error.retriable, bool)
+    except JmsxError:
+        raise

@@ -1,0 +1,91 @@
+"""What type checkers must find: a mistake on each line that says so, and on no other. Checked, and never run."""
+
+from __future__ import annotations
+
+from jmsx import App, Connection, Message, PrefetchPolicy, RedeliveryPolicy, Retry, Session
+
+URL = "stomp://localhost:61613"
+app = App(URL)
+
+Connection(URL, reqest_timeout=3)  # mistake
+Connection(URL, heartbeat="no")  # mistake
+Connection(URL, prefetch_policy=10)  # mistake
+App(URL, ledgerr="deliveries.db")  # mistake
+App(URL, ledger=5)  # mistake
+App(URL, redelivery_policy=5)  # mistake
+App(URL, redelivery_policies={})  # mistake
+App(URL, reconnect=3)  # mistake
+App(URL, observers=[print])  # mistake
+app.connect(clientid="x")  # mistake
+
+
+@app.consumer("queue://a", concurency=2)  # mistake
+def misspelt(message: Message) -> None:
+    """A setting that there is not."""
+    del message
+
+
+@app.consumer("queue://a", concurrency="2")  # mistake
+def text_for_a_number(message: Message) -> None:
+    """A setting of another type."""
+    del message
+
+
+@app.consumer("queue://a", mode=1.5)  # mistake
+def no_mode(message: Message) -> None:
+    """A mode that is none."""
+    del message
+
+
+@app.consumer("queue://a", give_up_on="ValueError")  # mistake
+def no_class(message: Message) -> None:
+    """A name for a class."""
+    del message
+
+
+@app.consumer("queue://a", dedupe="done.db")  # mistake
+def no_store(message: Message) -> None:
+    """A path for a store."""
+    del message
+
+
+@app.consumer("queue://a")  # mistake
+def swapped(session: Session, message: Message) -> None:
+    """Parameters in the wrong order."""
+    del session, message
+
+
+@app.consumer("queue://a")  # mistake
+def nothing() -> None:
+    """No parameter."""
+
+
+@app.consumer("queue://a")  # mistake
+def too_much(message: Message, session: Session, more: int) -> None:
+    """Three parameters."""
+    del message, session, more
+
+
+@app.consumer  # mistake
+def bare(message: Message) -> None:
+    """No destination."""
+    del message
+
+
+def sends(message: Message, session: Session) -> None:
+    """Send and receive."""
+    app.send("queue://a", "x", persistant=False)  # mistake
+    app.send("queue://a", object())  # mistake
+    app.send("queue://a", "x", properties={"a": object()})  # mistake
+    session.create_producer("queue://a").send("x", priority="high")  # mistake
+    session.create_consumer(5)  # mistake
+    session.create_consumer("queue://a").receive("1")  # mistake
+    message.properties["a"].upper()  # mistake
+    Message("x", propertys={})  # mistake
+    raise Retry(delay="1s")  # mistake
+
+
+RedeliveryPolicy(maximum_redeliverys=3)  # mistake
+PrefetchPolicy(queue="many")  # mistake
+with Connection(URL) as connection:
+    connection.create_session("client")  # mistake

@@ -1,0 +1,84 @@
+"""The typed face: what mypy and pyright say of programs that use jmsx, installed as any library is."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from jmsx.app.registration import Consumer, ConsumerKeywords
+from jmsx.options import AppKeywords, ConnectionKeywords, ConnectionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE: Final = Path(__file__).parent
+ACCEPTED: Final = HERE / "accepted.py"
+MISTAKES: Final = HERE / "mistakes.py"
+
+
+def mypy(file: Path) -> dict[int, str]:
+    """Errors by line, as `mypy --strict` tells them to a user, who has not our configuration."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", file.name]
+    told = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    assert not told.stderr
+    found = (re.fullmatch(r"\w+\.py:(\d+): error: (.*)", line) for line in told.stdout.splitlines())
+    return {int(each[1]): each[2] for each in found if each is not None}
+
+
+def pyright(file: Path) -> dict[int, str]:
+    """Errors by line, as pyright's strict mode tells them (basedpyright is pyright without npm)."""
+    settings = HERE / "pyrightconfig.json"
+    command = [sys.executable, "-m", "basedpyright", "--outputjson"]
+    command += ["--pythonpath", sys.executable, "--project", str(settings), str(file)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    diagnostics = json.loads(told.stdout)["generalDiagnostics"]
+    return {
+        each["range"]["start"]["line"] + 1: each["message"]
+        for each in diagnostics
+        if each["severity"] == "error"
+    }
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_programs_are_accepted(checker: Callable[[Path], dict[int, str]]) -> None:
+    """As users write them."""
+    assert checker(ACCEPTED) == {}
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_mistakes_are_found(checker: Callable[[Path], dict[int, str]]) -> None:
+    """Each, and nothing else."""
+    lines = MISTAKES.read_text("utf-8").splitlines()
+    planted = {number for number, line in enumerate(lines, 1) if line.endswith("# mistake")}
+    assert len(planted) > 20
+    assert set(checker(MISTAKES)) == planted
+
+
+def annotations(keywords: Any) -> dict[str, str]:
+    """The types of a TypedDict's keys, as they are written."""
+    return {name: each.__forward_arg__ for name, each in keywords.__annotations__.items()}
+
+
+def test_keywords_of_connections_are_the_options() -> None:
+    """By name and type."""
+    assert annotations(ConnectionKeywords) == {
+        each.name: each.type for each in fields(ConnectionOptions)
+    }
+    assert annotations(ConnectionKeywords).keys() - annotations(AppKeywords) == {"reconnect"}
+
+
+def test_keywords_of_consumers_are_their_settings() -> None:
+    """By name and type; None would say nothing where the decorator's default says it."""
+    settings = {each.name: str(each.type) for each in fields(Consumer)}
+    spelled = {"handler", "destination", "name", "mode", "redelivery", "takes_session", "dedupe"}
+    keywords = annotations(ConsumerKeywords)
+    assert keywords.keys() == settings.keys() - spelled
+    keywords["dead_letter"] += " | None"
+    assert keywords == {name: settings[name] for name in keywords}
