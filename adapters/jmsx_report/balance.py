@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
-from jmsx_report.clocks import UNKNOWN_US, ahead
+from jmsx_report.clocks import UNKNOWN_US
 from jmsx_report.flows import BUCKET_US, NAMELESS, SETTLES
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ GRACE_US: Final = 60_000_000
 def sends_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
     """One row a copy that is due: the sends of `flowing` with `route` and `fanned`."""
     return flowing.filter(_SENT).join(routes.expects, on="dest")
+
+
+def senders(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
+    """Who sends where: sender, route, fanned."""
+    sent = flowing.filter(_SENT).select("dest", sender="writer").unique()
+    return sent.join(routes.expects, on="dest").select("sender", "route", "fanned").unique()
 
 
 def deliveries_by_route(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
@@ -91,30 +97,35 @@ def buckets(flowing: pl.DataFrame, routes: Routes) -> pl.DataFrame:
 
 
 def beginnings(
-    compared: pl.DataFrame, routes: Routes, readers: pl.DataFrame, clocks: Clocks
+    flowing: pl.DataFrame,
+    compared: pl.DataFrame,
+    routes: Routes,
+    readers: pl.DataFrame,
+    clocks: Clocks,
 ) -> pl.DataFrame:
     """
-    When copies of a topic's messages began to be kept: route, begin_us.
+    When copies of a topic's messages began to be kept: sender, route, begin_us (by the sender's clock).
 
     A subscription gets what is sent from then on. It is there at the latest when it is first read, and at the time of
-    the oldest message that it ever gave.
+    the oldest message that it ever gave. `flowing` and `readers` as `FLOWS` and `READERS`, `compared` as `buckets`.
     """
-    fanned = routes.expects.filter("fanned").select("route").unique()
     oldest = (
         compared.filter((pl.col("settled_n") > 0) & (pl.col("bucket") >= 0))
         .group_by("route")
         .agg(pl.col("bucket").min().alias("oldest_us"))
     )
-    believed = ahead(clocks.believed())
     read = (
         readers.join(routes.reads, on=["dest", "subscription"], nulls_equal=True)
         .group_by("route")
-        .agg((pl.col("first_us") - believed).min().alias("read_us"))
+        .agg(clocks.latest("first_us").min().alias("read_us"))
     )
+    read_us = pl.col("read_us") + clocks.most("sender")
     return (
-        fanned.join(oldest, on="route", how="left")
+        senders(flowing, routes)
+        .filter("fanned")
+        .join(oldest, on="route", how="left")
         .join(read, on="route", how="left")
-        .select("route", pl.min_horizontal("oldest_us", "read_us").alias("begin_us"))
+        .select("sender", "route", pl.min_horizontal("oldest_us", read_us).alias("begin_us"))
     )
 
 
@@ -130,9 +141,10 @@ def suspicious(compared: pl.DataFrame, begun: pl.DataFrame) -> pl.DataFrame:
 
     Keys that tell no time are compared where somebody in the log sent some; else they are of foreign senders.
     """
+    surely = begun.group_by("route").agg(pl.col("begin_us").min())
     before = (pl.col("bucket") + BUCKET_US <= pl.col("begin_us")).fill_null(value=False)
     return (
-        compared.join(begun, on="route", how="left")
+        compared.join(surely, on="route", how="left")
         .filter(~pl.col("balanced"))
         .filter((pl.col("bucket") >= 0) | pl.col("bucket").is_in(own_shards(compared).implode()))
         .filter(~(before & (pl.col("settled_n") == 0) & (pl.col("spare_n") == 0)))
@@ -371,7 +383,7 @@ def judged(
         pl.col("done") <= due.clip(lower_bound=1)
     )
     return (
-        by_key.join(begun, on="route", how="left")
+        by_key.join(begun, on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
         # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
         .with_columns(missing.alias("missing"), stray.alias("stray"))

@@ -107,7 +107,7 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         clocks=clocked,
         horizon=horizon(complete, clocked, terms.open_segments),
         compared=compared,
-        begun=balance.beginnings(compared, found_routes, readers, clocked),
+        begun=balance.beginnings(flowing, compared, found_routes, readers, clocked),
         book=brokerbook.reconciled(
             stats,
             sums[brokerbook.TRAFFIC.name],

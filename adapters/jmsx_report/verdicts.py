@@ -194,17 +194,13 @@ def _sampled(which: pl.Expr) -> pl.Expr:
 
 def touched(held: Books) -> pl.DataFrame:
     """Writer, route, reads: which routes a writer has to do with."""
-    sends = (
-        held.flows.filter(pl.col("kind") == "send")
-        .select("writer", "dest")
-        .unique()
-        .join(held.routes.expects, on="dest")
-        .select("writer", "route", pl.lit(value=False).alias("reads"))
+    sends = balance.senders(held.flows, held.routes).select(
+        "route", pl.lit(value=False).alias("reads"), writer="sender"
     )
     reads = held.readers.join(
         held.routes.reads, on=["dest", "subscription"], nulls_equal=True
     ).select("writer", "route", pl.lit(value=True).alias("reads"))
-    return pl.concat([sends, reads]).group_by("writer", "route").agg(pl.col("reads").any())
+    return pl.concat([sends, reads], how="diagonal").group_by("writer", "route").agg(pl.col("reads").any())
 
 
 def placed_gaps(held: Books) -> pl.DataFrame:
@@ -338,11 +334,12 @@ def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataF
     )
     # Hours are of the senders' clocks, and gaps are set right.
     skews = (
-        balance.sends_by_route(held.flows, held.routes)
-        .select("route", "writer")
-        .unique()
+        balance.senders(held.flows, held.routes)
         .group_by("route")
-        .agg(held.clocks.least().min().alias("least"), held.clocks.most().max().alias("most"))
+        .agg(
+            held.clocks.least("sender").min().alias("least"),
+            held.clocks.most("sender").max().alias("most"),
+        )
     )
     begin = pl.col("hour_us") - pl.col("most").fill_null(0)
     end = pl.col("hour_us") + HOUR_US - pl.col("least").fill_null(0)

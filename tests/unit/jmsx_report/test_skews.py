@@ -151,3 +151,21 @@ def test_processes_at_once_may_have_clocks_that_are_apart() -> None:
     summary = told(log, expect={WORKER: 2})
 
     assert (summary["verdict"], findings(summary, "roster")) == ("balanced", [])
+
+
+def test_what_was_sent_before_a_subscription_is_no_loss_whatever_the_sender_shows() -> None:
+    """The sender is four minutes ahead: by its clock it sent what nobody was to get after the subscription began."""
+    log = Log().opens(SENDER).opens(WORKER)
+    topic, begin = "topic://t", START + 10 * MINUTE
+    durable = {"dest": topic, "subscription": "durable:c.s"}
+    log.send(SENDER, begin + 2 * MINUTE, topic)  # two minutes before
+    log.line(WORKER, "sub.open", begin, session_id="work-1", epoch=1, consumer="c", **durable)
+    for minute in range(5, 15):
+        at = begin + minute * MINUTE
+        made = log.send(SENDER, at + 4 * MINUTE, topic)
+        log.deliver(WORKER, made, at + SECOND, sent_us=at, recv_us=at + SECOND, **durable)
+    summary = told(closed(log))
+
+    assert (summary["verdict"], summary["unaccounted"]) == ("balanced", 0)
+    log.send(SENDER, begin + 16 * MINUTE, topic)
+    assert told(log)["unaccounted"] == 1
