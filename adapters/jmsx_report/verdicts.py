@@ -200,7 +200,11 @@ def touched(held: Books) -> pl.DataFrame:
     reads = held.readers.join(
         held.routes.reads, on=["dest", "subscription"], nulls_equal=True
     ).select("writer", "route", pl.lit(value=True).alias("reads"))
-    return pl.concat([sends, reads], how="diagonal").group_by("writer", "route").agg(pl.col("reads").any())
+    return (
+        pl.concat([sends, reads], how="diagonal")
+        .group_by("writer", "route")
+        .agg(pl.col("reads").any())
+    )
 
 
 def placed_gaps(held: Books) -> pl.DataFrame:
