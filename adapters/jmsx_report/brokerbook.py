@@ -3,7 +3,7 @@ The broker's own counts, held against the log: who else sends and consumes, what
 
 A line `broker.stats` is a queue's counters at one moment. Between two of them the broker saw so many messages come and
 go; the log tells of so many sends and settlements in that time, save those about the two moments, which may be on
-either side. So the log has a least and a most, and only what is beyond those proves anything.
+either side. So the log has a most, and only what is beyond that proves anything.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ STATS: Final = Partial(
 def _traffic(events: Events) -> pl.DataFrame:
     minute = (pl.col("ts_us") // MINUTE_US * MINUTE_US).alias("minute_us")
     arrived = events.coded("send").filter(pl.col("outcome").is_in(["confirmed", "unconfirmed"]))
-    sure = (pl.col("outcome") == "confirmed").cast(pl.Int64)
-    zero = pl.lit(0, pl.Int64)
+    none, one = pl.lit(0, pl.Int64), pl.lit(1, pl.Int64)
     left = events.coded("delivery").filter(pl.col("outcome").is_in(list(SETTLES)))
     return (
         pl.concat(
@@ -80,33 +79,31 @@ def _traffic(events: Events) -> pl.DataFrame:
                     "dest",
                     pl.lit(None, pl.Categorical).alias("subscription"),
                     minute,
-                    sure.alias("came"),
-                    (1 - sure).alias("perhaps"),
-                    zero.alias("went"),
+                    one.alias("came"),
+                    none.alias("went"),
                 ),
                 left.select(
                     "writer",
                     "dest",
                     optional(left, "subscription", pl.Categorical),
                     minute,
-                    zero.alias("came"),
-                    zero.alias("perhaps"),
-                    pl.lit(1, pl.Int64).alias("went"),
+                    none.alias("came"),
+                    one.alias("went"),
                 ),
             ]
         )
         .group_by("writer", "dest", "subscription", "minute_us")
-        .agg(pl.col("came", "perhaps", "went").sum())
+        .agg(pl.col("came", "went").sum())
         .pipe(named)
     )
 
 
-#: Messages that came to and went from a destination, by minute of the writer's clock: confirmed sends, unconfirmed ones
-#: (`perhaps`), settlements.
+#: Messages that came to (perhaps: an unconfirmed send is one) and went from a destination, by minute of the writer's
+#: clock.
 TRAFFIC: Final = Partial(
     "traffic",
     ("writer", "dest", "subscription", "minute_us"),
-    {"came": Adds.SUM, "perhaps": Adds.SUM, "went": Adds.SUM},
+    {"came": Adds.SUM, "went": Adds.SUM},
     _traffic,
 )
 
@@ -151,9 +148,7 @@ def reconciled(
         return pl.DataFrame(schema=BOOK)
     moved = pl.concat(
         [
-            traffic.filter(pl.col("came") + pl.col("perhaps") > 0).join(
-                expects.select("dest", "route"), on="dest"
-            ),
+            traffic.filter(pl.col("came") > 0).join(expects.select("dest", "route"), on="dest"),
             traffic.filter(pl.col("went") > 0).join(
                 reads, on=["dest", "subscription"], nulls_equal=True
             ),
@@ -172,7 +167,7 @@ def reconciled(
         .join(moved, on="route")
         .group_by("route")
         .agg(
-            (pl.col("came") + pl.col("perhaps")).filter(touched).sum().alias("came_most"),
+            pl.col("came").filter(touched).sum().alias("came_most"),
             pl.col("went").filter(touched).sum().alias("went_most"),
             (~touched).sum().alias("beside"),
         )

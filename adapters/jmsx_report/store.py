@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from jmsx_report.local import Engine
 
-#: Partials of another version are not read, but made again. Counts up whenever a partial changes.
-FORMAT: Final = f"8-polars-{pl.__version__}"
+_OF_POLARS: Final = "-polars-"
+#: Partials of another version are taken away, and made again. Counts up whenever a partial changes.
+FORMAT: Final = f"9{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.
@@ -94,7 +95,7 @@ class Store:
 
     def open(self) -> None:
         """
-        Make the folders, and take away what interrupted reports left.
+        Make the folders, and take away what interrupted reports left, and those of other versions.
 
         Raises:
             ConfigurationError: there cannot be a folder, or another report works in it.
@@ -117,6 +118,9 @@ class Store:
         for left in list(self._folder.glob(f"{_UNFINISHED}*")):
             _take_away(left)
         self._work.mkdir()
+        for other in list(self._root.glob(f"*{_OF_POLARS}*")):
+            if other != self._folder:
+                self._take_out(other)
 
     def close(self) -> None:
         """Take the working folder away, so that no worker commits any more, and let another report begin."""

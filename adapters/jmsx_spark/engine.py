@@ -77,14 +77,9 @@ def report(
 
     Uses the Spark that runs in this process, or starts one; then what it says goes to spark.log in `out_directory`.
 
+    Arguments are those of `jmsx_report.report`; workers on other hosts must find both directories by the same paths.
+
     Args:
-        events_directory: of an `EventLog`, or of many hosts below it; with workers on other hosts, the same path there.
-        out_directory: made if need be; the same holds for it.
-        deadline_seconds: what was sent less than this ago may still wait in its queue.
-        expect: service -> how many processes of it are there at once.
-        since: only messages that were sent from then on are audited, whenever they were settled; with a time zone.
-        until: only messages that were sent before; with a time zone.
-        title: the heading of the page.
         master: where Spark runs, in its words ("spark://host:7077"); None: on all cores of this host.
 
     Raises:

@@ -193,3 +193,13 @@ def test_one_report_at_a_time(tmp_path: Path) -> None:
         opened(tmp_path / "out" / "partials")
     first.close()
     opened(tmp_path / "out" / "partials").close()
+
+
+def test_partials_of_another_version_are_taken_away(tmp_path: Path) -> None:
+    """Nobody would read them any more; what is not of a store stays."""
+    for name in ("1-polars-0.1/run", store.FORMAT + "/unknown", "notes"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "rows.parquet").write_bytes(b"rows")
+    opened(tmp_path).close()
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [store.FORMAT, "lock", "notes"]
