@@ -16,38 +16,81 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from jmsx.foreign import exc_info_of, from_a_signal, traceback_of
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
 
-def logger(name: str) -> Any:
-    """A structlog logger over `logging.getLogger(name)`."""
-    standard = logging.getLogger(name)
-    if _HARMLESS not in standard.filters:
-        standard.addFilter(_HARMLESS)
-    return structlog.wrap_logger(
-        standard,
-        processors=[structlog.stdlib.filter_by_level, _as_record],
-        wrapper_class=_Guarded,
-    )
+class Logger:
+    """A structlog logger over `logging.getLogger(name)`; structlog is loaded for the first line that is written."""
 
+    def __init__(self, name: str) -> None:
+        self._standard = logging.getLogger(name)
+        if _HARMLESS not in self._standard.filters:
+            self._standard.addFilter(_HARMLESS)
+        self._log: Callable[..., object] | None = None
 
-class _Guarded(structlog.stdlib.BoundLogger):
-    """Never raises: whoever logs has something else to do that must be done."""
+    def debug(self, event: str, **fields: object) -> None:
+        """Write a line for those who look for a fault."""
+        self._write(logging.DEBUG, event, fields)
 
-    def _proxy_to_logger(
-        self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any
-    ) -> Any:
+    def info(self, event: str, **fields: object) -> None:
+        """Write a line about what is as it should be."""
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Write a line about what may need somebody."""
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Write a line about what needs somebody."""
+        self._write(logging.ERROR, event, fields)
+
+    def _write(self, level: int, event: str, fields: dict[str, object]) -> None:
+        """Never raises: whoever logs has something else to do that must be done."""
         try:
-            return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
+            if self._standard.isEnabledFor(level):
+                self._log = self._log or _structured(self._standard)
+                self._log(level, event, **fields)
         except BaseException as error:
             if from_a_signal(error):
                 raise
             _tell_on_stderr(event, error)
+
+
+def logger(name: str) -> Logger:
+    """The logger of a module; `name` begins with `jmsx`."""
+    return Logger(name)
+
+
+#: Frames between who logs and the standard library's logger: a record tells the module and function of the former.
+_FRAMES: Final = 6
+
+
+def _structured(standard: logging.Logger) -> Callable[..., object]:
+    """What writes `(level, event, **fields)` to the standard library's logger."""
+    import structlog  # noqa: PLC0415 - 65 ms, which a process that writes no line need not spend
+
+    render = structlog.processors.KeyValueRenderer(key_order=["event"])
+
+    def as_record(
+        logger: Any, method: str, event: MutableMapping[str, Any]
+    ) -> tuple[tuple[str], dict[str, Any]]:
+        """What `logging` is told: the line, the error as such, and the fields."""
+        exc_info = event.pop("exc_info", None)
+        if isinstance(exc_info, BaseException):
+            exc_info = exc_info_of(exc_info)
+        fields = {name: value for name, value in event.items() if value is not None}
+        more = {"exc_info": exc_info} if exc_info else {}
+        more |= {"extra": {"jmsx": fields}, "stacklevel": _FRAMES}
+        return (str(render(logger, method, dict(fields))),), more
+
+    bound = structlog.wrap_logger(
+        standard, processors=[as_record], wrapper_class=structlog.stdlib.BoundLogger
+    )
+    log: Callable[..., object] = bound.log
+    return log
 
 
 def _tell_on_stderr(event: str | None, error: BaseException) -> None:
@@ -64,21 +107,6 @@ def shortened(text: str, most: int = 1000) -> str:
         return text
     left_out = len(text) - most
     return f"{text[: most // 2]}... {left_out} characters ...{text[-(most // 2) :]}"
-
-
-_render = structlog.processors.KeyValueRenderer(key_order=["event"])
-
-
-def _as_record(
-    logger: Any, method: str, event: MutableMapping[str, Any]
-) -> tuple[tuple[str], dict[str, Any]]:
-    """What `logging` is told: the line, the error as such, and the fields."""
-    exc_info = event.pop("exc_info", None)
-    if isinstance(exc_info, BaseException):
-        exc_info = exc_info_of(exc_info)
-    fields = {name: value for name, value in event.items() if value is not None}
-    more = {"exc_info": exc_info} if exc_info else {}
-    return (str(_render(logger, method, dict(fields))),), {**more, "extra": {"jmsx": fields}}
 
 
 class _Harmless(logging.Filter):

@@ -108,8 +108,8 @@ class Watch:
                 question(connection.create_session())
         except JmsxError as error:
             _log.info("broker does not tell", error=str(error))
-        except Exception:  # noqa: BLE001 - the watch must not die of a fault of its own
-            _log.exception("watch failed")
+        except Exception as error:  # noqa: BLE001 - the watch must not die of a fault of its own
+            _log.error("watch failed", exc_info=error)
         finally:
             self._asking = None
 

@@ -19,13 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE: Final = Path(__file__).parent
+CACHE: Final = HERE.parents[1] / ".mypy_cache"
 ACCEPTED: Final = HERE / "accepted.py"
 MISTAKES: Final = HERE / "mistakes.py"
 
 
 def mypy(file: Path) -> dict[int, str]:
     """Errors by line, as `mypy --strict` tells them to a user, who has not our configuration."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", file.name]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file=",
+        "--cache-dir",
+        str(CACHE),
+        file.name,
+    ]
     told = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
     assert not told.stderr
     found = (re.fullmatch(r"\w+\.py:(\d+): error: (.*)", line) for line in told.stdout.splitlines())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from jmsx.log import Seldom, logger, shortened
@@ -34,3 +36,19 @@ def test_texts_without_end() -> None:
     """Begin and end are kept."""
     assert shortened("abc", 3) == "abc"
     assert shortened("a" * 10 + "b" * 10, 4) == "aa... 16 characters ...bb"
+
+
+def test_a_record_tells_who_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """And not what stands between."""
+    logger("jmsx.test").warning("here")
+    (record,) = caplog.records
+    assert (record.funcName, record.filename) == ("test_a_record_tells_who_logged", "test_log.py")
+
+
+def test_structlog_is_loaded_for_the_first_line() -> None:
+    """A process that writes none does without; so does `import jmsx`, and the client."""
+    program = (
+        "import sys; from jmsx import App, Connection; from jmsx.log import logger;"
+        " logger('jmsx.x').info('not written'); assert 'structlog' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
