@@ -10,6 +10,7 @@ from jmsx_report import plots
 from jmsx_report.findings import ROWS, Shown
 from jmsx_report.latency import PERMILLES
 from jmsx_report.sentences import headline, meaning, verdict_line
+from jmsx_report.verdicts import NUMBER_OF, PROOFS
 from jmsx_report.wording import count, duration, moment, name, until
 
 if TYPE_CHECKING:
@@ -39,13 +40,7 @@ _NUMBERS: Final = {
 _ALWAYS: Final = ("sent", "done", "dead_lettered", "unaccounted", "duplicates")
 _BADNESS: Final = {"suspect": 0, "unverifiable": 1, "balanced": 2}
 #: Findings that come first (0) and last (2).
-_WEIGHTS: Final = {
-    "unaccounted": 0,
-    "duplicates": 0,
-    "effect_duplicates": 0,
-    "phantoms": 0,
-    "clock": 2,
-}
+_WEIGHTS: Final = {NUMBER_OF.get(proof, proof): 0 for proof in PROOFS} | {"clock": 2}
 #: Reasons of a verdict that are shown above everything else.
 _REASONS: Final = 6
 
@@ -267,7 +262,7 @@ def _keys(audit: Mapping[str, Any]) -> str:
                 " times are by the clock of who wrote them."
             ),
             audit.get("repeated") or [],
-            max(audit.get("duplicates", 0), audit.get("effect_duplicates", 0)),
+            audit.get("duplicates", 0) + audit.get("effect_duplicates", 0),
             "tables/duplicates (Parquet)",
         ),
     ):

@@ -19,6 +19,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from jmsx_report.findings import POINTS
 from jmsx_report.histogram import GAMMA
 from jmsx_report.wording import duration, name
 
@@ -61,7 +62,6 @@ _STYLE: Final[dict[str, Any]] = {
 }
 _WIDTH: Final = 9.0  #: inches; the page scales it
 _MS: Final = 1000.0  #: microseconds
-POINTS: Final = 500  #: of a line, at most
 _BARS: Final = 20
 _LABEL: Final = 32  #: characters of a name
 _PARTS: Final = {

@@ -79,6 +79,17 @@ def test_reasons_stand_above_everything_else() -> None:
     assert "It is not proven that nothing was lost" in text
 
 
+def test_how_many_repeats_are_not_shown_is_told() -> None:
+    """A message was done twice, or its handler ran twice: never both, so those are different ones."""
+    key = dict.fromkeys(("msg_key", "dest", "subscription", "last_fate", "cause"), "x")
+    key |= {"key_us": _START_US, "last_us": _START_US}
+    audit = _audit(
+        verdict="suspect", duplicates=60, effect_duplicates=70, repeated=[key] * 50, findings=[]
+    )
+
+    assert "80 more in tables/duplicates (Parquet)" in page(Findings(audit=audit, events="here"))
+
+
 def test_names_that_anybody_may_choose_do_no_harm() -> None:
     """Markup is text, and what cannot be seen or turns the writing round is written out."""
     assert name("a\u202eb\x00c\ud800") == "a\\u202eb\\x00c\\ud800"
