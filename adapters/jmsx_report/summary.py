@@ -181,9 +181,10 @@ def summary(
     # A copy for each route is one message sent: so it is counted once, at the destination that it was sent to.
     own = _own_numbers(held, found)
     totals = {name: sum(numbers[name] for numbers in own.values()) for name in NUMBERS}
+    rows = rows.with_row_index("row")
     by_name = pl.concat(
         [rows, rows.drop("dest").join(named, on="route").select(rows.columns)]
-    ).unique(["dest", "route", "hour_us", "verdict", "sent", "settled"], maintain_order=True)
+    ).unique(["dest", "row"], maintain_order=True)
     verdicts: dict[str, list[str]] = {}
     reasons: dict[str, list[str]] = {}
     for row in by_name.sort("dest", "hour_us", "route").iter_rows(named=True):

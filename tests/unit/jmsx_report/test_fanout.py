@@ -122,6 +122,12 @@ def test_queues_below_an_address_and_wildcards() -> None:
     summary = told(ended(log))
 
     assert (summary["verdict"], summary["sent"], summary["settled"]) == ("balanced", 3, 3)
+    # What is read together is balanced together, by whatever name it is called.
+    assert {row["dest"]: (row["sent"], row["settled"]) for row in summary["hours"]} == {
+        "queue://prices": (1, 1),
+        "queue://prices::eu": (1, 1),
+        **dict.fromkeys(("queue://eu.mail", "queue://us.mail", "queue://*.mail"), (2, 2)),
+    }
 
 
 def test_a_dead_letter_that_is_consumed_is_no_repeat() -> None:
