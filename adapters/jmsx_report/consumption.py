@@ -9,7 +9,7 @@ import polars as pl
 from jmsx.core.events import SETTLED, Outcome
 from jmsx_report.events import named
 from jmsx_report.flows import DONE
-from jmsx_report.health import RANGES
+from jmsx_report.horizon import RUNS
 from jmsx_report.latency import SOCKET
 from jmsx_report.table import MINUTE_US, Adds, Partial, total
 
@@ -114,16 +114,16 @@ def _ended(events: Events) -> pl.DataFrame:
 ENDS: Final = Partial("socket_ends", SOCKET, {"ended_us": Adds.MIN}, _ended)
 
 #: What `presence` needs.
-PRESENCE: Final = (SUBSCRIPTIONS, ENDS, RANGES)
+PRESENCE: Final = (SUBSCRIPTIONS, ENDS, RUNS)
 
 
 def presence(sums: Sums) -> pl.DataFrame:
     """
     Tell from when to when each consumer was there: SUBSCRIPTION, opened_us, left_us.
 
-    It left when it was closed, its socket ended, or its writer wrote its last line, whichever came first.
+    It left when it was closed, its socket ended, or its writer wrote its own last line, whichever came first.
     """
-    last = sums[RANGES.name].group_by("writer").agg(pl.col("last_us").max())
+    last = sums[RUNS.name].group_by("writer").agg(pl.col("last_us").max())
     return (
         sums[SUBSCRIPTIONS.name]
         .join(sums[ENDS.name], on=SOCKET, how="left", nulls_equal=True)

@@ -194,7 +194,8 @@ _SHARES: Final = f"""
         WHERE kind = 'delivery' AND outcome IN {_DONE}
     ), there AS (
         SELECT opened.*, least(
-            (SELECT max(ts_us) FROM lines AS l WHERE l.writer = opened.writer),
+            (SELECT max(ts_us) FROM lines AS l
+             WHERE l.writer = opened.writer AND kind <> 'log.recovered'),
             (SELECT max(ts_us) FROM lines AS l WHERE kind = 'sub.close'
              AND (l.writer, l.session_id, l.epoch, l.dest, l.consumer) = (opened.writer,
                   opened.session_id, opened.epoch, opened.dest, opened.consumer)),

@@ -97,10 +97,11 @@ def test_frames_that_settle_nothing_save_nothing() -> None:
 
 @pytest.mark.parametrize("size", CUTS)
 def test_consumer_balance(size: int) -> None:
-    """Six, two, and none by one who was there; who came later or left earlier is not counted."""
+    """Six, two, and none by one who was there; who came later, left earlier or had died is not counted."""
     log = Log()
-    for name in ("a", "b", "idle", "left"):
+    for name in ("a", "b", "idle", "left", "dead"):
         worker(name, log)
+    log.line("dead", "log.recovered", START + HOUR, lost_bytes=0, recovered_by="a")
     log.opens("late", service="shop")
     at = START + 5 * MINUTE
     log.line("late", "sub.open", at + 1, session_id="late-1", epoch=1, dest=ORDERS, consumer="c")
