@@ -2,7 +2,7 @@
 Judge the audit by situations of which the truth is known.
 
     python -m tests.pipeline.situations [--engine local|spark] [--seed N] [--seeds N] [--messages N]
-                                        [--by-command] [--keep DIR] [--list] [NAME…]
+                                        [--skewed] [--by-command] [--keep DIR] [--list] [NAME…]
 
 NAME is a situation or a family of them. Ends with 1 if anything was said wrong.
 """
@@ -41,6 +41,7 @@ def main() -> int:
                     seed,
                     engine=options.engine,
                     messages=options.messages,
+                    skewed=options.skewed,
                     keep=options.keep,
                     by_command=options.by_command,
                 )
@@ -86,6 +87,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--messages", type=int, default=240, help="of each healthy trade")
+    parser.add_argument(
+        "--skewed", action="store_true", help="have clocks some minutes wrong, where none is told of"
+    )
     parser.add_argument(
         "--by-command", action="store_true", help="run `jmsx report`, and look at its exit code"
     )

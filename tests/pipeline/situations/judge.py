@@ -63,6 +63,7 @@ def judge(
     *,
     engine: str,
     messages: int,
+    skewed: bool = False,
     keep: Path | None = None,
     by_command: bool = False,
 ) -> Judged:
@@ -72,7 +73,7 @@ def judge(
         root = Path(scratch) if keep is None else keep / situation.name
         events = root / "events"
         events.mkdir(parents=True)
-        made = situation.make(Scene(events, seed, messages))
+        made = situation.make(Scene(events, seed, messages, skewed))
         truths = made if isinstance(made, list) else [made]
         try:
             said = ask(events, root / "out", engine, truths[0].options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,10 +23,18 @@ class Scene:
     directory: Path
     seed: int
     messages: int = 240
+    skewed: bool = False  #: clocks are some minutes wrong where the situation does not say how they go
 
     def shop(self, **options: Any) -> Shop:
         """Open a shop; options as `Shop`."""
-        return Shop(self.seed, **({"messages": self.messages} | options))
+        return Shop(self.seed, **({"messages": self.messages} | self._skews() | options))
+
+    def _skews(self) -> dict[str, Any]:
+        if not self.skewed:
+            return {}
+        chance = random.Random(self.seed)  # noqa: S311 - a log that is the same each time
+        clocks = tuple(chance.randrange(-200, 200) for _ in range(4))
+        return {"skews": clocks, "broker_skew": chance.randrange(-60, 60)}
 
     def write(self, segments: list[Segment]) -> None:
         """Write segments that were changed after they were cut."""

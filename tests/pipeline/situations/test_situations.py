@@ -55,12 +55,30 @@ _JUDGED: Final = (
     "times_of_the_last_moment",
     "keys_of_their_own_and_a_loss",
 )
+#: Those in which much hangs on when something was.
+_SKEWED: Final = (
+    "a_gap_taints_its_hour_only",
+    "the_broker_agrees",
+    "the_roster_is_met",
+    "killed_with_messages_in_hand",
+    "living_fleet_and_a_loss",
+    "living_fleet_with_messages_under_way",
+)
 
 
 @pytest.mark.parametrize("name", [name for name in _JUDGED if name not in NOT_YET])
 def test_a_situation_is_judged_rightly(name: str) -> None:
     """Verdicts, numbers and findings are among those that an honest audit may tell."""
     judged = judge(SITUATIONS[name], _SEED, engine="local", messages=_MESSAGES)
+
+    assert judged.faults == ()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", _SKEWED)
+def test_wrong_clocks_change_no_verdict(name: str, seed: int) -> None:
+    """The same truth, whatever the clocks of the hosts show."""
+    judged = judge(SITUATIONS[name], seed, engine="local", messages=_MESSAGES, skewed=True)
 
     assert judged.faults == ()
 
