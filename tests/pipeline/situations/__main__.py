@@ -88,7 +88,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--messages", type=int, default=240, help="of each healthy trade")
     parser.add_argument(
-        "--skewed", action="store_true", help="have clocks some minutes wrong, where none is told of"
+        "--skewed",
+        action="store_true",
+        help="have clocks some minutes wrong, where none is told of",
     )
     parser.add_argument(
         "--by-command", action="store_true", help="run `jmsx report`, and look at its exit code"
