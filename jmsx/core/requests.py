@@ -114,6 +114,12 @@ def silent(error: JmsxError) -> bool:
     return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
 
 
+def barrier(receipt_id: str) -> tuple[Frame, Frame]:
+    """An empty transaction, which the broker answers with the receipt when it has done all that came before it."""
+    name = {"transaction": "jmsx-barrier"}  # one for all: Artemis keeps each (BROKER.md A36)
+    return Frame("BEGIN", name), Frame("ABORT", {**name, "receipt": receipt_id})
+
+
 def subscribe(
     headers: Mapping[str, str],
     request: Request,
@@ -127,11 +133,10 @@ def subscribe(
 
     Where a receipt may not be asked for, a subscription with the headers `trial`, which is given no messages, is tried
     before it: what the broker refuses to the one it refuses to the other, and the words of refusals without a receipt
-    may come at any time. A barrier behind it, an empty transaction, is answered when the SUBSCRIBE is done.
+    may come at any time. A barrier behind it is answered when the SUBSCRIBE is done.
     """
-    receipt = {"receipt": request.receipt_id}
     if trial is None:
-        outbox.transmit(Frame("SUBSCRIBE", {**headers, **receipt}))
+        outbox.transmit(Frame("SUBSCRIBE", {**headers, "receipt": request.receipt_id}))
         return
     tried_id = {"id": f"trial-{headers['id']}"}
 
@@ -141,9 +146,7 @@ def subscribe(
             return error
         outbox.transmit(Frame("UNSUBSCRIBE", tried_id))
         if not request.done:
-            name = {"transaction": f"barrier-{headers['id']}"}
-            barrier = Frame("ABORT", {**name, **receipt})
-            outbox.transmit(Frame("SUBSCRIBE", headers), Frame("BEGIN", name), barrier)
+            outbox.transmit(Frame("SUBSCRIBE", headers), *barrier(request.receipt_id))
         return None
 
     receipt_id = requests.open(request.command, request.subject, tried).receipt_id

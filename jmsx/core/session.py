@@ -27,7 +27,7 @@ from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.handing_out import HandingOut
 from jmsx.core.markers import SUBSCRIPTION
 from jmsx.core.postponing import Postponements
-from jmsx.core.requests import Request, Requests, answered
+from jmsx.core.requests import Request, Requests, answered, barrier
 from jmsx.core.sending import Sending
 from jmsx.core.sight import Sight
 from jmsx.core.subscriptions import Subscriptions
@@ -388,11 +388,9 @@ class SessionCore:
         return any(one.blind for one in self._consumers)
 
     def barrier(self) -> Request:
-        """Answered when the broker has done all that was written before: an empty transaction, which is aborted."""
+        """Answered when the broker has done all that was written before."""
         request = self._requests.open("ABORT", "barrier")
-        name = {"transaction": request.receipt_id}
-        aborted = Frame("ABORT", {**name, "receipt": request.receipt_id})
-        self._outbox.transmit(Frame("BEGIN", name), aborted)
+        self._outbox.transmit(*barrier(request.receipt_id))
         return request
 
     @property

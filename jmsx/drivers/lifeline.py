@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.frames import Frame
 from jmsx.core.heartbeat import Heartbeat
+from jmsx.core.requests import barrier
 from jmsx.drivers.seal import Seal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx.core.frames import Frame
     from jmsx.drivers.reconnect import Connected
 
 
@@ -115,9 +116,7 @@ class Lifeline:
             self._frame, self._since, self._asked = frame, now, False
         elif not self._asked:  # the answer shows whether its body has ended long since
             self._asked = True
-            name = {"transaction": "whole"}
-            asking = (Frame("BEGIN", name), Frame("ABORT", {**name, "receipt": "whole"}))
-            self.write(b"".join(self.encode(one) for one in asking), now)
+            self.write(b"".join(self.encode(one) for one in barrier("whole")), now)
         elif now - self._since >= self._limit:
             told = self.link.describe_incomplete()
             return "protocol", f"a frame has been incomplete for {self._limit:g} s: {told}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from jmsx.core.requests import silent
 from jmsx.drivers.engine import FAREWELL, LONGEST, Engine
 from jmsx.errors import HELD_BACK, BrokerTimeoutError, ConnectionFailedError, IllegalStateError
 from jmsx.log import logger
@@ -175,9 +176,12 @@ class Pump(Engine):
             self._barrier = self._work(lambda core, _now: core.barrier())
         if self._barrier is None:
             return False
-        if self._barrier.done:
-            self._barrier = None
-            self.renew("maps are translated again, for nothing else came without a body")
+        if not self._barrier.done:
+            return True
+        error, self._barrier = self._barrier.error, None
+        if error is not None and silent(error):  # its link is gone, and another one is there
+            return False
+        self.renew("maps are translated again, for nothing else came without a body")
         return True
 
     def _next(

@@ -131,7 +131,7 @@ def test_a_trial_is_over_before_the_subscription_begins() -> None:
     request, requests, outbox = tried()
     assert written(outbox) == ["SUBSCRIBE trial-1 s-2"]
     requests.answer("s-2", 1.0)
-    barrier = ["BEGIN barrier-1", "ABORT barrier-1 s-1"]
+    barrier = ["BEGIN jmsx-barrier", "ABORT jmsx-barrier s-1"]
     assert written(outbox) == ["UNSUBSCRIBE trial-1", "SUBSCRIBE 1", *barrier]
     assert not request.done
     requests.answer("s-1", 2.0)
