@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import DeathCertificate
 from jmsx.core.consumer import nack, newest
-from jmsx.core.delivery import UNDECODABLE, Doom
+from jmsx.core.delivery import DEAD, UNDECODABLE, Doom
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp_again
@@ -387,6 +387,7 @@ class DeadLetters:
 
     def _add(self, burial: _Burial, *, parks: bool) -> None:
         self._open.append(burial)
+        burial.delivery.prospect = DEAD
         burial.consumer.copies.add(burial, parks=parks)
 
     def _remove(self, burial: _Burial) -> None:

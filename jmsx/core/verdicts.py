@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import DEAD, UNDECODABLE, Doom
+from jmsx.core.delivery import UNDECODABLE, Doom
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.values import NO_FAILURE, Failure, Verdict
 
@@ -66,25 +66,13 @@ class Verdicts:
             consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
             consumer.end(batch, _FORGET[failure.verdict], now)
         elif failure.verdict is Verdict.REJECT:
-            self._bury(consumer, batch, "rejected", failure, now)
+            self._dead_letters.bury(consumer, batch, "rejected", failure, now)
         elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
             pass
         else:
             self._turn -= 1
             if not consumer.roll_back(batch, failure, now, self._draw, turn=self._turn):
-                self._bury(consumer, batch, "max_redeliveries", failure, now)
-
-    def _bury(
-        self,
-        consumer: ConsumerCore,
-        batch: list[Delivery],
-        reason: str,
-        failure: Failure,
-        now: float,
-    ) -> None:
-        for delivery in batch:
-            delivery.prospect = DEAD
-        self._dead_letters.bury(consumer, batch, reason, failure, now)
+                self._dead_letters.bury(consumer, batch, "max_redeliveries", failure, now)
 
     def bury_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
         """
