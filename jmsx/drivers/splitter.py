@@ -2,8 +2,8 @@
 Cut the bytes from a broker into frames, believing nothing.
 
 Nothing is allocated before its bytes have come, every byte is looked at twice at most, and what is kept is bounded:
-a head of HEAD_LIMIT, a body of the limit that the connection sets. Measured: 6-8 microseconds a message, against 33
-through stomp.py's own parser (reference/probes-artemis-stomppy.md C).
+a head of HEAD_LIMIT, a body of the limit that the connection sets. Measured: 4 microseconds a message of 600 bytes, two
+of them for the mark, against 33 through stomp.py's own parser.
 
 A broker may not tell where a body ends: Classic writes a text with a NUL in it as it is, and a Java program's property
 `content-length` into the head. It writes the names of Java's properties as they are, too, so that one may end the head,
@@ -161,16 +161,15 @@ class Splitter:
 
     def _may_go_on(self, data: bytes) -> bool:
         """Whether `data`, kept already, completes a part of the frame, so that looking at it is of use."""
-        seam = self._kept[-len(data) - 2 :]
         if self._odd is not None:
-            headed = self._headless and _EMPTY_LINE.search(seam) is not None
+            headed = self._headless and self._ends_head(len(data))
             return headed or self._holds_mark(len(data))
         if self._missing:
             self._missing -= min(self._missing, len(data))
             return not self._missing or self._holds_mark(len(data))
         if self._in_text:
             return b"\0" in data
-        return len(self._kept) < 2 * _LONGEST_FIRST_LINE or _EMPTY_LINE.search(seam) is not None
+        return len(self._kept) < 2 * _LONGEST_FIRST_LINE or self._ends_head(len(data))
 
     def _bound(self) -> None:
         """What is incomplete and claims no length is measured while it grows."""
@@ -181,10 +180,14 @@ class Splitter:
         elif not self._missing:
             _check_head(len(self._kept))
 
+    def _ends_head(self, fresh: int) -> bool:
+        """Whether an empty line has come with the last `fresh` bytes."""
+        return _EMPTY_LINE.search(self._kept, max(0, len(self._kept) - fresh - 2)) is not None
+
     def _holds_mark(self, fresh: int) -> bool:
         """Whether the mark has come with the last `fresh` bytes, so that other frames are inside this one's body."""
-        window = self._kept[-(fresh + len(self.mark) - 1) :]
-        return self._guarded and self.mark in window
+        start = max(0, len(self._kept) - fresh - len(self.mark) + 1)
+        return self._guarded and self._kept.find(self.mark, start) >= 0
 
     @property
     def _guarded(self) -> bool:
@@ -248,7 +251,8 @@ class Splitter:
             return None
         head_end, body_start = head
         block = data[first.end() : head_end]
-        if self._guarded:
+        guarded = self._guarded
+        if guarded:
             self._check_mark(command, block)
         try:
             body_end = self._body_end(data, first.end(), head_end, body_start)
@@ -261,7 +265,7 @@ class Splitter:
         body = data[body_start:body_end]
         known = self._known
         if command == _MESSAGE:
-            if self._guarded and self.raw_names:
+            if guarded and self.raw_names:
                 self._note_ack(block, body)
             frames.append(self._message(block, body))
         else:
@@ -302,9 +306,9 @@ class Splitter:
 
     def _note_ack(self, block: bytes, body: bytes) -> None:
         """Note its `ack`; raises _TornError if its sender may have written that, or cut the broker's off the head."""
-        if block.count(b"subscription:") > 1 and _lines(block, b"subscription:") > 1:
+        if _lines(block, b"subscription:") > 1:
             raise _TornError(_TWO_SUBSCRIPTIONS)
-        in_head = block.count(b"ack:") and _lines(block, b"ack:")
+        in_head = _lines(block, b"ack:")
         if in_head > 1:
             raise _TornError(_TWO_ACKS)
         if _LF in body and b"\nack:" in body:  # most have no second line, which is seen sooner
