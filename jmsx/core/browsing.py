@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
 from jmsx.core.requests import answered, silent, subscribe
-from jmsx.core.sight import is_same, one_message, place
+from jmsx.core.translating import is_same, one_message, place
 from jmsx.errors import ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request, Requests
-    from jmsx.core.sight import Sight
+    from jmsx.core.translating import Translating
 
 #: Seconds that a question waits for what the broker shows.
 PATIENCE: Final = 5.0
@@ -45,9 +45,11 @@ class Browsings:
     Source: the end of a queue is a MESSAGE with `browser:end` (BROKER.md C18, `StompQueueBrowserSubscription`).
     """
 
-    def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox, sight: Sight) -> None:
+    def __init__(
+        self, dialect: Dialect, requests: Requests, outbox: Outbox, translating: Translating
+    ) -> None:
         self._dialect = dialect
-        self._sight = sight
+        self._translating = translating
         self._requests = requests
         self._outbox = outbox
         self._open: dict[str, _Browsing] = {}
@@ -61,7 +63,7 @@ class Browsings:
         """Begin to look; `headers` are the dialect's for SUBSCRIBE."""
         request = self._requests.open("SUBSCRIBE", destination)
         self._open[subscription_id] = _Browsing()
-        wanted = self._dialect.untranslated(headers) if self._sight.doubted else headers
+        wanted = self._dialect.untranslated(headers) if self._translating.doubted else headers
         named = {"id": subscription_id, **wanted}
         trial = self._dialect.trial(destination, named)
         subscribe(named, request, self._requests, self._outbox, trial=trial)

@@ -57,7 +57,7 @@ class ConsumerCore:
         self.window: Window
         self.batch: Batch
         self.schedule = RedeliverySchedule()
-        self.blind = (
+        self.untranslated = (
             False  #: what comes without a body may have one that the broker was not asked for
         )
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core.ledger import identity
-from jmsx.core.sight import lies_open
+from jmsx.core.translating import is_browsable
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
@@ -117,11 +117,11 @@ class HandingOut:
     def unclear(self, delivery: Delivery) -> bool:
         """Whether `delivery`, which `offer` gave, has no body although it may have one at the broker: look there."""
         consumer = self._consumers.find(delivery.subscription_id)
-        if not consumer.blind or delivery.looked_at or delivery.doom is not None:
+        if not consumer.untranslated or delivery.looked_at or delivery.doom is not None:
             return False
         try:
             frame = delivery.frame
-            return lies_open(consumer.settings) and not self._dialect.carries(
+            return is_browsable(consumer.settings) and not self._dialect.carries(
                 frame.headers, frame.body
             )
         except MessageFormatError:  # of its headers: then it is a dead letter soon

@@ -29,9 +29,9 @@ from jmsx.core.markers import SUBSCRIPTION
 from jmsx.core.postponing import Postponements
 from jmsx.core.requests import Request, Requests, answered, barrier
 from jmsx.core.sending import Sending
-from jmsx.core.sight import Sight
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
+from jmsx.core.translating import Translating
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
 from jmsx.core.verdicts import Verdicts
@@ -63,8 +63,8 @@ class SessionCore:
         self._dialect = dialect
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
-        self._sight = Sight()
-        self.browsings = Browsings(dialect, self._requests, self._outbox, self._sight)
+        self._translating = Translating()
+        self.browsings = Browsings(dialect, self._requests, self._outbox, self._translating)
         self._arrivals = 0
         self._dead_letters = DeadLetters(
             settings,
@@ -83,7 +83,7 @@ class SessionCore:
             dead_letters=self._dead_letters,
             carrying=carrying,
             memory=memory,
-            sight=self._sight,
+            translating=self._translating,
         )
         postponements = Postponements(
             dialect, self._requests, self._outbox, releases=self._releases
@@ -130,7 +130,7 @@ class SessionCore:
         `seconds` to connect to `server`, whose address is `broker` if that has changed.
         """
         self.epoch += 1
-        self._sight.stirred(now)
+        self._translating.heard(now)
         self._outbox.sends = 0
         where = broker or self.settings.broker
         if broker is not None:
@@ -144,7 +144,7 @@ class SessionCore:
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""
-        self._sight.closed(reason, now)
+        self._translating.closed(reason, now)
         self.conversation.explain(now)
         self._requests.fail_all(
             now,
@@ -162,9 +162,9 @@ class SessionCore:
         """Consumers for one of whose messages the broker may have ended the link, which ends for `reason`."""
         return self._consumers.translated() if reason == "io" else []
 
-    def shut_out(self) -> None:
+    def ended_by_translation(self) -> None:
         """One of them it was."""
-        self._sight.shut_out()
+        self._translating.ended_by_translation()
 
     def receive(self, frames: Iterable[Frame | MessageFrame], now: float, wall: float) -> None:
         """
@@ -187,7 +187,7 @@ class SessionCore:
             elif frame.command == "ERROR":
                 self._refused(frame, now)
         if chunk:
-            self._sight.stirred(now)
+            self._translating.heard(now)
         for subscription_id, deliveries in chunk.items():
             if subscription_id == SUBSCRIPTION and self._work.markers is not None:
                 self._work.markers.accept(deliveries, now)
@@ -383,9 +383,9 @@ class SessionCore:
         return self._work.committing
 
     @property
-    def blind(self) -> bool:
+    def untranslated(self) -> bool:
         """Whether a consumer goes without translation on this link."""
-        return any(one.blind for one in self._consumers)
+        return any(one.untranslated for one in self._consumers)
 
     def barrier(self) -> Request:
         """Answered when the broker has done all that was written before."""

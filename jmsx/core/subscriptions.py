@@ -11,8 +11,8 @@ from jmsx.core.frames import Frame
 from jmsx.core.identity import count
 from jmsx.core.memory import Recollection
 from jmsx.core.requests import answered, subscribe
-from jmsx.core.sight import lies_open
 from jmsx.core.spelling import is_pattern
+from jmsx.core.translating import is_browsable
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, MessageFormatError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
     from jmsx.core.memory import Memory
     from jmsx.core.requests import Request, Requests
-    from jmsx.core.sight import Sight
+    from jmsx.core.translating import Translating
     from jmsx.core.values import ConsumerSettings
     from jmsx.errors import JmsxError
 
@@ -47,10 +47,10 @@ class Subscriptions:
         dead_letters: DeadLetters,
         carrying: Carrying,
         memory: Memory,
-        sight: Sight,
+        translating: Translating,
     ) -> None:
         self._dialect = dialect
-        self._sight = sight
+        self._translating = translating
         self._requests = requests
         self._outbox = outbox
         self._dead_letters = dead_letters
@@ -189,8 +189,8 @@ class Subscriptions:
         return [
             one.settings
             for one in self
-            if not one.blind
-            and lies_open(one.settings)
+            if not one.untranslated
+            and is_browsable(one.settings)
             and not is_pattern(one.settings.destination)
             and len(self._dialect.untranslated(one.settings.headers)) < len(one.settings.headers)
         ]
@@ -249,9 +249,9 @@ class Subscriptions:
 
     def _subscribe(self, consumer: ConsumerCore, request: Request) -> None:
         wanted = consumer.settings.headers
-        if self._sight.blind(consumer.settings):
+        if self._translating.untranslated(consumer.settings):
             wanted = self._dialect.untranslated(wanted)
-        consumer.blind = len(wanted) < len(consumer.settings.headers)
+        consumer.untranslated = len(wanted) < len(consumer.settings.headers)
         headers = {
             "id": consumer.settings.subscription_id,
             **wanted,

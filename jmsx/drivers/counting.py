@@ -66,7 +66,7 @@ class Counting:
         None also while the next message is `withheld`. What is not counted is handed out all the same.
         """
         ledger = self._ledger
-        if ledger is None and not core.blind:
+        if ledger is None and not core.untranslated:
             self.withheld = False
             return core.handing_out.deliver(subscription_ids, now, held)
         held = Held() if held is None else held
@@ -106,7 +106,7 @@ class Counting:
         delivery.complete(shown)
         return True
 
-    def looks_in_vain(self, epoch: int) -> bool:
+    def found_only_maps(self, epoch: int) -> bool:
         """Whether many messages have come without a body in this epoch, and all had one."""
         return self._epoch == epoch and self._maps >= MAPS
 

@@ -72,7 +72,7 @@ class Engine:
     Drives one SessionCore over one StompLink after the other.
 
     Without a reconnect policy a lost link stays lost, save where jmsx has dropped it, or the broker ended it because
-    maps were to be translated (core/sight.py), which is jmsx's own affair.
+    maps were to be translated (core/translating.py), which is jmsx's own affair.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Engine:
         self.outage: JmsxError | None = None  #: why there is none now; it is being restored
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
         #: Whether the broker ends the link of a consumer with these settings, for what it reads.
-        self.is_shut_out: Callable[[ConsumerSettings], bool] = lambda _settings: False
+        self.ends_links: Callable[[ConsumerSettings], bool] = lambda _settings: False
         self._suspected: list[ConsumerSettings] = []  #: whom to ask that before a link is restored
         self.farewell = False  #: we have said DISCONNECT: that the broker closes is no loss
         self.counting = Counting(None)  #: how deliveries are counted beyond this process
@@ -351,7 +351,7 @@ class Engine:
 
     def _restore(self) -> None:
         """Until there is a link with all consumers on it again, or no hope of one."""
-        if self._suspected and not self._shut_out():
+        if self._suspected and not self._ended_by_translation():
             return
         _log.warning("connection lost", broker=self.source.broker, error=str(self.outage))
         lasted = self._lost_at - self._opened_at >= STEADY
@@ -368,12 +368,12 @@ class Engine:
             self._flaps += attempts - 1
             self._restored(attempts)
 
-    def _shut_out(self) -> bool:
+    def _ended_by_translation(self) -> bool:
         """Whether the broker ended the link for what a consumer reads; if not, there will be no other one."""
-        found = any(self.is_shut_out(one) for one in self._suspected)
+        found = any(self.ends_links(one) for one in self._suspected)
         with self.lock:
             if found:
-                self.core.shut_out()
+                self.core.ended_by_translation()
             elif self.outage is not None:
                 self._give_up(self.error or self.outage)
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame, escape
-from jmsx.core.sight import is_same, one_message, place
+from jmsx.core.translating import is_same, one_message, place
 from jmsx.drivers.exchange import Talk, hurried
 from jmsx.errors import (
     ConnectionFailedError,
@@ -70,7 +70,7 @@ class Looking:
             return None
         return _merged(delivery.frame, shown)
 
-    def shut_out(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
+    def ends_links(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
         """
         Whether the broker closes the connection of who is shown what a consumer with these settings reads.
 

@@ -136,7 +136,7 @@ class Pump(Engine):
             while not given_up():
                 self.check()
                 flows = self.outage is None and self.running and not self.core.committing
-                if flows and not self._regains_sight():
+                if flows and not self._translates_again():
                     delivery = self._work(
                         lambda core, now: self._next(core, subscription_ids(), now, held)
                     )
@@ -162,7 +162,7 @@ class Pump(Engine):
                 )
             return None
 
-    def _regains_sight(self) -> bool:
+    def _translates_again(self) -> bool:
         """
         Whether nothing is handed out, because the session goes on with a link on which maps are translated.
 
@@ -170,7 +170,7 @@ class Pump(Engine):
         """
         if (
             self._barrier is None
-            and self.counting.looks_in_vain(self.core.epoch)
+            and self.counting.found_only_maps(self.core.epoch)
             and self.core.at_rest
         ):
             self._barrier = self._work(lambda core, _now: core.barrier())

@@ -182,7 +182,7 @@ class Served:
         looking = Looking(self.dialect, self.options, self._connection.clock)
         self.pump.counting = Counting(self._connection.ledger)
         self.pump.counting.look = lambda one: looking.look(one, self.pump.address)
-        self.pump.is_shut_out = lambda one: looking.shut_out(one, self.pump.address)
+        self.pump.ends_links = lambda one: looking.ends_links(one, self.pump.address)
         self._dispatcher = Dispatcher(self.pump, self.dialect, self.bind)
 
     def abort(self) -> None:

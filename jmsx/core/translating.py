@@ -2,10 +2,9 @@
 Whether the bodies of messages may be translated by the broker, or had better be left alone.
 
 Classic has to be asked to write a MapMessage as text, and then takes Java's ObjectMessages to pieces, too. At a class
-that it does not trust it fails, and closes the connection without a word (`JmsFrameTranslator.convertMessage`, measured
-on 6.1.8). So after such an end the next link goes without translation ("blind"): what comes without a body there may be
-a map, and is looked at aside before the application gets it. That nothing was wrong but the network costs no more than
-that.
+that it does not trust it closes the connection without a word (BROKER.md C67). So after such an end the next link goes
+without translation: what comes without a body there may be a map, and is looked at aside (drivers/looking.py) before
+the application gets it. That nothing was wrong but the network costs no more than that.
 """
 
 from __future__ import annotations
@@ -35,23 +34,23 @@ OFTEN: Final = 2
 _OWN: Final = frozenset({"ack", "subscription", "redelivered", "transformation"})
 
 
-class Sight:
-    """Of one session, over its links; times are seconds, monotonic."""
+class Translating:
+    """What is known of that in one session, over its links; times are seconds, monotonic."""
 
     def __init__(self) -> None:
         self._ends = 0  #: of links in a row that may be for an ObjectMessage
-        self._stirred_at = -math.inf
+        self._heard_at = -math.inf
 
-    def stirred(self, now: float) -> None:
+    def heard(self, now: float) -> None:
         """A link was opened, or messages came."""
-        self._stirred_at = now
+        self._heard_at = now
 
     def closed(self, reason: str, now: float) -> None:
         """The link is gone, for `reason` as in `LinkClosed`."""
-        suspicious = reason == "io" and now - self._stirred_at <= SOON
+        suspicious = reason == "io" and now - self._heard_at <= SOON
         self._ends = self._ends + 1 if suspicious else 0
 
-    def shut_out(self) -> None:
+    def ended_by_translation(self) -> None:
         """The last link has ended for an ObjectMessage, as was found out elsewhere."""
         self._ends = max(self._ends, 1)
 
@@ -60,12 +59,12 @@ class Sight:
         """Whether the last link may have ended for an ObjectMessage."""
         return self._ends > 0
 
-    def blind(self, settings: ConsumerSettings) -> bool:
+    def untranslated(self, settings: ConsumerSettings) -> bool:
         """Whether this consumer goes without translation on the next link, or on this one."""
-        return self._ends >= (1 if lies_open(settings) else OFTEN)
+        return self._ends >= (1 if is_browsable(settings) else OFTEN)
 
 
-def lies_open(settings: ConsumerSettings) -> bool:
+def is_browsable(settings: ConsumerSettings) -> bool:
     """Whether what the consumer reads can be looked at by others, while it has it."""
     temporary = settings.destination.startswith("temp-")
     return settings.kind is DestinationKind.QUEUE and not temporary

@@ -9,7 +9,7 @@ import pytest
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import MessageFrame
-from jmsx.core.sight import OFTEN, SOON, Sight
+from jmsx.core.translating import OFTEN, SOON, Translating
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
@@ -32,65 +32,65 @@ DURABLE = replace(TOPIC, kind=DestinationKind.DURABLE)
 TEMPORARY = replace(QUEUE, destination="temp-queue://t")
 
 
-def ended(*links: tuple[float, str]) -> Sight:
+def ended(*links: tuple[float, str]) -> Translating:
     """After links that ended so many seconds after they were opened, for these reasons."""
-    sight, now = Sight(), 0.0
+    translating, now = Translating(), 0.0
     for lasted, reason in links:
-        sight.stirred(now)
+        translating.heard(now)
         now += lasted
-        sight.closed(reason, now)
-    return sight
+        translating.closed(reason, now)
+    return translating
 
 
 def test_a_first_link_sees() -> None:
     """Nothing has happened."""
-    sight = Sight()
-    sight.stirred(0.0)
-    assert not sight.blind(QUEUE)
-    assert not sight.doubted
+    translating = Translating()
+    translating.heard(0.0)
+    assert not translating.untranslated(QUEUE)
+    assert not translating.doubted
 
 
 @pytest.mark.parametrize("reason", ["closed", "heartbeat", "error_frame", "protocol"])
 def test_what_has_another_reason_changes_nothing(reason: str) -> None:
     """What the broker said, or we did."""
-    assert not ended((0.1, reason)).blind(QUEUE)
+    assert not ended((0.1, reason)).untranslated(QUEUE)
 
 
 def test_a_queue_goes_blind_at_once() -> None:
     """For each end repeats what came before it; a link that was quiet for long ended for something else."""
-    assert ended((SOON, "io")).blind(QUEUE)
-    assert not ended((SOON + 0.1, "io")).blind(QUEUE)
+    assert ended((SOON, "io")).untranslated(QUEUE)
+    assert not ended((SOON + 0.1, "io")).untranslated(QUEUE)
 
 
 def test_messages_count_as_much_as_a_new_link() -> None:
     """The one that the broker could not write came right behind others."""
-    sight = Sight()
-    sight.stirred(0.0)
-    sight.stirred(1000.0)
-    sight.closed("io", 1000.5)
-    assert sight.blind(QUEUE)
+    translating = Translating()
+    translating.heard(0.0)
+    translating.heard(1000.0)
+    translating.closed("io", 1000.5)
+    assert translating.untranslated(QUEUE)
 
 
 @pytest.mark.parametrize("settings", [TOPIC, DURABLE, TEMPORARY])
 def test_what_cannot_be_looked_at_takes_longer(settings: ConsumerSettings) -> None:
     """Its maps cannot be read then."""
-    assert not ended(*[(0.1, "io")] * (OFTEN - 1)).blind(settings)
-    assert ended(*[(0.1, "io")] * OFTEN).blind(settings)
+    assert not ended(*[(0.1, "io")] * (OFTEN - 1)).untranslated(settings)
+    assert ended(*[(0.1, "io")] * OFTEN).untranslated(settings)
 
 
 def test_it_sees_again_on_the_next_link() -> None:
     """Unless that ends in the same way."""
-    assert not ended((0.1, "io"), (0.1, "closed")).blind(QUEUE)
-    assert not ended((0.1, "io"), (60.0, "io")).blind(QUEUE)
-    assert ended((0.1, "io"), (0.1, "io")).blind(QUEUE)
+    assert not ended((0.1, "io"), (0.1, "closed")).untranslated(QUEUE)
+    assert not ended((0.1, "io"), (60.0, "io")).untranslated(QUEUE)
+    assert ended((0.1, "io"), (0.1, "io")).untranslated(QUEUE)
 
 
 def test_what_was_found_out_counts_at_once() -> None:
     """Also where the link had been quiet for long."""
-    sight = ended((60.0, "io"))
-    sight.shut_out()
-    assert sight.blind(QUEUE)
-    assert not sight.blind(TOPIC)
+    translating = ended((60.0, "io"))
+    translating.ended_by_translation()
+    assert translating.untranslated(QUEUE)
+    assert not translating.untranslated(TOPIC)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_who_may_have_been_shut_out(fields: dict[str, Any], *, suspected: bool) 
     assert bool(talk.core.suspects("io")) is suspected
     assert talk.core.suspects("heartbeat") == []
     talk.cut()
-    talk.core.shut_out()
+    talk.core.ended_by_translation()
     talk.reopen()
     assert talk.core.suspects("io") == []
 
