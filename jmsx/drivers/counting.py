@@ -46,8 +46,9 @@ class Counting:
         self._ledger = ledger
         #: Looks for the body of a message that came without; raises JmsxError if the broker cannot be asked.
         self.look: Callable[[Delivery], MessageFrame | None] = lambda _delivery: None
-        self._maps = 0.0  #: messages of one epoch for which it found one; below 0: not for all
-        self._epoch = 0  #: which
+        self._epoch = 0  #: of which it has looked for
+        self._maps = 0  #: so many messages that had one
+        self._others = 0  #: and so many that had none
         self.away: str | None = None  #: why the ledger cannot be used
         self.withheld = False  #: the next message waits for it
         self._ask_at = -math.inf  #: when it is asked again (seconds, monotonic)
@@ -101,14 +102,17 @@ class Counting:
             self._look_at = now + AGAIN
             return False
         if self._epoch != delivery.epoch:
-            self._epoch, self._maps = delivery.epoch, 0.0
-        self._maps += 1 if shown is not None else -math.inf
+            self._epoch, self._maps, self._others = delivery.epoch, 0, 0
+        if shown is None:
+            self._others += 1
+        else:
+            self._maps += 1
         delivery.complete(shown)
         return True
 
     def found_only_maps(self, epoch: int) -> bool:
         """Whether many messages have come without a body in this epoch, and all had one."""
-        return self._epoch == epoch and self._maps >= MAPS
+        return self._epoch == epoch and self._maps >= MAPS and not self._others
 
     def patience(self, now: float) -> float:
         """Seconds until what was away is asked again."""

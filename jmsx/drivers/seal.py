@@ -2,8 +2,9 @@
 The mark of a link, by which its frames are told from what senders write.
 
 The broker repeats the id of a subscription in each MESSAGE, and that of a receipt in each RECEIPT. Both get a suffix
-that is drawn anew for each link, and that nobody but this link and its broker knows. It is put on where frames are
-written and taken off where they are read (splitter.py), so nothing in between shows it.
+that is drawn anew for each link. It is put on where frames are written and taken off where they are read (splitter.py),
+so nothing in between shows it. On Classic nobody but the link and its broker knows it; on Artemis so does whoever
+receives what the link has sent with a receipt, which comes as the property `receipt` (BROKER.md A48).
 """
 
 from __future__ import annotations
