@@ -126,7 +126,8 @@ class DeadLetters:
         """
         alive = [one for one in batch if not (one.buried or one.acknowledged)]
         by_broker = [one for one in alive if self._broker_buries(consumer, one, reason)]
-        by_copy = [one for one in alive if one not in by_broker]
+        nacked = set(by_broker)
+        by_copy = [one for one in alive if one not in nacked]
         parks = bool(by_copy) and (alone or not consumer.settings.individual)
         burials = [_Burial(consumer, one, "", reason, failure) for one in by_broker]
         graves = {one: destination or self._grave(consumer, one) for one in alive}
@@ -145,7 +146,7 @@ class DeadLetters:
         for burial in burials:
             if burial.before:
                 self._bury_unread(burial, now)
-        left = [one for one in batch if one not in by_broker]
+        left = [one for one in batch if one not in nacked]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
         copied = [_Burial(consumer, one, graves[one], reason, failure) for one in by_copy]
