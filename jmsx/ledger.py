@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -28,9 +27,10 @@ from jmsx.errors import StoreError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
 from jmsx.process import tell_of_forks
-from jmsx.sqlite import Guarded, file_id, open_file, transact, unusable
+from jmsx.sqlite import OwnFile
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable
 
     from jmsx.clock import Clock
@@ -107,18 +107,17 @@ class DeliveryLedger:
         self._maximum_age = maximum_age
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
-        self._guarded = Guarded()
+        self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
         self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
         self._open_entries: OrderedDict[Identity, Entry] = OrderedDict()  #: handed out, not settled
         self._anew = False  #: the file does not know of those
-        self._file: tuple[int, int] | None = None
         self._begun = 0
         self._closed = False
         self._away: StoreError | None = None  #: why it could not be written the last time
         self._away_since = 0.0  #: seconds, monotonic
         self._pause = FIRST_PAUSE
         self._resume_at = 0.0
-        self._open()
+        self._file.open()
         tell_of_forks(self)
 
     def after_fork(self) -> None:
@@ -129,7 +128,7 @@ class DeliveryLedger:
 
     def begin(self, identity: Identity) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
-        with self._guarded.lock:
+        with self._file.lock:
             return self._try(identity)
 
     def finish(self, entries: Iterable[Entry]) -> None:
@@ -143,12 +142,12 @@ class DeliveryLedger:
     def flush(self) -> None:
         """Write what `finish` and `settle` told; raises StoreError if that cannot be."""
         if self._done or self._away is not None:
-            with self._guarded.lock:
+            with self._file.lock:
                 self._try(None)
 
     def close(self) -> None:
         """Write what is left if that can be, and close the file; idempotent."""
-        with self._guarded.lock:
+        with self._file.lock:
             if self._closed:
                 return
             if self._done:
@@ -156,36 +155,27 @@ class DeliveryLedger:
                 with contextlib.suppress(StoreError):
                     self._try(None)
             self._closed = True
-            self._guarded.close()
+            self._file.close()
 
-    def _open(self) -> sqlite3.Connection:
-        self._guarded.connection = connection = open_file(self.path, _TABLE, self._prepare)
-        self._file = file_id(self.path)
-        return connection
-
-    def _opened(self) -> sqlite3.Connection:
-        """Another process would count in another file: go on in the one that has the name. Raises StoreError."""
-        if self._file is not None and file_id(self.path) != self._file:
-            _log.warning(
-                "delivery ledger was removed: it is made anew, and knows what is handed out now",
-                path=str(self.path),
-            )
-            self._guarded.close()
-            self._file, self._anew = None, True
-        return self._guarded.connection or self._open()
+    def _begin_anew(self) -> None:
+        """Another process would count in another file: go on in the one that has the name."""
+        _log.warning(
+            "delivery ledger was removed: it is made anew, and knows what is handed out now",
+            path=str(self.path),
+        )
+        self._anew = True
 
     def _try(self, identity: Identity | None) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
-        if self._closed or self._guarded.interrupted:
+        if self._closed:
             raise StoreError(f"{self.path}: the delivery ledger is closed")
         if self._away is not None and self._clock.monotonic() < self._resume_at:
             raise self._away
         try:
-            if self._away is not None:
-                self._guarded.close()  # whatever was wrong with it
-            entry = self._write(self._opened(), identity)
-        except (sqlite3.Error, StoreError) as error:
-            raise self._gone(error) from error
+            entry = self._write(identity)
+        except StoreError as error:
+            self._gone(error)
+            raise
         if self._away is not None:
             seconds = round(self._clock.monotonic() - self._away_since, 3)
             self._away, self._pause = None, FIRST_PAUSE
@@ -194,10 +184,9 @@ class DeliveryLedger:
             )
         return entry
 
-    def _gone(self, error: sqlite3.Error | StoreError) -> StoreError:
+    def _gone(self, why: StoreError) -> None:
         """It cannot be written; it is tried again after a pause."""
         now = self._clock.monotonic()
-        why = error if isinstance(error, StoreError) else unusable(self.path, str(error))
         if self._away is None:
             self._away_since = now
             _log.error(
@@ -207,12 +196,11 @@ class DeliveryLedger:
             )
         self._away, self._resume_at = why, now + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        return why
 
-    def _write(self, connection: sqlite3.Connection, identity: Identity | None) -> Entry | None:
+    def _write(self, identity: Identity | None) -> Entry | None:
         """What is done, and the hand-out of `identity`, in one transaction."""
 
-        def work() -> Entry | None:
+        def work(connection: sqlite3.Connection) -> Entry | None:
             for (place, key), (number, settled) in self._done.items():
                 connection.execute(_SETTLE if settled else _FINISH, (place, key, number))
             if self._anew:  # after the above, which these know of
@@ -221,7 +209,7 @@ class DeliveryLedger:
                     connection.execute(_KEEP, row)
             return None if identity is None else self._count(connection, identity)
 
-        entry = transact(connection, work)
+        entry = self._file.write(work)
         self._done.clear()
         self._anew = False
         if entry is not None:
@@ -255,7 +243,7 @@ class DeliveryLedger:
         )
 
     def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
-        with self._guarded.lock:
+        with self._file.lock:
             for entry in entries:
                 self._done[entry.identity] = (entry.number, settled)
                 known = self._open_entries.get(entry.identity)

@@ -28,6 +28,7 @@ _ADVICE: Final = (
     ("locked", "another program holds it: end that, or name another file"),
     ("full", "make room"),
     ("malformed", "remove it, and begin anew"),
+    ("no such table", "it is made anew at the next try"),
     ("no such column", "another version of jmsx made it: remove it, or name another file"),
 )
 
@@ -35,25 +36,71 @@ _ADVICE: Final = (
 _COMPANIONS: Final = ("-wal", "-shm")
 
 
-class Guarded:
+class OwnFile:
     """
-    A connection and the lock around it, neither of which survives a fork.
+    A file of jmsx's own that other processes may write too, the connection to it, and the lock around that.
 
-    SQLite keeps its locks in memory, by file: a child inherits those of its parent's connections, and they are wrong
-    there. So it is closed while the process forks, and whoever has it opens it again at the next use.
+    It is opened at the first use, and anew when somebody has removed it or its table, of which `removed` is told, and
+    after each error. Neither lock nor connection survives a fork: SQLite keeps its locks in memory, by file, and a
+    child inherits those of its parent's connections, which are wrong there. So it is closed while the process forks.
+
+    Args:
+        path: of the file.
+        table: the statement that makes its table, unless it is there.
+        prepare: does what is to be done first with each connection, and raises sqlite3.Error if the table is not what
+            it should be.
+        removed: called when what was in the file is gone.
+
     """
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+    def __init__(
+        self,
+        path: Path,
+        table: str,
+        prepare: Callable[[sqlite3.Connection], object],
+        removed: Callable[[], object],
+    ) -> None:
+        self.path = path
+        self.lock = threading.Lock()  #: to be held for all that follows
         self.connection: sqlite3.Connection | None = None
-        self.interrupted = (
+        self._table = table
+        self._prepare = prepare
+        self._removed = removed
+        self._id: tuple[int, int] | None = None  #: of the file, when it was opened
+        self._interrupted = (
             False  #: this is a child, and the fork came in the middle of the parent's work
         )
         self._forking: int | None = None  #: the thread that does
         suspend_for_forks(self)
 
+    def open(self) -> sqlite3.Connection:
+        """The connection, opened unless it is; raises StoreError."""
+        if self._interrupted:
+            raise StoreError(
+                f"{self.path} cannot be used in this process: its parent was writing it when it forked"
+            )
+        if self.connection is None:
+            self.connection = _open_file(self.path, self._table, self._prepare)
+            self._id = _file_id(self.path)
+        return self.connection
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do `work` in one transaction that may write, from its beginning; raises StoreError if that cannot be."""
+        if self._id not in (None, _file_id(self.path)):
+            self.close()
+            self._id = None
+            self._removed()
+        connection = self.open()
+        try:
+            return _transact(connection, work)
+        except sqlite3.Error as error:
+            self.close()  # whatever is wrong with it
+            if "no such table" in str(error):
+                self._removed()
+            raise unusable(self.path, str(error)) from error
+
     def close(self) -> None:
-        """Close it, if it is open; under the lock."""
+        """Close it, if it is open."""
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
@@ -74,12 +121,12 @@ class Guarded:
         """In the child of a fork: it is closed, and the lock is free."""
         if self.connection is not None:
             keep_for_ever(self.connection)
-            self.interrupted = True
+            self._interrupted = True
         self.connection = None
         self._forking, self.lock = None, threading.Lock()
 
 
-def file_id(path: Path) -> tuple[int, int] | None:
+def _file_id(path: Path) -> tuple[int, int] | None:
     """What tells a file from another one that takes its name; None: there is none."""
     try:
         found = path.stat()
@@ -88,7 +135,7 @@ def file_id(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def open_file(
+def _open_file(
     path: Path, table: str, prepare: Callable[[sqlite3.Connection], object]
 ) -> sqlite3.Connection:
     """
@@ -126,18 +173,14 @@ def open_file(
     return connection
 
 
-def transact(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
-    """
-    Do `work` in one transaction that may write, from its beginning.
-
-    Raises sqlite3.Error if somebody else writes, or nothing can be written, and then before `work`.
-    """
+def _transact(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Do `work`; raises sqlite3.Error if somebody else writes, or nothing can be written, and then before `work`."""
     execute = connection.execute
     if connection.in_transaction:  # the last one was interrupted by a signal handler
         execute("ROLLBACK")
     try:
         execute("BEGIN IMMEDIATE")
-        result = work()
+        result = work(connection)
         execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

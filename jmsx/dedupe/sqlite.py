@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,10 +12,11 @@ from jmsx.dedupe.store import Turns
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
 from jmsx.process import Origin, tell_of_forks
-from jmsx.sqlite import Guarded, file_id, open_file, transact, unusable
+from jmsx.sqlite import OwnFile
 
 if TYPE_CHECKING:
     import os
+    import sqlite3
     from collections.abc import Callable
 
     from jmsx.clock import Clock
@@ -70,11 +70,10 @@ class SqliteStore:
         self.path = Path(path)
         self._ttl = ttl
         self._clock = clock or SystemClock()
-        self._guarded = Guarded()
+        self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
         self._turns = Turns()
         self._users = 0
         self._written = 0
-        self._file: tuple[int, int] | None = None
         self._owed: dict[Identity, int] = {}  #: done and not written, with when, epoch milliseconds
         self._away: str | None = None  #: why that cannot be written
         self._ended = threading.Event()
@@ -92,13 +91,12 @@ class SqliteStore:
 
     def open(self) -> None:
         """Open the file; raises StoreError."""
-        with self._guarded.lock:
-            if self._guarded.connection is None:
-                self._guarded.connection = self._open()
+        with self._file.lock:
+            self._file.open()
             self._users += 1
             if self._owed:  # since it was closed
                 with contextlib.suppress(StoreError):
-                    self._write(lambda _connection: None)
+                    self._write(_nothing)
 
     def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
         """
@@ -117,10 +115,10 @@ class SqliteStore:
 
     def close(self) -> None:
         """Write what is left if that can be, and close the file, if nobody else has opened it."""
-        with self._guarded.lock:
+        with self._file.lock:
             if self._users == 1 and self._owed:
                 with contextlib.suppress(StoreError):  # which is told below
-                    self._write(lambda _connection: None)
+                    self._write(_nothing)
                 if self._owed:
                     _log.error(
                         "idempotency store not written: messages could be done again",
@@ -132,45 +130,30 @@ class SqliteStore:
             if self._users == 0:
                 self._away = None
                 self._ended.set()
-                self._guarded.close()
+                self._file.close()
 
-    def _opened(self) -> sqlite3.Connection:
-        """Under the lock: the connection, or a new one behind a fork or if the file has been removed."""
-        if self._users == 0:
-            raise StoreError(f"{self.path} is closed")
-        if self._file is not None and file_id(self.path) != self._file:
-            _log.warning(
-                "idempotency store was removed: what was done before is not known any more",
-                path=str(self.path),
-            )
-            self._guarded.close()
-            self._file = None
-        if self._guarded.connection is None:
-            self._guarded.connection = self._open()
-        return self._guarded.connection
-
-    def _open(self) -> sqlite3.Connection:
-        connection = open_file(self.path, _TABLE, self._prepare)
-        self._file = file_id(self.path)
-        return connection
+    def _begin_anew(self) -> None:
+        _log.warning(
+            "idempotency store was removed: what was done before is not known any more",
+            path=str(self.path),
+        )
 
     def _known(self, identity: Identity) -> bool:
         """Whether it was done; what could not be remembered is not begun."""
-        with self._guarded.lock:
-            found = self._write(lambda connection: self._read(connection, identity))
+        with self._file.lock:
+            try:
+                found = self._write(
+                    lambda connection: connection.execute(_KNOWN, identity).fetchone()
+                )
+            except StoreError as error:
+                raise StoreError(
+                    f"{error}; so nobody can tell whether a message is a duplicate"
+                ) from error
         return found is not None and found[0] >= self._oldest_ms()
-
-    def _read(self, connection: sqlite3.Connection, identity: Identity) -> Any:
-        try:
-            return connection.execute(_KNOWN, identity).fetchone()
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path}: {error}; so nobody can tell whether a message is a duplicate"
-            ) from error
 
     def _remember(self, identity: Identity) -> None:
         """The message was done, so it is acknowledged in any case; what cannot be written is written later."""
-        with self._guarded.lock:
+        with self._file.lock:
             self._owed[identity] = self._now_ms()
             try:
                 self._write(self._count)
@@ -191,23 +174,21 @@ class SqliteStore:
     def _catch_up(self, ended: threading.Event) -> None:
         """Write what is owed also if no other message comes, on a thread of its own."""
         while not ended.wait(AGAIN):
-            with self._guarded.lock, contextlib.suppress(StoreError):
+            with self._file.lock, contextlib.suppress(StoreError):
                 if not ended.is_set():
-                    self._write(lambda _connection: None)
+                    self._write(_nothing)
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What is owed, and `work`, in one transaction; under the lock. Raises StoreError."""
-        try:
-            connection = self._opened()
+        if self._users == 0:
+            raise StoreError(f"{self.path} is closed")
 
-            def both() -> T:
-                for identity, done_ms in self._owed.items():
-                    connection.execute(_REMEMBER, (*identity, done_ms))
-                return work(connection)
+        def both(connection: sqlite3.Connection) -> T:
+            for identity, done_ms in self._owed.items():
+                connection.execute(_REMEMBER, (*identity, done_ms))
+            return work(connection)
 
-            result = transact(connection, both)
-        except sqlite3.Error as error:
-            raise unusable(self.path, str(error)) from error
+        result = self._file.write(both)
         self._owed.clear()
         if self._away is not None:
             self._away = None
@@ -232,3 +213,7 @@ class SqliteStore:
 
     def _now_ms(self) -> int:
         return round(self._clock.wall() * 1000)
+
+
+def _nothing(_connection: sqlite3.Connection) -> None:
+    """Only what is owed."""

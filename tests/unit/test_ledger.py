@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import shutil
@@ -196,8 +197,8 @@ def test_it_is_tried_less_and_less(ledger: DeliveryLedger, path: Path, clock: Cl
         path.with_name(f"{path.name}{suffix}").unlink()
     path.mkdir()
     tried = []
-    opened = ledger._open
-    ledger._open = lambda: (tried.append(clock.now), opened())  # type: ignore[method-assign, assignment, func-returns-value]  # as a spy
+    opened = ledger._file.open
+    ledger._file.open = lambda: (tried.append(clock.now), opened())  # type: ignore[method-assign, assignment, func-returns-value]  # as a spy
     for _ in range(100):
         with pytest.raises(StoreError, match="unable to open"):
             ledger.begin(A)
@@ -211,8 +212,8 @@ def test_a_full_disk_is_away(ledger: DeliveryLedger, path: Path, clock: Clock) -
     entry = ledger.begin(A)
     assert entry is not None
     ledger.settle([entry])
-    (pages,) = ledger._guarded.connection.execute("PRAGMA page_count").fetchone()
-    ledger._guarded.connection.execute(f"PRAGMA max_page_count={pages}")
+    (pages,) = ledger._file.connection.execute("PRAGMA page_count").fetchone()
+    ledger._file.connection.execute(f"PRAGMA max_page_count={pages}")
     big = Identity("queue://q", "k" * 100_000)
     with pytest.raises(StoreError, match="full; make room"):
         ledger.begin(big)
@@ -226,11 +227,11 @@ def test_a_broken_file_is_away_until_it_is_removed(path: Path, clock: Clock) -> 
     ledger = DeliveryLedger(path, clock=clock)
     for number in range(100):
         ledger.begin(Identity("queue://q", str(number)))
-    ledger._guarded.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ledger._file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with path.open("r+b") as file:
         file.seek(1024)
         file.write(b"x" * 50_000)
-    ledger._guarded.connection.execute("PRAGMA shrink_memory")
+    ledger._file.connection.execute("PRAGMA shrink_memory")
     for _ in range(2):
         with pytest.raises(StoreError, match="remove it, and begin anew"):
             ledger.begin(A)
@@ -291,6 +292,18 @@ def test_what_is_handed_out_when_the_file_is_removed(ledger: DeliveryLedger, pat
     assert ledger.begin(A) == Entry(A, 3)
     assert ledger.begin(B) == Entry(B, 2, 1)
     assert ledger.begin(c) == Entry(c, 1)
+
+
+def test_a_table_that_was_dropped(ledger: DeliveryLedger, path: Path, clock: Clock) -> None:
+    """It is made anew at the next try, with what is handed out."""
+    assert [ledger.begin(A), ledger.begin(A)] == [Entry(A, 1), Entry(A, 2)]
+    with contextlib.closing(sqlite3.connect(path)) as vandal:
+        vandal.execute("DROP TABLE jmsx_deliveries")
+    with pytest.raises(StoreError, match="no such table"):
+        ledger.begin(A)
+    clock.now += FIRST_PAUSE
+    assert ledger.begin(A) == Entry(A, 3)
+    assert rows(path) == {"a": (3, 0)}
 
 
 def test_a_folder_that_was_removed(
@@ -396,7 +409,7 @@ def test_a_ledger_of_the_application_s_is_away_whatever_it_raises(path: Path) ->
 
 def test_who_is_interrupted_while_it_writes_leaves_no_transaction_open(path: Path) -> None:
     """Whatever step a signal handler raises at, the next hand-out is counted."""
-    within = ["/jmsx/ledger.py"]
+    within = ["/jmsx/ledger.py", "/jmsx/sqlite.py"]
     clean = Interrupt(within=within)
     ledger = DeliveryLedger(path)
     clean.run(lambda: ledger.begin(A))

@@ -145,17 +145,39 @@ def test_a_file_of_another_version(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "x.db").open()
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path, handler: Handler) -> None:
-    """Then nobody knows whether it was done, so it is not."""
+def drop_table(path: Path) -> None:
+    """Another program spoils the file."""
+    with contextlib.closing(sqlite3.connect(path)) as vandal:
+        vandal.execute("DROP TABLE jmsx_done")
+
+
+def test_a_file_that_cannot_be_read(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then nobody knows whether it was done, so it is not; the next try makes the table anew, and the log tells."""
     store = SqliteStore(tmp_path / "x.db")
     store.open()
-    with sqlite3.connect(tmp_path / "x.db") as vandal:
-        vandal.execute("DROP TABLE jmsx_done")
-    vandal.close()
+    drop_table(tmp_path / "x.db")
     with pytest.raises(StoreError, match="nobody can tell whether a message is a duplicate"):
         store.once(A, handler)
-    store.close()
     assert handler.calls == 0
+    assert caplog.text.count("idempotency store was removed") == 1
+    assert store.once(A, handler)
+    assert booked(tmp_path / "x.db") == ["a"]
+    store.close()
+
+
+def test_a_table_that_is_dropped_while_a_handler_runs(tmp_path: Path) -> None:
+    """What was done is acknowledged and known, and written with the next message."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: drop_table(path))
+    assert "no such table" in str(store.away)
+    assert not store.once(A, lambda _: drop_table(path))
+    assert store.away is None
+    assert booked(path) == ["a"]
+    store.close()
 
 
 def booked(path: Path) -> list[str]:
