@@ -6,7 +6,6 @@ What is no number, out of range or of the wrong type raises ConfigurationError w
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -14,21 +13,23 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from jmsx import plugins
 from jmsx.core.checks import (
     LARGEST_INT,
+    by_name,
     check_flag,
+    check_names,
     check_number,
     check_seconds,
     check_text,
     check_whole,
     misfit,
+    unknown,
 )
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap, check_policy
+from jmsx.core.spelling import is_pattern, parse_destination
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.custom_policy import careful
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from jmsx.core.ledger import Ledger
     from jmsx.core.policy import Policy
 
@@ -46,6 +47,7 @@ DRAIN_TIMEOUT: Final = 25.0
 _AGES: Final = 1_000_000.0
 
 
+@by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefetchPolicy:
     """
@@ -75,6 +77,7 @@ class PrefetchPolicy:
         return self.topic if kind is DestinationKind.TOPIC else self.durable_topic
 
 
+@by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
     """
@@ -119,6 +122,7 @@ class ReconnectPolicy:
         return min(delay, self.maximum_delay)
 
 
+@by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
     """
@@ -147,6 +151,7 @@ class TlsOptions:
             raise ConfigurationError("key_file and key_password need a certificate_file")
 
 
+@by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """All that can be chosen for a connection."""
@@ -198,6 +203,7 @@ class ConnectionOptions:
         _check_ledger(self.ledger)
         if not isinstance(self.dead_letter, str):
             raise misfit("dead_letter", "safe, broker or a destination", self.dead_letter)
+        object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
         check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
         check_seconds(
             "optimized_ack_scheduled_ack_interval", self.optimized_ack_scheduled_ack_interval
@@ -276,53 +282,29 @@ _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 #: What a ledger must have.
 _LEDGER: Final = ("begin", "finish", "settle", "flush")
 
-#: How much a name must be like another to be taken for it, from 0 to 1.
-_LIKENESS: Final = 0.6
 
-#: What people call an option elsewhere, and what it is here (or in URLs, or of a consumer), where that is known.
-_ALIASES: Final = {
-    "ack": ("mode",),
-    "ack_mode": ("mode",),
-    "login": ("username", "jms.userName"),
-    "max_redeliveries": ("redelivery", "redelivery_policy"),
-    "max_retries": ("redelivery", "redelivery_policy"),
-    "pass": ("password", "jms.password"),
-    "passcode": ("password", "jms.password"),
-    "prefetch": ("prefetch_policy", "jms.prefetchPolicy.all"),
-    "redelivery": ("redelivery_policy",),
-    "retries": ("redelivery", "redelivery_policy"),
-    "retry": ("redelivery", "redelivery_policy"),
-    "ssl": ("tls",),
-    "timeout": ("request_timeout", "jms.sendTimeout"),
-    "ttl": ("time_to_live",),
-    "user": ("username", "jms.userName"),
-    "username": ("jms.userName",),
-    "workers": ("concurrency",),
-}
+def dead_letter_place(given: str) -> str:
+    """
+    A strategy, or the URI of the queue that is meant; found at the door, and not when the first message has died.
 
-
-def check_names(what: str, given: Iterable[str], known: list[str]) -> None:
-    """Raise ConfigurationError for the first of the `given` names that is not `known`."""
-    for name in given:
-        if name not in known:
-            raise unknown(what, name, known)
-
-
-def unknown(what: str, name: str, known: list[str]) -> ConfigurationError:
-    """An error that names the nearest of the `known` names, or all of them where none is near."""
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
-    return ConfigurationError(f"unknown {what} {name!r}; {hint}")
-
-
-def nearest(name: str, known: list[str]) -> str | None:
-    """The one of `known` that `name` may have been meant to be; None: it is like none of them."""
-    lowered = {option.lower(): option for option in known}
-    for meant in _ALIASES.get(name.lower(), ()):
-        if meant in known:
-            return meant
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_LIKENESS)
-    return lowered[near[0]] if near else None
+    A topic would lose what nobody subscribes to, a temporary queue ends with its session, and brokers read a name with
+    wildcards or commas as several. Raises ConfigurationError, and InvalidDestinationError for a destination that makes
+    no sense.
+    """
+    if given in tuple(DeadLetterStrategy):
+        return given
+    strategies = ", ".join(DeadLetterStrategy)
+    if not isinstance(given, str) or not (":" in given or "/" in given):
+        raise ConfigurationError(
+            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
+        )
+    place = parse_destination(given)
+    if place.kind != "queue" or is_pattern(place.name):
+        raise ConfigurationError(
+            f"dead_letter={given!r} is not one queue, and only a queue that outlives its readers keeps dead letters;"
+            f" write queue://NAME, or one of {strategies}"
+        )
+    return str(place)
 
 
 def _check_policies(policy: object, policies: object) -> None:

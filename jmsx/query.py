@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
+from jmsx.core.checks import unknown
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.errors import ConfigurationError
-from jmsx.options import FOR_EVER, ConnectionOptions, PrefetchPolicy, ReconnectPolicy, unknown
+from jmsx.options import FOR_EVER, ConnectionOptions, PrefetchPolicy, ReconnectPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -222,9 +223,4 @@ def _unknown_option(name: str, *, after_secret: bool, failover: bool) -> Configu
         return ConfigurationError(f"what stands after ? is no option; {PERCENT}")
     if after_secret:
         return ConfigurationError(f"what stands after a password is no option; {PERCENT}")
-    return unknown_option(name, list(_OPTIONS) if failover else _PLAIN_OPTIONS)
-
-
-def unknown_option(name: str, known: list[str]) -> ConfigurationError:
-    """An error that names the nearest of the `known` options."""
-    return unknown("option", name, known)
+    return unknown("option", name, list(_OPTIONS) if failover else _PLAIN_OPTIONS)

@@ -1,9 +1,8 @@
 """
-Broker URIs and destination URIs, with options as Java users write them.
+Broker URIs, with options as Java users write them.
 
-``failover:(stomp://a:61613,stomp+ssl://b:61614)?jms.optimizeAcknowledge=true&jms.redeliveryPolicy.maximumRedeliveries=4``
-and ``queue://orders?consumer.prefetchSize=10``. Times in options are milliseconds, as in Java; an unknown option is an
-error that names the nearest known one.
+``failover:(stomp://a:61613,stomp+ssl://b:61614)?jms.optimizeAcknowledge=true&jms.redeliveryPolicy.maximumRedeliveries=4``.
+Times in options are milliseconds, as in Java; an unknown option is an error that names the nearest known one.
 
 A URI may hold passwords, and a mistake in it may put one where something else is expected. So no error repeats more of
 it than a scheme, a host where there is no user, and the names of options.
@@ -12,19 +11,14 @@ it than a scheme, a host where there is no user, and the names of options.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, unquote
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote
 
 from jmsx.core.checks import kind_of
-from jmsx.core.spelling import check_name, is_composite, is_pattern, parts, spelt
-from jmsx.core.values import DeadLetterStrategy
-from jmsx.errors import ConfigurationError, InvalidDestinationError
+from jmsx.errors import ConfigurationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
-from jmsx.query import PERCENT, apply_query, unknown_option
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from jmsx.query import PERCENT, apply_query
 
 #: Ports where a URI names none: those of the brokers' manuals.
 DEFAULT_PORT: Final = 61613
@@ -45,19 +39,6 @@ _SCHEMES: Final = {
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}", re.IGNORECASE)
 _HOST_PORT: Final = re.compile(
     r"(?:\[([0-9a-f:.%]+)\]|([^][:/?#@\s]+))(?::([0-9]{1,5}))?/?", re.IGNORECASE
-)
-
-#: `consumer.*` options of a destination that the broker understands on SUBSCRIBE; the first and the last are ours.
-_CONSUMER_OPTIONS: Final = (
-    "prefetchSize",
-    "exclusive",
-    "priority",
-    "noLocal",
-    "retroactive",
-    "maximumPendingMessageLimit",
-    "dispatchAsync",
-    "selector",
-    "transformation",
 )
 
 
@@ -82,18 +63,6 @@ class BrokerUri:
 
     def __str__(self) -> str:
         return ",".join(str(address) for address in self.addresses)
-
-
-@dataclass(frozen=True, slots=True)
-class DestinationUri:
-    """A destination and the options for its consumers."""
-
-    kind: str  #: `queue`, `topic`, `temp-queue`, …
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)  #: `consumer.*`, without that prefix
-
-    def __str__(self) -> str:
-        return f"{self.kind}://{self.name}"
 
 
 def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> BrokerUri:
@@ -122,71 +91,11 @@ def parse_broker_uri(text: str, options: ConnectionOptions | None = None) -> Bro
         options = apply_query(own_query, options, failover=False)
     options = apply_query(query, options, failover=failover)
     addresses = tuple(address for address, _ in brokers)
-    options = replace(options, dead_letter=dead_letter_place(options.dead_letter))
     if options.tls != TlsOptions() and not any(address.tls for address in addresses):
         raise ConfigurationError(
             "TLS options are of no use without TLS; write stomp+ssl://HOST:PORT"
         )
     return BrokerUri(addresses, options)
-
-
-def dead_letter_place(given: str) -> str:
-    """
-    A strategy, or the URI of the queue that is meant; found at the door, and not when the first message has died.
-
-    A topic would lose what nobody subscribes to, a temporary queue ends with its session, and brokers read a name with
-    wildcards or commas as several. Raises ConfigurationError, and InvalidDestinationError for a destination that makes
-    no sense.
-    """
-    if given in tuple(DeadLetterStrategy):
-        return given
-    strategies = ", ".join(DeadLetterStrategy)
-    if not isinstance(given, str) or not (":" in given or "/" in given):
-        raise ConfigurationError(
-            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
-        )
-    place = parse_destination(given)
-    if place.kind != "queue" or is_pattern(place.name):
-        raise ConfigurationError(
-            f"dead_letter={given!r} is not one queue, and only a queue that outlives its readers keeps dead letters;"
-            f" write queue://NAME, or one of {strategies}"
-        )
-    return str(place)
-
-
-def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
-    """
-    `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it, or several such as `A,topic://B`.
-
-    Raises InvalidDestinationError or, for an option, ConfigurationError.
-    """
-    kind, bare = spelt(text, default_kind) if not _lists(text) else _listed(text, default_kind)
-    name, _, query = bare.partition("?")
-    check_name(name, text)
-    if name != name.strip() and not is_composite(name):
-        raise InvalidDestinationError(
-            f"{text!r} is not a destination: its name begins or ends with a blank"
-        )
-    known = [f"consumer.{option}" for option in _CONSUMER_OPTIONS]
-    options = {}
-    for option, value in parse_qsl(query, keep_blank_values=True):
-        if option not in known:
-            raise unknown_option(option, known)
-        options[option.removeprefix("consumer.")] = value
-    return DestinationUri(kind, name, options)
-
-
-def _lists(text: object) -> bool:
-    return isinstance(text, str) and is_composite(text)
-
-
-def _listed(text: str, default_kind: str) -> tuple[str, str]:
-    """Kind of the first of several destinations, and all of their names: those of another kind with that."""
-    names, mark, query = text.partition("?")
-    kind, first = spelt(names.partition(",")[0], default_kind)
-    found = parts(f"{kind}://{first},{names.partition(',')[2]}")
-    listed = [name if one == kind else f"{one}://{name}" for one, name in found]
-    return kind, ",".join(listed) + mark + query
 
 
 def _parts(uri: str) -> tuple[list[tuple[str, str]], str, bool]:

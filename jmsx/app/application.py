@@ -18,7 +18,7 @@ from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
-from jmsx.core.checks import check_seconds, check_text, misfit
+from jmsx.core.checks import check_names, check_seconds, check_text, misfit
 from jmsx.core.spelling import is_swapped
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
 from jmsx.foreign import from_a_signal
@@ -27,9 +27,9 @@ from jmsx.jms.message import Message
 from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
-from jmsx.options import DRAIN_TIMEOUT, FOR_EVER, ConnectionOptions, ReconnectPolicy, check_names
+from jmsx.options import DRAIN_TIMEOUT, FOR_EVER, ConnectionOptions, ReconnectPolicy
 from jmsx.process import left_behind, tell_of_forks
-from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
+from jmsx.uri import BrokerUri, parse_broker_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -93,7 +93,6 @@ class App(Registry):
     ) -> None:
         check_names("option of App", options, _OPTIONS)
         own = ConnectionOptions.of(**options)
-        dead_letter_place(own.dead_letter)
         if url is not None:
             parse_broker_uri(url, own)
         if not isinstance(reconnect, bool | ReconnectPolicy):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.core.checks import by_name
 from jmsx.core.dead_ends import MANY
 from jmsx.errors import ConfigurationError
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from jmsx.app.progress import Movement
 
 
+@by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
     """Seconds after which something counts as stuck; raises ConfigurationError unless they are positive."""

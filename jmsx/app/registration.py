@@ -6,15 +6,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from jmsx.app.signature import connection_parameter
-from jmsx.core.checks import LARGEST_INT, check_flag, check_text, check_whole, kind_of, misfit
+from jmsx.core.checks import (
+    LARGEST_INT,
+    check_flag,
+    check_text,
+    check_whole,
+    kind_of,
+    misfit,
+    unknown,
+)
 from jmsx.core.ledger import Identity
 from jmsx.core.policy import check_policy, matches
 from jmsx.core.spelling import is_pattern, parts
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination
-from jmsx.options import PrefetchPolicy, unknown
-from jmsx.uri import dead_letter_place
+from jmsx.options import PrefetchPolicy, dead_letter_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -173,11 +180,16 @@ def _check_elsewhere(source: str, dead_letter: str) -> None:
         return
     place = Destination(dead_letter)
     for kind, name in parts(source):
-        if kind == place.address.kind and matches(name.split("."), place.name.split(".")):
+        if kind == place.address.kind and matches(_parted(name), _parted(place.name)):
             raise ConfigurationError(
                 f"dead_letter={dead_letter!r} is read by this consumer of {source}, so what fails would come to it for"
                 " ever; name another queue, or safe for the broker's own"
             )
+
+
+def _parted(name: str) -> list[str]:
+    """The parts of a queue's name; of `address::queue`, Artemis' full name, the queue's (jmsx_artemis/BROKER.md A9)."""
+    return name.rpartition("::")[2].split(".")
 
 
 #: What an idempotency store must have.

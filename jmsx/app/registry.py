@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Protocol, TypeVar, Un
 
 from jmsx.app.registration import Consumer, acknowledge_mode
 from jmsx.app.signature import takes_session
+from jmsx.core.checks import check_names
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.handlers import name_of
 from jmsx.jms.destination import Destination, destination
-from jmsx.options import check_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

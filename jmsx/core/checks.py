@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Final
+import difflib
+import functools
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
 
 #: What a Java long can hold; beyond it is no number of seconds, messages or bytes.
 LARGEST: Final = 2**63
 
 #: What a Java int can hold, as both brokers read a prefetch.
 LARGEST_INT: Final = 2**31 - 1
+
+#: How much a name must be like another to be taken for it, from 0 to 1.
+_LIKENESS: Final = 0.6
+
+#: What people call an option elsewhere, and what it is here (or in URLs, or of a consumer), where that is known.
+_ALIASES: Final = {
+    "ack": ("mode",),
+    "ack_mode": ("mode",),
+    "login": ("username", "jms.userName"),
+    "max_redeliveries": ("redelivery", "redelivery_policy"),
+    "max_retries": ("redelivery", "redelivery_policy"),
+    "pass": ("password", "jms.password"),
+    "passcode": ("password", "jms.password"),
+    "prefetch": ("prefetch_policy", "jms.prefetchPolicy.all"),
+    "redelivery": ("redelivery_policy",),
+    "retries": ("redelivery", "redelivery_policy"),
+    "retry": ("redelivery", "redelivery_policy"),
+    "ssl": ("tls",),
+    "timeout": ("request_timeout", "jms.sendTimeout"),
+    "ttl": ("time_to_live",),
+    "user": ("username", "jms.userName"),
+    "username": ("jms.userName",),
+    "workers": ("concurrency",),
+}
 
 
 def misfit(name: str, wanted: str, value: object) -> ConfigurationError:
@@ -61,3 +93,45 @@ def check_seconds(name: str, value: object, remark: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise misfit(name, "seconds, such as 2.0", value)
     check_number(name, value, 0.0, remark)
+
+
+def check_names(what: str, given: Iterable[str], known: list[str]) -> None:
+    """Raise ConfigurationError for the first of the `given` names that is not `known`."""
+    for name in given:
+        if name not in known:
+            raise unknown(what, name, known)
+
+
+def unknown(what: str, name: str, known: list[str]) -> ConfigurationError:
+    """An error that names the nearest of the `known` names, or all of them where none is near."""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
+    return ConfigurationError(f"unknown {what} {name!r}; {hint}")
+
+
+def nearest(name: str, known: list[str]) -> str | None:
+    """The one of `known` that `name` may have been meant to be; None: it is like none of them."""
+    lowered = {option.lower(): option for option in known}
+    for meant in _ALIASES.get(name.lower(), ()):
+        if meant in known:
+            return meant
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_LIKENESS)
+    return lowered[near[0]] if near else None
+
+
+def by_name(options: type[T]) -> type[T]:
+    """A dataclass of options that names the nearest for one that it does not know, and takes none by position."""
+    known = [each.name for each in fields(options)]  # type: ignore[arg-type]  # whoever decorates has made it one
+    made = options.__init__
+
+    @functools.wraps(made)
+    def checked(self: T, *values: object, **given: Any) -> None:
+        if values:
+            raise ConfigurationError(
+                f"{options.__name__} takes its options by name, such as {known[0]}=..."
+            )
+        check_names(f"option of {options.__name__}", given, known)
+        made(self, **given)
+
+    options.__init__ = checked  # type: ignore[assignment]  # its signature is the same
+    return options

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jmsx.core.checks import check_flag, check_number, check_seconds, check_whole, kind_of, misfit
+from jmsx.core.checks import (
+    by_name,
+    check_flag,
+    check_number,
+    check_seconds,
+    check_whole,
+    kind_of,
+    misfit,
+)
 from jmsx.core.spelling import spelt
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 
@@ -89,6 +97,7 @@ def check_policy(name: str, given: object) -> None:
     raise ConfigurationError(f"{error}{hint}")
 
 
+@by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedeliveryPolicy:
     """
@@ -162,6 +171,7 @@ class RedeliveryPolicy:
         return delay_ms
 
 
+@by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtemisRedeliveryPolicy:
     """

@@ -9,10 +9,15 @@ way to name a queue whose name begins with a slash, as clients of Artemis withou
 from __future__ import annotations
 
 import re
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
 
-from jmsx.core.checks import kind_of
+from jmsx.core.checks import kind_of, unknown
 from jmsx.errors import InvalidDestinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 KINDS: Final = (
     "queue",
@@ -34,6 +39,31 @@ _WHOLE: Final = re.compile(rf"(?:(?:{'|'.join(KINDS)})://|/(?:{'|'.join(KINDS)})
 
 #: How each spelling divides kind and name: whether a slash is in front, and what is between.
 _SPELLINGS: Final = (("", "://"), ("", ":"), ("/", "/"))
+
+#: `consumer.*` options of a destination that the broker understands on SUBSCRIBE; the first and the last are ours.
+_CONSUMER_OPTIONS: Final = (
+    "prefetchSize",
+    "exclusive",
+    "priority",
+    "noLocal",
+    "retroactive",
+    "maximumPendingMessageLimit",
+    "dispatchAsync",
+    "selector",
+    "transformation",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationUri:
+    """A destination and the options for its consumers."""
+
+    kind: str  #: `queue`, `topic`, `temp-queue`, …
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)  #: `consumer.*`, without that prefix
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.name}"
 
 
 def spelt(text: str, default_kind: str = "queue") -> tuple[str, str]:
@@ -131,3 +161,38 @@ def check_name(name: str, destination: str) -> None:
         raise InvalidDestinationError(
             f"{destination!r} is not a destination: {odd[0]!r} cannot stand in a name"
         )
+
+
+def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
+    """
+    `queue://orders?consumer.prefetchSize=10`, or the same as `spelt` takes it, or several such as `A,topic://B`.
+
+    Raises InvalidDestinationError or, for an option, ConfigurationError.
+    """
+    kind, bare = spelt(text, default_kind) if not _lists(text) else _listed(text, default_kind)
+    name, _, query = bare.partition("?")
+    check_name(name, text)
+    if name != name.strip() and not is_composite(name):
+        raise InvalidDestinationError(
+            f"{text!r} is not a destination: its name begins or ends with a blank"
+        )
+    known = [f"consumer.{option}" for option in _CONSUMER_OPTIONS]
+    options = {}
+    for option, value in parse_qsl(query, keep_blank_values=True):
+        if option not in known:
+            raise unknown("option", option, known)
+        options[option.removeprefix("consumer.")] = value
+    return DestinationUri(kind, name, options)
+
+
+def _lists(text: object) -> bool:
+    return isinstance(text, str) and is_composite(text)
+
+
+def _listed(text: str, default_kind: str) -> tuple[str, str]:
+    """Kind of the first of several destinations, and all of their names: those of another kind with that."""
+    names, mark, query = text.partition("?")
+    kind, first = spelt(names.partition(",")[0], default_kind)
+    found = parts(f"{kind}://{first},{names.partition(',')[2]}")
+    listed = [name if one == kind else f"{one}://{name}" for one, name in found]
+    return kind, ",".join(listed) + mark + query

@@ -23,7 +23,7 @@ from jmsx.log import logger
 from jmsx.observe import Observer, Observers
 from jmsx.options import ConnectionKeywords, ConnectionOptions
 from jmsx.process import left_behind, tell_of_forks
-from jmsx.uri import BrokerUri, dead_letter_place, parse_broker_uri
+from jmsx.uri import BrokerUri, parse_broker_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,9 +51,7 @@ class Connection:
         **options: Unpack[ConnectionKeywords],
     ) -> None:
         if isinstance(url, BrokerUri):  # read already: an app's, with what a consumer changes
-            changed = replace(url.options, **options)
-            place = dead_letter_place(changed.dead_letter)
-            self._uri = BrokerUri(url.addresses, replace(changed, dead_letter=place))
+            self._uri = replace(url, options=replace(url.options, **options))
         else:
             self._uri = parse_broker_uri(url, ConnectionOptions.of(**options))
         check_tls(self._uri)

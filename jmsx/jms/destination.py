@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from jmsx.core.spelling import DestinationUri, parse_destination
 from jmsx.errors import IllegalStateError, InvalidDestinationError
-from jmsx.uri import DestinationUri, parse_destination
 
 if TYPE_CHECKING:
     from jmsx.jms.session import Session

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Never
 
-from jmsx.core.checks import check_flag
+from jmsx.core.checks import check_flag, unknown
 from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame
 from jmsx.errors import (
@@ -22,7 +22,6 @@ from jmsx.jms.destination import destination as destination_of
 from jmsx.jms.message import Message
 from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import checked_body, send_frame
-from jmsx.options import unknown
 
 if TYPE_CHECKING:
     from jmsx.core.dialect import Body

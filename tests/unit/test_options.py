@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import pickle
+import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jmsx.app.health import HealthLimits
 from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.values import DestinationKind, OptimizeAcknowledge
 from jmsx.errors import ConfigurationError
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_prefetch_of_each_kind() -> None:
@@ -165,6 +173,66 @@ def test_nonsense_in_a_policy_is_refused(policy: type[Any], options: dict[str, A
     (name,) = options
     with pytest.raises(ConfigurationError, match=f"^{name} must be"):
         policy(**options)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: RedeliveryPolicy(maximum_redelivery=3),  # type: ignore[call-arg]  # what is refused
+            "unknown option of RedeliveryPolicy 'maximum_redelivery'; did you mean 'maximum_redeliveries'?",
+        ),
+        (
+            lambda: RedeliveryPolicy(max_retries=3),  # type: ignore[call-arg]  # what is refused
+            "unknown option of RedeliveryPolicy 'max_retries'; did you mean 'maximum_redeliveries'?",
+        ),
+        (
+            lambda: ArtemisRedeliveryPolicy(maximum_redeliveries=3),  # type: ignore[call-arg]  # what is refused
+            "unknown option of ArtemisRedeliveryPolicy 'maximum_redeliveries'; did you mean",
+        ),
+        (
+            lambda: PrefetchPolicy(queues=3),  # type: ignore[call-arg]  # what is refused
+            "unknown option of PrefetchPolicy 'queues'; did you mean 'queue'?",
+        ),
+        (
+            lambda: ReconnectPolicy(xxx=3),  # type: ignore[call-arg]  # what is refused
+            "unknown option of ReconnectPolicy 'xxx'; there are back_off_multiplier, ",
+        ),
+        (
+            lambda: TlsOptions(cafile="a"),  # type: ignore[call-arg]  # what is refused
+            "unknown option of TlsOptions 'cafile'; did you mean 'ca_file'?",
+        ),
+        (
+            lambda: ConnectionOptions(usernam="a"),  # type: ignore[call-arg]  # what is refused
+            "unknown option of ConnectionOptions 'usernam'; did you mean 'username'?",
+        ),
+        (
+            lambda: HealthLimits(stuk=1.0),  # type: ignore[call-arg]  # what is refused
+            "unknown option of HealthLimits 'stuk'; ",
+        ),
+        (
+            lambda: RedeliveryPolicy(3),  # type: ignore[call-arg]  # what is refused
+            "RedeliveryPolicy takes its options by name, such as maximum_redeliveries=...",
+        ),
+        (
+            lambda: replace(RedeliveryPolicy(), delay=3),  # type: ignore[call-arg]  # what is refused
+            "unknown option of RedeliveryPolicy 'delay'; ",
+        ),
+    ],
+)
+def test_a_misspelt_option_names_the_nearest(make: Callable[[], object], told: str) -> None:
+    """And is an error of jmsx, as every other mistake in them; type checkers see the names."""
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        make()
+
+
+def test_the_options_can_be_looked_up() -> None:
+    """By an editor, or `help()`."""
+    assert list(inspect.signature(RedeliveryPolicy).parameters)[:2] == [
+        "maximum_redeliveries",
+        "initial_redelivery_delay",
+    ]
+    assert pickle.loads(pickle.dumps(RedeliveryPolicy())) == RedeliveryPolicy()  # noqa: S301 - our own
 
 
 def test_no_limit_and_paths() -> None:

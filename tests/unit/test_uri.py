@@ -10,9 +10,10 @@ import pytest
 import jmsx
 from jmsx.app import App
 from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy
+from jmsx.core.spelling import parse_destination
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
-from jmsx.uri import BrokerAddress, parse_broker_uri, parse_destination
+from jmsx.uri import BrokerAddress, parse_broker_uri
 
 SECRET = "geheim"  # noqa: S105 - what must not be shown
 

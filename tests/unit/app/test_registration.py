@@ -118,6 +118,9 @@ def test_what_the_decorator_says_wins() -> None:
         ("queue://orders.*", "queue://orders.dead"),
         ("queue://#", "queue://orders.dead"),
         ("queue://b,queue://a", "queue://a"),
+        ("queue://a::a", "queue://a"),
+        ("queue://a", "queue://a::a"),
+        ("queue://x::a", "queue://y::a"),
     ],
 )
 def test_dead_letters_go_elsewhere(source: str, dead_letter: str) -> None:

@@ -10,7 +10,7 @@ from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.core.spelling import spelt
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.jms.destination import Queue, Topic, destination
-from jmsx.uri import dead_letter_place
+from jmsx.options import dead_letter_place
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.spelling import is_composite, is_pattern, is_wildcard
+from jmsx.core.spelling import is_composite, is_pattern, is_wildcard, parse_destination
 from jmsx.errors import InvalidDestinationError
-from jmsx.uri import parse_destination
 
 
 @pytest.mark.parametrize(
