@@ -7,8 +7,9 @@ took 0.45 s of CPU time in each process.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from jmsx.lazy import on_demand as _on_demand
 
 if TYPE_CHECKING:
     from jmsx.app.application import App
@@ -175,15 +176,5 @@ _HOMES: Final = {
     "UnsupportedError": "jmsx.errors",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The public name `name`, imported now."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    """The public names are there, whether they are imported yet or not."""
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _on_demand(__name__, _HOMES)

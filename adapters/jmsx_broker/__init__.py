@@ -7,8 +7,9 @@ jmsx installed, and must cost them nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from jmsx.lazy import on_demand as _on_demand
 
 if TYPE_CHECKING:
     from jmsx_broker.artemis import ArtemisBroker
@@ -44,9 +45,5 @@ _HOMES: Final = {
     "TlsOptions": "jmsx_broker.certificates",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The public name `name`, imported now."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _on_demand(__name__, _HOMES)

@@ -6,9 +6,9 @@ A name is loaded when it is first asked for: who reads logs needs the schema, an
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from jmsx.lazy import on_demand as _on_demand
 from jmsx.plugins import needing as _needing
 
 if TYPE_CHECKING:
@@ -23,10 +23,5 @@ _HOMES: Final = {
     "recover_orphans": "jmsx_eventlog.log",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The public name `name`, imported now."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with _needing("jmsx_eventlog"):
-        return getattr(import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _on_demand(__name__, _HOMES, lambda: _needing("jmsx_eventlog"))
