@@ -415,6 +415,7 @@ class App(Registry):
 
     def _open_worker(self, consumer: Consumer) -> None:
         uri = self.connection_uri()
+        consumer.check_client_id(uri.options)
         options = consumer.connection_options(uri.options)
         policy = options.reconnect
         if self.reconnect and policy is not None and policy.startup_timeout is None:

@@ -136,6 +136,14 @@ class Consumer:
                 " done, and they would never be sent; use dedupe= with another mode"
             )
 
+    def check_client_id(self, options: ConnectionOptions) -> None:
+        """Raise ConfigurationError if a durable subscription has no client id to be found again by."""
+        if self.durable is not None and options.client_id is None:
+            raise ConfigurationError(
+                f"consumer {self.name}: a durable subscription needs a client_id, the same each time:"
+                " App(..., client_id=...) or ?jms.clientID=... in its URL"
+            )
+
     def connection_options(self, options: ConnectionOptions) -> ConnectionOptions:
         """The app's `options`, with what is this consumer's own in place of theirs."""
         own: dict[str, Any] = {

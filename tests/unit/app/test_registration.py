@@ -14,7 +14,13 @@ from jmsx.app import App
 from jmsx.app.signature import takes_session
 from jmsx.core.policy import RedeliveryPolicyMap
 from jmsx.dedupe import MemoryStore
-from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
+from jmsx.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    IllegalStateError,
+    InvalidDestinationError,
+    JmsxError,
+)
 from jmsx.ledger import DeliveryLedger
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
 
@@ -131,6 +137,18 @@ def test_dead_letters_go_elsewhere(source: str, dead_letter: str) -> None:
     app.consumer(source, dead_letter="queue://elsewhere.x.y" if "#" not in source else "safe")(
         lambda _message: None
     )
+
+
+def test_a_durable_subscription_needs_a_client_id() -> None:
+    """Which is said at the start, and not when there is a broker at last; it may stand in the URL."""
+    app = App("stomp://127.0.0.1:1", reconnect=False)
+    app.consumer("topic://a", durable="d", name="desk")(lambda _message: None)
+    with pytest.raises(ConfigurationError, match=r"consumer desk: .* needs a client_id, the same"):
+        app.start()
+    app = App("stomp://127.0.0.1:1?jms.clientID=c", reconnect=False)
+    app.consumer("topic://a", durable="d", name="desk")(lambda _message: None)
+    with pytest.raises(ConnectionFailedError):
+        app.start()
 
 
 def test_a_topic_is_not_its_dead_letter_queue() -> None:
