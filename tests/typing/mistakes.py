@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import jmsx
+import jmsx_broker
+import jmsx_eventlog
 from jmsx import App, Connection, Message, PrefetchPolicy, RedeliveryPolicy, Retry, Session
 
 URL = "stomp://localhost:61613"
 app = App(URL)
 
+str(jmsx.Conection)  # mistake
+str(jmsx_broker.ClasicBroker)  # mistake
+str(jmsx_eventlog.EventLogs)  # mistake
 Connection(URL, reqest_timeout=3)  # mistake
 Connection(URL, heartbeat="no")  # mistake
 Connection(URL, prefetch_policy=10)  # mistake

@@ -16,7 +16,8 @@ PACKAGE: Final = ROOT / "jmsx"
 
 #: What the core may import from outside: nothing that acts.
 PURE: Final = {
-    "__future__", "collections", "collections.abc", "dataclasses", "enum", "hashlib", "heapq", "math", "re", "typing",
+    "__future__", "collections", "collections.abc", "dataclasses", "difflib", "enum", "functools", "hashlib", "heapq",
+    "math", "re", "typing", "urllib.parse",
 }  # fmt: skip
 
 #: What each layer may import of jmsx, and nothing else of it.
