@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance, brokerbook
-from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks, ahead
+from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks
 from jmsx_report.fanout import Routes, routes
 from jmsx_report.flows import AGAIN, BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
@@ -142,5 +142,5 @@ def cuts(held: Books) -> pl.DataFrame:
     senders = held.flows.filter(pl.col("kind") == "send").select(sender="writer").unique()
     if not held.horizon.living or held.horizon.until_us is None:
         return senders.clear().with_columns(pl.lit(None, pl.Int64).alias("cut_us"))
-    offset = ahead(held.clocks.believed(), "sender")
+    offset = held.clocks.believed("sender")
     return senders.with_columns((offset + held.horizon.until_us).alias("cut_us"))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report.clocks import ahead
 from jmsx_report.events import SCHEMAS, named
 from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
 from jmsx_report.table import HOUR_US, MINUTE_US, Adds, Partial
@@ -214,7 +213,7 @@ def _spans(
     ]
     watched = (
         stats.with_columns(
-            (pl.col("ts_us") - ahead(clocks.believed())).alias("ts_us"),
+            (pl.col("ts_us") - clocks.believed()).alias("ts_us"),
             clocks.earliest("ts_us").alias("earliest_us"),
             clocks.latest("ts_us").alias("latest_us"),
         )

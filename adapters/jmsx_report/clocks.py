@@ -17,8 +17,6 @@ from jmsx_report.flows import PLAUSIBLE_US, hashed, key_us
 from jmsx_report.table import Adds, Partial
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jmsx_report.events import Events
 
 #: Messages of each writer and batch that are looked at from both ends: those whose keys have the least hashes, which
@@ -91,33 +89,27 @@ SAMPLES: Final = Partial(
 )
 
 
-def ahead(offsets: Mapping[str, int], writer: str = "writer") -> pl.Expr:
-    """Microseconds that the clock of each row's `writer` is ahead; 0 where nothing is known of it."""
-    known = pl.col(writer).replace_strict(dict(offsets), default=0, return_dtype=pl.Int64)
-    return known.fill_null(0)
-
-
 @dataclass(frozen=True, slots=True)
 class Clocks:
     """What is known of each writer's clock."""
 
     #: writer, host, low_us, high_us (bounds of the offset, null: none), offset_us (the best guess; null: none),
-    #: believed_us (what is nearest to 0 within the bounds).
+    #: believed_us (what is nearest to 0 within the bounds), least_us and most_us (of the two).
     offsets: pl.DataFrame
     #: sender, receiver, at_most_us: by so much the receiver's clock is ahead of the sender's, at the most.
     pairs: pl.DataFrame
 
-    def believed(self) -> dict[str, int]:
-        """Microseconds that a clock is ahead, as far as that is proven; writer -> offset."""
-        return dict(self.offsets.select("writer", "believed_us").iter_rows())
+    def believed(self, writer: str = "writer") -> pl.Expr:
+        """Microseconds that the clock of each row's `writer` is ahead, as far as that is proven; 0: unknown."""
+        return self._of("believed_us", writer)
 
     def least(self, writer: str = "writer") -> pl.Expr:
-        """Microseconds that the clock of each row's `writer` is ahead at the least: a clock may be wrong unproven."""
-        return pl.min_horizontal(ahead(self.believed(), writer), ahead(self._guessed(), writer))
+        """The same, at the least: a clock may be wrong by more than is proven."""
+        return self._of("least_us", writer)
 
     def most(self, writer: str = "writer") -> pl.Expr:
         """The same, at the most."""
-        return pl.max_horizontal(ahead(self.believed(), writer), ahead(self._guessed(), writer))
+        return self._of("most_us", writer)
 
     def earliest(self, instant: str, writer: str = "writer") -> pl.Expr:
         """An instant that the clock of each row's `writer` showed, by a clock that is set right: not before this."""
@@ -127,9 +119,11 @@ class Clocks:
         """The same: not after this."""
         return pl.col(instant) - self.least(writer)
 
-    def _guessed(self) -> dict[str, int]:
-        guess = pl.coalesce("offset_us", pl.lit(0))
-        return dict(self.offsets.select("writer", guess).iter_rows())
+    def _of(self, column: str, writer: str) -> pl.Expr:
+        known = pl.col(writer).replace_strict(
+            self.offsets["writer"], self.offsets[column], default=0, return_dtype=pl.Int64
+        )
+        return known.fill_null(0)
 
     def told(self) -> list[dict[str, Any]]:
         """Clocks that are wrong by a second or more, for programs."""
@@ -185,6 +179,10 @@ def clocks(receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame)
             .otherwise(pl.lit(0, pl.Int64).clip(low, high))
             .fill_null(0)
             .alias("believed_us"),
+        )
+        .with_columns(
+            pl.min_horizontal("believed_us", "offset_us").alias("least_us"),
+            pl.max_horizontal("believed_us", "offset_us").alias("most_us"),
         )
     )
     return Clocks(offsets, pairs)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx_eventlog.schema import AUDITED
-from jmsx_report.clocks import ahead
 from jmsx_report.events import SCHEMAS
 from jmsx_report.flows import PLAUSIBLE_US, optional
 from jmsx_report.table import Adds, Partial
@@ -294,7 +293,7 @@ def horizon(found: Completeness, clocks: Clocks, open_segments: Collection[str])
 
     """
     ends = found.writers.filter(pl.col("last_us").is_not_null()).with_columns(
-        (pl.col("last_us") - ahead(clocks.believed())).alias("end_us"),
+        (pl.col("last_us") - clocks.believed()).alias("end_us"),
         clocks.latest("last_us").alias("latest_us"),
     )
     newest = ends["end_us"].max()

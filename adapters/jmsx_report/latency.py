@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report.clocks import ahead
 from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
@@ -81,7 +80,7 @@ _TIMES: Final = Partial(
 
 def _gold(sums: Sums, context: Context) -> pl.DataFrame:
     grain = DELIVERY_LATENCY.grain
-    off = ahead(context.clocks.believed()).abs().alias("clock_off_us")
+    off = context.clocks.believed().abs().alias("clock_off_us")
     spans = (
         context.placed(sums[_TIMES.name])
         .with_columns(off)
