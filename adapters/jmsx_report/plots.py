@@ -1,69 +1,53 @@
 """
 Pictures as inline SVG, in colours that the page's style sheet decides, so they suit light and dark.
 
-Matplotlib draws with stand-in colours, which become CSS variables; everything that names an address (XML
-namespaces, metadata) is cut out, as HTML does not need it.
+They are written out as text: to load a library that draws took longer than to read a log of 10,000 lines. How wide a
+text is only the browser knows; it is estimated, for what stands beside it.
 """
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
+import math
+import unicodedata
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
-
-import matplotlib as mpl
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from jmsx_report.findings import POINTS
 from jmsx_report.histogram import GAMMA
 from jmsx_report.wording import duration, name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.axes import Axes
+    from collections.abc import Iterator, Mapping, Sequence
 
     Row = Mapping[str, Any]
 
-#: Stand-in colour -> CSS variable. Six series at most; more would not be told apart.
-_INK: Final = "#010203"
-_GRID: Final = "#010204"
-_SERIES: Final = tuple(f"#0102{number:02x}" for number in range(0x10, 0x16))
-_VARIABLES: Final = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {
-    colour: f"var(--series-{number})" for number, colour in enumerate(_SERIES, 1)
-}
-_STYLE: Final[dict[str, Any]] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "jmsx",
-    "text.parse_math": False,  # a consumer may have a $ in its name
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": _GRID,
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "figure.facecolor": "none",
-    "grid.color": _GRID,
-    "grid.linewidth": 0.6,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "legend.frameon": False,
-}
-_WIDTH: Final = 9.0  #: inches; the page scales it
+#: Everything is measured in units of which a picture is so many wide; the page scales it.
+_WIDTH: Final = 900
+_RIGHT: Final = _WIDTH - 30
+_FONT: Final = 12
+_LETTER: Final = 7.2  #: the width of one, on average
+_LINE: Final = 18  #: the height of a line of text
+_TICK: Final = 6  #: between an axis and what stands at it
+_SWATCH: Final = 18  #: the width of a colour in a legend
+_TOP: Final = 52  #: above a plot: its title, and a legend
+_GAP: Final = "\N{EN SPACE}"  #: several spaces would be one
+#: More series would not be told apart.
+_SERIES: Final = tuple(f"var(--series-{number})" for number in range(1, 7))
 _MS: Final = 1000.0  #: microseconds
 _BARS: Final = 20
+_CAUSES: Final = 12
 _LABEL: Final = 32  #: characters of a name
+_TICKS: Final = 8  #: of an axis, at most
+#: From so many powers of ten on only they are marked.
+_DECADES: Final = 4
+_DAY: Final = 86_400
+#: Between the marks of an axis of time, in seconds; more than the last are multiples of it.
+_STEPS: Final = (
+    *(10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200),
+    *(_DAY, 2 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY),
+)
 _PARTS: Final = {
     "queue": "in the queue",
     "buffer": "in our buffer",
@@ -75,43 +59,176 @@ _PARTS: Final = {
 def time_budget(latency: Sequence[Row]) -> str:
     """Draw where the mean time of each consumer's deliveries goes."""
     shown = latency[:_BARS]
+    labels = [_place(row) for row in shown]
+    times = [[max(row[f"{part}_mean_us"] or 0.0, 0.0) / _MS for part in _PARTS] for row in shown]
+    plot = _Bars(labels, max(map(sum, times), default=0.0), 22)
+    drawn = [*plot.axis("milliseconds, mean"), *plot.names()]
+    for number, parts in enumerate(times):
+        begin = 0.0
+        for part, colour in zip(parts, _SERIES, strict=False):
+            drawn.append(plot.bar(number, begin, begin + part, colour))
+            begin += part
+    drawn += _legend(list(_PARTS.values()), plot.left, _TOP - 12)[0]
+    return _svg("Where the time of a delivery goes", plot.height, drawn)
 
-    def draw(axes: Axes) -> None:
-        rows = range(len(shown))
-        left = [0.0] * len(shown)
-        for (part, label), colour in zip(_PARTS.items(), _SERIES, strict=False):
-            widths = [max(row[f"{part}_mean_us"] or 0.0, 0.0) / _MS for row in shown]
-            axes.barh(rows, widths, left=left, color=colour, label=label, height=0.6)
-            left = [start + width for start, width in zip(left, widths, strict=True)]
-        _name_rows(axes, [f"{_short(row['consumer'])}  {_short(row['dest'])}" for row in shown])
-        axes.set_xlabel("milliseconds, mean")
-        axes.legend(ncols=4, loc="lower left", bbox_to_anchor=(0, 1))
 
-    return _svg(draw, "Where the time of a delivery goes", height=1.3 + 0.4 * len(shown))
+def causes(dead_letters: Sequence[Row]) -> str:
+    """Draw how many messages were given up, for which cause."""
+    shown = sorted(dead_letters, key=lambda row: -row["n"])[:_CAUSES]
+    labels = [
+        f"{_short(row['dest'])}{_GAP}{_short(row['error_type'] or row['reason'])}" for row in shown
+    ]
+    plot = _Bars(labels, max((row["n"] for row in shown), default=0), 22, whole=True)
+    drawn = [*plot.axis("messages"), *plot.names()]
+    for number, row in enumerate(shown):
+        drawn.append(plot.bar(number, 0, row["n"], _SERIES[4]))
+        drawn.append(_text(plot.x(row["n"]) + _TICK, plot.middle(number), f"{row['n']:,}"))
+    return _svg("Dead letters by cause", plot.height, drawn)
 
 
 def latency_curves(latency: Sequence[Row]) -> str:
     """Draw for each consumer which share of deliveries was settled within which time."""
     shown = sorted(latency, key=lambda row: -row["n"])[: len(_SERIES)]
+    curves = [_curve(row["end_to_end_histogram"]) for row in shown]
+    first = min(points[0][0] for points in curves)
+    marks = _powers(first, max(points[-1][0] for points in curves))
+    plot = _Plane(
+        (math.log10(min(first, marks[0])), math.log10(marks[-1])), (0, 100), _TOP - 22, 190
+    )
+    drawn = [
+        *plot.down([(math.log10(mark), duration(mark * _MS)) for mark in marks]),
+        *plot.across([(share, f"{share}") for share in range(0, 101, 20)]),
+        *plot.named("from the broker's timestamp to settlement", "% of deliveries"),
+    ]
+    for points, colour in zip(curves, _SERIES, strict=False):
+        (time, share), *rest = [(plot.x(math.log10(time)), plot.y(share)) for time, share in points]
+        steps = "".join(f"H{_n(time)}V{_n(share)}" for time, share in rest)
+        drawn.append(_path(f"M{_n(time)},{_n(share)}{steps}", colour))
+    below = plot.bottom + 2 * _LINE + 22
+    legend, height = _legend([_place(row) for row in shown], plot.left, below)
+    return _svg("Deliveries settled within a time", height, [*drawn, *legend])
 
-    def draw(axes: Axes) -> None:
-        for row, colour in zip(shown, _SERIES, strict=False):
-            times, shares = _curve(row["end_to_end_histogram"])
-            label = f"{_short(row['consumer'])}  {_short(row['dest'])}"
-            axes.step(times, shares, where="post", color=colour, label=label)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: duration(value * _MS) if value > 0 else "0")
+
+def flow(buckets: Sequence[Row], width_us: int) -> str:
+    """Draw what was sent and what was settled of it, by the time of sending; each bucket is `width_us` long."""
+    times = [row["bucket_us"] / 1e6 for row in buckets]
+    most = max(max(row["sent"], row["settled"]) for row in buckets)
+    marks = _round(most, whole=True)
+    plot = _Plane((times[0], times[-1]), (0, marks[-1]), _TOP, 150)
+    drawn = [
+        *plot.down(list(_moments(times[0], times[-1]))),
+        *plot.across([(mark, f"{mark:,}") for mark in marks]),
+        *plot.named("time of sending, UTC", f"messages in {duration(width_us)}", lines=2),
+    ]
+    for number, colour, dashed in (("sent", _SERIES[0], False), ("settled", _SERIES[1], True)):
+        points = (
+            f"{_n(plot.x(time))},{_n(plot.y(row[number]))}"
+            for time, row in zip(times, buckets, strict=True)
         )
-        axes.set_ylim(0, 101)
-        axes.set_xlabel("from the broker's timestamp to settlement")
-        axes.set_ylabel("% of deliveries")
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2)
-
-    return _svg(draw, "Deliveries settled within a time", height=3.4)
+        drawn.append(_path(f"M{'L'.join(points)}", colour, dashed=dashed))
+    drawn += _legend(["sent", "settled"], _RIGHT, _TOP - 14)[0]
+    return _svg("Sent, and settled of what was sent then", plot.bottom + 3 * _LINE + 6, drawn)
 
 
-def _curve(histogram: Sequence[Row]) -> tuple[list[float], list[float]]:
+@dataclass(frozen=True, slots=True)
+class _Bars:
+    """Horizontal bars, one for each of `labels`, the first on top; two of the same name stay two."""
+
+    labels: Sequence[str]
+    most: float  #: what the longest is
+    each: int  #: the height of one with the gap below it
+    whole: bool = False  #: whether they are whole numbers
+
+    @property
+    def left(self) -> float:
+        return max((_estimate(label) for label in self.labels), default=0) + 2 * _TICK
+
+    @property
+    def _bottom(self) -> int:
+        return _TOP + self.each * len(self.labels)
+
+    @property
+    def height(self) -> int:
+        return self._bottom + 2 * _LINE + _TICK
+
+    def x(self, value: float) -> float:
+        return self.left + value / self._marks()[-1] * (_RIGHT - 20 - self.left)
+
+    def middle(self, number: int) -> float:
+        return _TOP + (number + 0.5) * self.each
+
+    def _marks(self) -> list[float]:
+        return _round(self.most, whole=self.whole)
+
+    def axis(self, title: str) -> Iterator[str]:
+        for mark in self._marks():
+            yield _line(self.x(mark), _TOP, self.x(mark), self._bottom)
+            yield _text(self.x(mark), self._bottom + _LINE * 0.7, f"{mark:,}", "middle")
+        middle = (self.left + _RIGHT) / 2
+        yield _text(middle, self._bottom + _LINE * 1.7, title, "middle")
+
+    def names(self) -> Iterator[str]:
+        for number, label in enumerate(self.labels):
+            yield _text(self.left - _TICK, self.middle(number), label, "end")
+
+    def bar(self, number: int, begin: float, end: float, colour: str) -> str:
+        y = self.middle(number) - 0.3 * self.each
+        wide = self.x(end) - self.x(begin)
+        return _rectangle(self.x(begin), y, wide, 0.6 * self.each, colour)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plane:
+    """Two axes; what is between the ends of each is drawn."""
+
+    across_ends: tuple[float, float]
+    up_ends: tuple[float, float]
+    top: int
+    tall: int
+    left: int = 80
+
+    @property
+    def bottom(self) -> int:
+        return self.top + self.tall
+
+    def x(self, value: float) -> float:
+        begin, end = self.across_ends
+        return self.left + (value - begin) / ((end - begin) or 1) * (_RIGHT - self.left)
+
+    def y(self, value: float) -> float:
+        begin, end = self.up_ends
+        return self.bottom - (value - begin) / ((end - begin) or 1) * self.tall
+
+    def down(self, marks: Sequence[tuple[float, str]]) -> Iterator[str]:
+        """Mark the axis at the bottom; a mark may have several lines."""
+        for value, words in marks:
+            x = self.x(value)
+            yield _line(x, self.top, x, self.bottom)
+            for number, line in enumerate(words.split("\n")):
+                yield _text(x, self.bottom + (number + 0.7) * _LINE, line, "middle")
+
+    def across(self, marks: Sequence[tuple[float, str]]) -> Iterator[str]:
+        """Mark the axis on the left."""
+        for value, words in marks:
+            yield _line(self.left, self.y(value), _RIGHT, self.y(value))
+            yield _text(self.left - _TICK, self.y(value), words, "end")
+
+    def named(self, below: str, beside: str, *, lines: int = 1) -> Iterator[str]:
+        """Name the axes; the marks of the lower one have so many `lines`."""
+        yield _text((self.left + _RIGHT) / 2, self.bottom + (lines + 0.7) * _LINE, below, "middle")
+        x, y = _LINE * 0.7, (self.top + self.bottom) / 2
+        yield _text(x, y, beside, "middle", f' transform="rotate(-90 {_n(x)} {_n(y)})"')
+
+
+def _place(row: Row) -> str:
+    return f"{_short(row['consumer'])}{_GAP}{_short(row['dest'])}"
+
+
+def _short(text: object) -> str:
+    return name(text, _LABEL)
+
+
+def _curve(histogram: Sequence[Row]) -> list[tuple[float, float]]:
     """Milliseconds and percent, POINTS at most; the last is 100 %."""
     total, seen = sum(item["n"] for item in histogram), 0
     points = []
@@ -119,79 +236,100 @@ def _curve(histogram: Sequence[Row]) -> tuple[list[float], list[float]]:
         seen += item["n"]
         points.append((GAMMA ** item["bucket"] / _MS, 100 * seen / total))
     step = -(-len(points) // POINTS)
-    kept = points[::-step][::-1]
-    return [time for time, _ in kept], [share for _, share in kept]
+    return points[::-step][::-1]
 
 
-def flow(buckets: Sequence[Row], width_us: int) -> str:
-    """Draw what was sent and what was settled of it, by the time of sending; each bucket is `width_us` long."""
-
-    def draw(axes: Axes) -> None:
-        times = [datetime.fromtimestamp(row["bucket_us"] / 1e6, UTC) for row in buckets]
-        for number, colour, style in (("sent", _SERIES[0], "-"), ("settled", _SERIES[1], "--")):
-            counts = [row[number] for row in buckets]
-            axes.plot(times, counts, style, color=colour, label=number, linewidth=1.5)  # type: ignore[arg-type]  # it takes datetimes
-        locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib ships it so
-        axes.xaxis.set_major_locator(locator)
-        words = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]  # the same
-        axes.xaxis.set_major_formatter(words)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("time of sending, UTC")
-        axes.set_ylabel(f"messages in {duration(width_us)}")
-        axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
-
-    return _svg(draw, "Sent, and settled of what was sent then", height=2.8)
+def _round(most: float, *, whole: bool) -> list[float]:
+    """Give round numbers from 0 on, the last of them `most` or more; TICKS of them, give or take one."""
+    least = 1.0 if whole else 1e-6
+    rough = max(most / (_TICKS - 1), least)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * by for by in (1, 2, 5, 10) if power * by >= rough * 0.999)
+    numbers = [round(step * number, 9) for number in range(math.ceil(most / step) + 1)]
+    if len(numbers) < 2:  # noqa: PLR2004 - an axis has two ends
+        numbers.append(step)
+    return [int(number) for number in numbers] if step >= 1 else numbers
 
 
-def causes(dead_letters: Sequence[Row]) -> str:
-    """Draw how many messages were given up, for which cause."""
-    shown = sorted(dead_letters, key=lambda row: -row["n"])[:12]
-
-    def draw(axes: Axes) -> None:
-        labels = [
-            f"{_short(row['dest'])}  {_short(row['error_type'] or row['reason'])}" for row in shown
-        ]
-        counts = [row["n"] for row in shown]
-        bars = axes.barh(range(len(shown)), counts, color=_SERIES[4], height=0.6)
-        axes.bar_label(bars, padding=3)
-        _name_rows(axes, labels)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("messages")
-
-    return _svg(draw, "Dead letters by cause", height=1.0 + 0.35 * len(shown))
+def _powers(least: float, most: float) -> list[float]:
+    """Powers of ten, and what is between them where they are few: from `least` or less to `most` or more."""
+    first, last = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    if first == last:
+        last += 1
+    between = (1, 2, 5) if last - first < _DECADES else (1,)
+    marks = [by * 10.0**power for power in range(first, last + 1) for by in between]
+    begin = max((mark for mark in marks if mark <= least * 1.001), default=marks[0])
+    end = min((mark for mark in marks if mark >= most * 0.999), default=marks[-1])
+    step = -(-(last - first) // _TICKS) if len(between) == 1 else 1
+    kept = [mark for mark in marks if begin <= mark <= end][::step]
+    return kept if kept[-1] >= most * 0.999 else [*kept, end]
 
 
-def _short(text: object) -> str:
-    return name(text, _LABEL)
+def _moments(begin: float, end: float) -> Iterator[tuple[float, str]]:
+    """Mark round instants (seconds since the epoch, UTC), where the date begins with the date."""
+    rough = (end - begin) / _TICKS
+    step = next((one for one in _STEPS if one >= rough), _STEPS[-1])
+    step *= max(1, math.ceil(rough / step))
+    shown = None
+    for mark in range(math.ceil(begin / step) * step, math.floor(end) + 1, step):
+        moment = datetime.fromtimestamp(mark, UTC)
+        date, clock = f"{moment:%Y-%m-%d}", f"{moment:%H:%M:%S}" if step % 60 else f"{moment:%H:%M}"
+        if step >= _DAY:
+            yield mark, date
+        else:
+            yield mark, clock if date == shown else f"{clock}\n{date}"
+        shown = date
 
 
-def _name_rows(axes: Axes, names: list[str]) -> None:
-    """Name horizontal bars, the first on top; two of the same name stay two."""
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
+def _estimate(text: str) -> float:
+    """Guess how wide a text is."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return (len(text) + wide) * _LETTER
 
 
-def _svg(draw: Any, title: str, *, height: float) -> str:
-    """Have `draw` fill one pair of axes; returns an SVG element with `title` as its description."""
-    with mpl.rc_context(_STYLE), warnings.catch_warnings():  # type: ignore[arg-type]  # its keys are one great Literal
-        warnings.simplefilter("ignore")  # of letters that its font lacks: the browser draws them
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-        draw(figure.add_subplot())
-        sink = io.StringIO()
-        figure.savefig(sink, format="svg", metadata={"Date": None})
-    return _inlined(sink.getvalue(), title)
+def _n(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
 
 
-def _inlined(drawing: str, title: str) -> str:
-    """Make a document of its own into an element of a page."""
-    body = drawing[drawing.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", body)
-    body = re.sub(r'<g id="[^"]*">', "<g>", body)
-    size = re.search(r'viewBox="[^"]*"', body)
-    head = f'<svg {size[0] if size else ""} role="img" aria-label="{escape(title)}">'
-    body = head + body[body.index(">") + 1 :]
-    for colour, variable in _VARIABLES.items():
-        body = body.replace(colour, variable)
-    return body
+def _text(x: float, y: float, words: str, anchor: str = "start", more: str = "") -> str:
+    return (
+        f'<text x="{_n(x)}" y="{_n(y)}" dy=".35em" text-anchor="{anchor}"{more}>'
+        f"{escape(words)}</text>"
+    )
+
+
+def _rectangle(x: float, y: float, wide: float, high: float, colour: str) -> str:
+    return (
+        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(high)}"'
+        f' style="fill:{colour}"/>'
+    )
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<path d="M{_n(x1)},{_n(y1)}L{_n(x2)},{_n(y2)}" style="stroke:var(--grid)"/>'
+
+
+def _path(steps: str, colour: str, *, dashed: bool = False) -> str:
+    dashes = ";stroke-dasharray:6 3" if dashed else ""
+    return f'<path d="{steps}" style="fill:none;stroke:{colour};stroke-width:1.7{dashes}"/>'
+
+
+def _legend(names: Sequence[str], left: float, top: float) -> tuple[list[str], float]:
+    """Say which colour is whose, side by side as far as there is room; and where that ends."""
+    wide = max(map(_estimate, names), default=0) + _SWATCH + 3 * _TICK
+    columns = max(1, min(len(names), int(_RIGHT / wide)))
+    left = max(0.0, min(left, _RIGHT + 2 * _TICK - columns * wide))
+    drawn = []
+    for number, (words, colour) in enumerate(zip(names, _SERIES, strict=False)):
+        x, y = left + number % columns * wide, top + number // columns * _LINE
+        drawn.append(_rectangle(x, y - 5, _SWATCH, 10, colour))
+        drawn.append(_text(x + _SWATCH + _TICK, y, words))
+    return drawn, top + -(-len(names) // columns) * _LINE
+
+
+def _svg(title: str, height: float, drawn: Sequence[str]) -> str:
+    heading = f'<text x="0" y="{_LINE * 0.7:.0f}" dy=".35em" font-size="14">{escape(title)}</text>'
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_n(height)}" role="img" aria-label="{escape(title)}"'
+        f' font-size="{_FONT}" style="fill:var(--ink)">{heading}{"".join(drawn)}</svg>\n'
+    )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from jmsx.errors import ConfigurationError
 from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.health import FILES, RANGES
@@ -19,6 +18,7 @@ from jmsx_report.judgement import judge
 from jmsx_report.local import make, processes
 from jmsx_report.merge import merge, save, sums
 from jmsx_report.overlaps import earlier, repeating
+from jmsx_report.page import page
 from jmsx_report.period import Period
 from jmsx_report.pieces import Pieces, is_piece
 from jmsx_report.roster import ROSTER
@@ -91,7 +91,6 @@ def run(
         ConfigurationError: nothing to read, nowhere to write, or another report is being made there.
 
     """
-    draw = _drawing()  # what is missing is told before the work
     found = survey(events, out)
     store = store_of(out)
     store.open()
@@ -106,7 +105,6 @@ def run(
             terms=terms,
             asked=asked,
             title=title,
-            draw=draw,
         )
     finally:
         store.close()
@@ -127,10 +125,9 @@ def told(
     terms: Terms | None = None,
     asked: Period | None = None,
     title: str = "jmsx report",
-    draw: Callable[..., str] | None = None,
 ) -> ReportResult:
     """Make tables, `summary.json` and `report.html` below `out` from the partials of what was `found`."""
-    draw, asked = draw or _drawing(), asked or Period()
+    asked = asked or Period()
     tables = merge(runs, out / _TABLES)
     tables["files"] = save(out / _TABLES / "files", iter([found.files]))
     asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
@@ -139,7 +136,7 @@ def told(
         tables[name] = save(out / _TABLES / name, iter([table]))
     summary = judged.summary | {"period": asdict(asked)}
     _put(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
-    html = draw(findings(summary, events, tables, runs, asked), title=title)
+    html = page(findings(summary, events, tables, runs, asked), title=title)
     _put(out / PAGE, html)
     _put(out / _ROSTER, judged.roster.write_ndjson())
     rows = {"read": int(sums(FILES, runs)["lines"].sum())} | {
@@ -162,24 +159,6 @@ def _put(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.rename(path)
-
-
-def _drawing() -> Callable[..., str]:
-    """
-    Load what draws the page; the processes that read segments need none of it.
-
-    Raises:
-        ConfigurationError: it is not installed.
-
-    """
-    try:
-        from jmsx_report.page import page  # noqa: PLC0415 - matplotlib takes longer than a small log
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"the page of a report needs the package {error.name};"
-            " install it with: pip install 'jmsx[report]'"
-        ) from error
-    return page
 
 
 def read(

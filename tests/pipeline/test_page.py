@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from jmsx_report import report
+from jmsx_report import plots, report
 from jmsx_report.findings import POINTS, Findings, Shown, binned, findings
 from jmsx_report.histogram import HISTOGRAM
 from jmsx_report.latency import MINUTE_US
@@ -129,6 +129,68 @@ def test_a_plot_has_few_points_and_no_message_is_left_out(buckets: int) -> None:
     assert sum(row["settled"] for row in rows) == 2 * buckets
 
 
+@pytest.mark.parametrize("seconds", [10, 90, 3600, 86_399, 30 * 86_400, 3650 * 86_400])
+def test_an_axis_of_time_has_few_round_marks_and_says_the_date(seconds: int) -> None:
+    """However long the log is; the date stands where it begins."""
+    ends = [_START_US, _START_US + seconds * 1_000_000]
+
+    picture = plots.flow([{"bucket_us": at, "sent": 14, "settled": 0} for at in ends], 10_000_000)
+
+    words = _words(picture)
+    assert 2 <= sum(bool(re.fullmatch(r"[\d:-]+", one)) and one > "14" for one in words) <= 12
+    assert moment(_START_US)[:10] in words or seconds > 86_400
+    assert {"0", "14", "sent", "settled"} <= {*words}
+    _within(picture)
+
+
+@pytest.mark.parametrize("most", [1, 7, 14, 999, 10**12])
+def test_bars_are_measured_in_round_numbers(most: int) -> None:
+    """The longest ends before the last mark, and what is counted is not cut."""
+    rows = [
+        {"dest": "queue://<orders>", "error_type": None, "reason": "r" * 100, "n": n}
+        for n in (1, most)
+    ]
+
+    picture = plots.causes(rows)
+
+    words = _words(picture)
+    axis = [int(one.replace(",", "")) for one in words if re.fullmatch(r"[\d,]+", one)][:-2]
+    assert axis[0] == 0
+    assert most <= axis[-1] <= 3 * most
+    assert len(axis) <= 9
+    assert any(one.startswith("queue://&lt;orders&gt;") for one in words)
+    assert f"{most:,}" in words
+    _within(picture)
+
+
+@pytest.mark.parametrize("buckets", [(-1,), (0, 2206), (500, 501), (100, 300), (300, 1500)])
+def test_a_curve_lies_between_its_marks(buckets: tuple[int, ...]) -> None:
+    """From a microsecond, or less, to what 64 bits hold."""
+    row = {"consumer": "c" * 100, "dest": "queue://orders", "n": len(buckets)}
+    row["end_to_end_histogram"] = [{"bucket": bucket, "n": 1} for bucket in buckets]
+
+    picture = plots.latency_curves([row])
+
+    marks = [one for one in _words(picture) if re.fullmatch(r"\S+ (us|ms|s|min|h)", one)]
+    assert 2 <= len(marks) == len({*marks}) <= 14
+    _within(picture)
+
+
+def _words(picture: str) -> list[str]:
+    return re.findall("<text[^>]*>([^<]*)", picture)
+
+
+def _within(picture: str) -> None:
+    """Nothing is drawn outside of the picture."""
+    assert_well_nested(picture)
+    _, _, wide, high = map(float, re.findall('viewBox="([^"]*)"', picture)[0].split())
+    for step in re.findall(' d="([^"]*)"', picture):
+        across = re.findall(r"[MLH]([-\d.]+)", step)
+        up = re.findall(r"[,V]([-\d.]+)", step)
+        assert all(0 <= float(one) <= wide for one in across)
+        assert all(0 <= float(one) <= high for one in up)
+
+
 def test_a_page_of_30_days_is_small(tmp_path: Path) -> None:
     """1 MB at most, tables of 50 rows with what is left out counted, lines of 500 points."""
     text = page(_thirty_days(tmp_path))
@@ -141,7 +203,7 @@ def test_a_page_of_30_days_is_small(tmp_path: Path) -> None:
     assert "9,950 more in tables/quarantine (Parquet)" in text
     lines = re.findall(r' d="([^"]*)"', text)
     # The steps of a curve are two vertices each.
-    assert max(len(re.findall("[ML]", line)) for line in lines) <= 2 * POINTS
+    assert max(len(re.findall("[MLHV]", line)) for line in lines) <= 2 * POINTS
     assert re.search(r"https?:|<script|<link|<img|@import", text.lower()) is None
     assert_well_nested(text)
 

@@ -79,8 +79,8 @@ def test_a_script_without_a_main_guard_makes_a_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "spared"),
     [
-        ("jmsx_report.local", {"stomp", "structlog", "matplotlib", "jmsx.jms"}),
-        ("jmsx.cli.commands", {"stomp", "polars", "matplotlib", "jmsx.jms.connection"}),
+        ("jmsx_report.local", {"stomp", "structlog", "jmsx.jms"}),
+        ("jmsx.cli.commands", {"stomp", "polars", "jmsx.jms.connection"}),
     ],
 )
 def test_what_reads_a_log_imports_no_client(module: str, spared: set[str]) -> None:
