@@ -67,7 +67,7 @@ def arrivals(inbox: Inbox) -> list[MessageFrame]:
 
 def test_sizes_are_the_credits_of_the_broker(artemis_broker: Broker) -> None:
     """
-    It sends as long as one byte of the window is left, and no frame more (artemis.md 1.6).
+    It sends as long as one byte of the window is left, and no frame more (jmsx_artemis/BROKER.md A16).
 
     Were a single byte of a frame counted wrong, the windows that end with one, or a byte after it, would show it.
     """

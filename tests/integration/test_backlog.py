@@ -2,7 +2,7 @@
 No session stalls on a backlog, in any mode.
 
 Classic pages in 200 messages per wake-up and nothing but an ACK wakes it, which is where the Java client's CLIENT,
-TRANSACTED and optimizeAcknowledge sessions stop (reference/probes-classic.md part 1).
+TRANSACTED and optimizeAcknowledge sessions stop (jmsx_classic/BROKER.md C10 and C11).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bodies and headers arrive as they were sent; B12 and B13 of stomp.py (reference/peers.md 2.1)."""
+"""Bodies and headers arrive as they were sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODIES: dict[str, str | bytes] = {
 
 
 def test_bodies_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) -> None:
-    """B13: text stays text and bytes stay bytes, whatever is in them; two in one chunk do not mix."""
+    """Text stays text and bytes stay bytes, whatever is in them; two in one chunk do not mix."""
     with Connection(classic_broker.url) as connection:
         session = connection.create_session()
         producer = session.create_producer(queue)
@@ -45,7 +45,7 @@ def test_bodies_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) -
 
 
 def test_headers_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) -> None:
-    """B12: values with every escape, colons, blanks and all planes of Unicode, twice around through a DLQ as well."""
+    """Values with every escape, colons, blanks and all planes of Unicode, twice around through a DLQ as well."""
     values = {
         "colon": "a:b::c",
         "backslash": "\\ \\n \\c \\\\ \\r",
@@ -70,7 +70,7 @@ def test_headers_arrive_as_they_were_sent(classic_broker: Broker, queue: Queue) 
 
 @pytest.mark.parametrize("body", [b"\0\1" * 10_000_000, "text" * 5_000_000], ids=["nuls", "text"])
 def test_a_huge_body(classic_broker: Broker, queue: Queue, body: str | bytes) -> None:
-    """B14: 20 MB, all NULs and ones or all text, in a few seconds, and the next message behind it."""
+    """20 MB, all NULs and ones or all text, in a few seconds, and the next message behind it."""
     with Connection(classic_broker.url) as connection:
         session = connection.create_session()
         producer = session.create_producer(queue)

@@ -1,5 +1,5 @@
 """
-The driver against what stomp.py, brokers and networks do to it; B-numbers are those of reference/peers.md 2.1.
+The driver against what stomp.py, brokers and networks do to it.
 
 Every call ends in its deadline, with a result or a typed error, and nothing is left when all is closed.
 """
@@ -157,7 +157,7 @@ def test_a_server_that_is_no_broker(
     *,
     hang_up: bool,
 ) -> None:
-    """B5: connecting ends in its deadline, says what is wrong, and leaves nothing behind."""
+    """Connecting ends in its deadline, says what is wrong, and leaves nothing behind."""
     with Impostor(greeting=greeting, hang_up=hang_up) as impostor, nothing_left():
         connection = Connection(impostor.url, connect_timeout=0.5)
         call = within(3, connection.create_session)
@@ -240,7 +240,7 @@ def test_calls_at_a_silent_broker(mortal: ClassicBroker, queue: Queue) -> None:
 
 
 def test_heart_beats_end_a_silent_link(mortal: ClassicBroker, queue: Queue) -> None:
-    """B8: without any deadline of its own, receive() ends when the broker's heart-beats do; so does close()."""
+    """Without any deadline of its own, receive() ends when the broker's heart-beats do; so does close()."""
     with nothing_left():
         connection = Connection(mortal.url, heartbeat=(1.0, 1.0), request_timeout=30.0)
         errors: list[JmsxError] = []
@@ -299,11 +299,11 @@ def test_the_broker_goes_while_we_write(mortal: ClassicBroker, queue: Queue) -> 
         assert len(errors) == len(producers)
 
 
-# B1, B2: what listeners do -------------------------------------------------------------------------------------------
+# What listeners do ---------------------------------------------------------------------------------------------------
 
 
 def test_a_listener_that_raises(classic_broker: Broker, queue: Queue) -> None:
-    """B1: an exception redelivers its message, and neither the link nor the messages behind it suffer."""
+    """An exception redelivers its message, and neither the link nor the messages behind it suffer."""
     put(classic_broker, queue, "a", "b", "c")
     seen: list[tuple[str, int]] = []
     errors: list[JmsxError] = []
@@ -324,7 +324,7 @@ def test_a_listener_that_raises(classic_broker: Broker, queue: Queue) -> None:
 
 
 def test_a_slow_handler_keeps_the_link(classic_broker: Broker, queue: Queue) -> None:
-    """B2: a handler of four heart-beats' length costs neither the link nor a redelivery."""
+    """A handler of four heart-beats' length costs neither the link nor a redelivery."""
     put(classic_broker, queue, "slow", "next")
     diary, seen, errors = Diary(), [], []
     done = threading.Event()

@@ -1,7 +1,7 @@
 """
 JMS's other duties on a real broker, where the scenario format has no words: options of destinations, and sharing.
 
-Source: classic.md 1.13 (exclusive consumers, priority of consumers) and 2.5.
+Source: jmsx_classic/BROKER.md C17 (exclusive consumers, priority of consumers) and C62.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-jmsx falls into none of the loss traps of ActiveMQ Classic's STOMP (reference/probes-classic.md part 2).
+jmsx falls into none of the loss traps of ActiveMQ Classic's STOMP (jmsx_classic/BROKER.md C27 to C35).
 
 Each test says what a plain client loses or doubles there. The broker's own counts and a browse are the witnesses.
 """

@@ -438,7 +438,7 @@ def test_unfit_destination_is_refused(text: str) -> None:
 
 
 def test_unknown_consumer_option_names_the_nearest() -> None:
-    """As the Java client raises ConfigurationException (classic.md 1.11)."""
+    """As the Java client raises ConfigurationException."""
     with pytest.raises(ConfigurationError, match=r"did you mean 'consumer\.prefetchSize'"):
         parse_destination("queue://a?consumer.prefechSize=1")
 

@@ -1,5 +1,5 @@
 """
-Which differences from the Java client are no fault of jmsx, by rule; DESIGN.md 9, FORMAT.md 3.
+Which differences from the Java client are no fault of jmsx, by rule; FORMAT.md 3.
 
 A program passes if the whole trace of jmsx is that of one of these, and never by picking from them
 step by step:
@@ -7,10 +7,10 @@ step by step:
 1. the Java client;
 2. **STOMP-like**: the Java client reduced to what STOMP lets a client know and say
    (`JavaClient(stomp_like=True)`): the broker's redelivery counter is seen as 0 or 1, on a topic as
-   0, and a consumer goes without telling what it delivered last (DESIGN.md 6, "Counts");
+   0, and a consumer goes without telling what it delivered last (jmsx_classic/BROKER.md C37);
 3. **roomy**: the same with every prefetch at 1000. With a small one the Java client starves: when a
    session has rolled back more messages than the prefetch, its window stays shut for good. No
-   session of jmsx may stall (DESIGN.md 5), and what is delivered does not depend on the prefetch.
+   session of jmsx may stall, and what is delivered does not depend on the prefetch.
 
 In 2 and 3 two things are left open, the first because it depends on how far the broker had filled the window:
 

@@ -118,7 +118,7 @@ def test_property_never_overwrites_a_header(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a\nb", "a:b", "-a", "a\0", "a\n"])
 def test_unfit_property_name_is_refused(name: str) -> None:
-    """Classic does not escape names of headers (classic.md 2.4), so it would not arrive as it is."""
+    """Classic does not escape names of headers (jmsx_classic/BROKER.md C49), so it would not arrive as it is."""
     with pytest.raises(MessageFormatError, match="not a property name"):
         headers(properties={name: "x"})
 
@@ -133,7 +133,7 @@ def test_fit_property_name_is_carried(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["JMSPriority", "JMSExpiration", "JMSRedelivered", "JMSReplyTo"])
 def test_what_send_sets_is_no_property(name: str) -> None:
-    """Java's `send` writes over it; over STOMP it would win, or close the connection (classic.md 2.3)."""
+    """Java's `send` writes over it; over STOMP it would win, or close the connection (jmsx_classic/BROKER.md C47)."""
     with pytest.raises(MessageFormatError, match="set by send"):
         headers(properties={name: "4"})
 
@@ -190,7 +190,7 @@ def test_numbers_of_the_broker(name: str, value: Any, text: str) -> None:
     "value", ["soon", "", " 5", "1.0", 1.5, True, float("nan"), 2**63, "9" * 5000]
 )
 def test_other_values_are_refused(name: str, value: Any) -> None:
-    """Classic closes the connection on them without a word (classic.md 2.3)."""
+    """Classic closes the connection on them without a word (jmsx_classic/BROKER.md C55)."""
     with pytest.raises(MessageFormatError, match=f"{name} must be a whole number"):
         headers(properties={name: value})
 
@@ -203,7 +203,7 @@ def test_no_time_is_negative(name: str) -> None:
 
 
 def test_a_negative_sequence_closes_the_group() -> None:
-    """ActiveMQ's own meaning of it (classic.md, message groups); a number beyond an int has none."""
+    """ActiveMQ's own meaning of it (jmsx_classic/BROKER.md C16); a number beyond an int has none."""
     assert headers(group_id="g", group_sequence=-1)["JMSXGroupSeq"] == "-1"
     for number in (2**31, -(2**31) - 1, "x", 1.5):
         with pytest.raises(MessageFormatError, match="JMSXGroupSeq must be"):

@@ -23,7 +23,7 @@ from jmsx.jms.translation import received, send_frame
 from jmsx_classic import DIALECT
 from jmsx_classic.dialect import TEXT_HEADER
 
-#: Headers that Classic does not show to consumers (classic.md 2.3 and 2.4).
+#: Headers that Classic does not show to consumers (jmsx_classic/BROKER.md C47 and C51).
 _NOT_SHOWN = {"amq-msg-type", "JMSXGroupID", "JMSXGroupSeq", "receipt", "transaction"}
 
 
@@ -79,7 +79,7 @@ def test_a_body_that_nobody_could_read_is_not_sent_on_as_another() -> None:
     ["", "text", "ä€😀", "a\nb\r\n", "a\0b", "\0", b"", b"bytes", b"\0\xff\n", "a:b\\c"],
 )
 def test_body_arrives_as_it_was_sent(body: str | bytes) -> None:
-    """Text as text, bytes as bytes, with NULs in either (classic.md 2.3)."""
+    """Text as text, bytes as bytes, with NULs in either (jmsx_classic/BROKER.md C48)."""
     assert seen(sent(Message(body))).body == body
 
 
@@ -291,7 +291,7 @@ def test_header_line_of_the_greatest_length(letter: str) -> None:
 
 @pytest.mark.parametrize(("persistent", "word"), [(True, "true"), (False, "false")])
 def test_persistence_is_always_said(*, persistent: bool, word: str) -> None:
-    """JMS's default is persistent, STOMP's is not (classic.md 2.3)."""
+    """JMS's default is persistent, STOMP's is not (jmsx_classic/BROKER.md C47)."""
     assert sent(Message("x"), persistent=persistent).headers["persistent"] == word
 
 
@@ -325,7 +325,7 @@ def test_what_jms_names_is_carried() -> None:
 
 
 def test_a_group_that_a_broker_hides_is_told_besides() -> None:
-    """Classic keeps the two properties to itself (classic.md 2.4)."""
+    """Classic keeps the two properties to itself (jmsx_classic/BROKER.md C51)."""
     message = came(b"x", jmsx_group_id="g", jmsx_group_seq="-1")
     assert (message.group_id, message.group_sequence) == ("g", -1)
     assert message.properties == {"JMSXGroupID": "g", "JMSXGroupSeq": "-1"}

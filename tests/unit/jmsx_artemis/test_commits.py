@@ -1,4 +1,4 @@
-"""Commits where ACKs take no part in transactions: first what was sent, then what was received (DESIGN.md 5)."""
+"""Commits where ACKs take no part in transactions: first what was sent, then what was received (BROKER.md A26)."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def copied(
 
 
 def test_copy_says_where_it_was_as_the_broker_does() -> None:
-    """Filters of dead letter queues and `retryMessages` go by it (artemis.md 2)."""
+    """Filters of dead letter queues and `retryMessages` go by it (BROKER.md A46 and A47)."""
     headers = copied().headers
     assert {name: text for name, text in headers.items() if name.startswith("_AMQ")} == {
         "_AMQ_ORIG_ADDRESS": "orders",
@@ -143,7 +143,7 @@ def test_copy_of_a_message_that_was_not_persistent_is() -> None:
 
 
 def test_copy_leaves_what_binds_or_hurts() -> None:
-    """What the broker would echo, obey or refuse (artemis.md, rule 4 of 3.2)."""
+    """What the broker would echo, obey or refuse (BROKER.md A48)."""
     bad = {
         "receipt": "other",
         "transaction": "t",
@@ -163,7 +163,7 @@ def test_copy_leaves_what_binds_or_hurts() -> None:
 
 
 def test_duplicate_id_of_the_original_is_not_carried_on() -> None:
-    """The broker would drop the copy of a copy, with a RECEIPT (probes A9e)."""
+    """The broker would drop the copy of a copy, with a RECEIPT (BROKER.md A14)."""
     given = {"_AMQ_DUPL_ID": "jmsx-dead:orders:4", "message-id": "9,8"}
     assert copied(given).headers["_AMQ_DUPL_ID"] == "jmsx-dead:orders:8"
 

@@ -49,7 +49,7 @@ def subscribe(**given: object) -> dict[str, str]:
     ],
 )
 def test_it_knows_artemis(server: str, *, expected: bool) -> None:
-    """By CONNECTED's `server` (artemis.md 1.2)."""
+    """By CONNECTED's `server`."""
     assert DIALECT.speaks(server) is expected
 
 
@@ -70,7 +70,7 @@ def test_it_knows_artemis(server: str, *, expected: bool) -> None:
     ],
 )
 def test_destination_is_an_address_and_a_routing_type(uri: str, routing: str, address: str) -> None:
-    """Without the type what is sent to a new queue is lost, with a RECEIPT (probes A8)."""
+    """Without the type what is sent to a new queue is lost, with a RECEIPT (BROKER.md A7)."""
     assert parted(uri) == (routing, address)
     assert DIALECT.send_headers(uri) == {"destination": address, "destination-type": routing}
     assert address_of(uri) == address.partition("::")[0]
@@ -166,7 +166,7 @@ def test_subscribe_says_only_what_was_asked_for() -> None:
 
 
 def test_subscribe_says_all_that_was_asked_for() -> None:
-    """Source: artemis.md 1.5."""
+    """Source: BROKER.md A21, A28 and A56."""
     given = subscribe(
         destination="topic://a",
         ack=StompAck.CLIENT_INDIVIDUAL,
@@ -196,13 +196,13 @@ def test_options_are_classic_s() -> None:
 
 
 def test_browsing_is_refused() -> None:
-    """Every subscription takes (artemis.md 1.5)."""
+    """Every subscription takes (BROKER.md A24)."""
     with pytest.raises(UnsupportedError, match="queue://a"):
         DIALECT.browse_headers(destination="queue://a", prefetch=1, selector=None)
 
 
 def test_durable_subscription_is_removed_by_its_name() -> None:
-    """Source: artemis.md 1.5."""
+    """Source: BROKER.md A58."""
     assert DIALECT.unsubscribe_durable_headers("d") == {"durable-subscription-name": "d"}
 
 
@@ -242,7 +242,7 @@ def test_selectors_in_artemis_words(selector: str, core: str) -> None:
     ],
 )
 def test_body_of_a_send(body: str | bytes | None, headers: dict[str, str], data: bytes) -> None:
-    """A content-length makes a BytesMessage (artemis.md 1.3); a text with NUL has to have one."""
+    """A content-length makes a BytesMessage (BROKER.md A50); a text with NUL has to have one."""
     assert DIALECT.encode_body(body) == (headers, data)
 
 
@@ -316,7 +316,7 @@ def test_decoding_never_fails(kind: str, body: bytes, decoded: object) -> None:
 
 @pytest.mark.parametrize(("given", "id_"), [("4149,4136", "4136"), ("4136", "4136"), ("", "")])
 def test_the_id_is_what_stands_after_the_comma(given: str, id_: str) -> None:
-    """Before it stands the subscription's number (probes A7); before 2.33 there was no comma."""
+    """Before it stands the subscription's number (BROKER.md A31); before 2.33 there was no comma."""
     assert DIALECT.message_id({"message-id": given}) == id_
     assert DIALECT.message_key({"message-id": given}) == id_
 
@@ -331,13 +331,13 @@ def test_another_broker_has_the_same_ids_and_not_the_same_keys() -> None:
 
 
 def test_output_has_the_broker_s_duplicate_id() -> None:
-    """So that the broker drops what it has from an earlier try (probes A6)."""
+    """So that the broker drops what it has from an earlier try (BROKER.md A14)."""
     assert DIALECT.output_headers("queue://a:7:1") == {"_AMQ_DUPL_ID": "jmsx:queue://a:7:1"}
 
 
 @pytest.mark.parametrize("kind", [QUEUE, TOPIC, DURABLE])
 def test_broker_buries_nothing(kind: DestinationKind) -> None:
-    """NACK deletes (probes A2); where nothing is known, a queue of our own is safe."""
+    """NACK deletes (BROKER.md A27); where nothing is known, a queue of our own is safe."""
     frame = MessageFrame.of({"message-id": "1,2", "persistent": "true"})
     delivery = Delivery.of(frame, 1, "2", epoch=1, now=0.0, wall=0.0)
     assert not DIALECT.nack_buries
@@ -351,7 +351,7 @@ def test_broker_buries_nothing(kind: DestinationKind) -> None:
      {"JMSXGroupSeq": "-1"}],
 )  # fmt: skip
 def test_properties_that_do_nothing_are_refused(properties: dict[str, str]) -> None:
-    """Artemis would take them for the application's own (artemis.md 1.3)."""
+    """Artemis would take them for the application's own (BROKER.md A48 and A51)."""
     with pytest.raises(UnsupportedError):
         DIALECT.check_properties(properties)
 

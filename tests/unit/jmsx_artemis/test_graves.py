@@ -40,7 +40,7 @@ def test_without_dead_letter_address_it_is_our_own(address: str | None) -> None:
 
 
 def test_without_queue_on_it_too() -> None:
-    """A copy would be RECEIPTed, and gone (probes A9c)."""
+    """A copy would be RECEIPTed, and gone (BROKER.md A7)."""
     assert chosen() == OWN
 
 

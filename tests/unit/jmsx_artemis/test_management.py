@@ -33,7 +33,7 @@ def answer(body: bytes, succeeded: str = "true") -> MessageFrame:
 
 
 def test_question_on_the_wire() -> None:
-    """Source: artemis.md 1.11."""
+    """Source: BROKER.md A62."""
     frame = MANAGEMENT.ask(QUESTION, "answers")
     assert frame.command == "SEND"
     assert dict(frame.headers) == {
@@ -219,7 +219,7 @@ def test_durable_subscription_is_left_as_it_is(broker: Broker) -> None:
     "told", [{"filter": ""}, {"filter": "a = 'c'"}, {"address": "other"}], ids=str
 )
 def test_changed_durable_subscription_is_removed(told: dict[str, str]) -> None:
-    """SUBSCRIBE then makes it anew (JMS 3.1 section 8.3.3); Artemis would go on with the old one (probes A11b)."""
+    """SUBSCRIBE then makes it anew (JMS 3.1 section 8.3.3); Artemis would go on with the old one (BROKER.md A56)."""
     broker = durable(**told)
     broker.conduct(MANAGEMENT.claim_durable("shop", "sub", HEADERS))
     assert broker.commands == [("destroyQueue", ("shop.sub",))]
@@ -262,7 +262,7 @@ def test_another_choice_of_the_application(found: str, selector: str) -> None:
 
 @pytest.mark.parametrize("told", [{}, {"filter": ""}], ids=str)
 def test_durable_subscription_in_use(told: dict[str, str]) -> None:
-    """Artemis would let both read (probes A11b)."""
+    """Artemis would let both read (BROKER.md A57)."""
     broker = durable(consumerCount="1", **told)
     with pytest.raises(JmsxError, match="in use for client: shop and subscriptionName: sub"):
         broker.conduct(MANAGEMENT.claim_durable("shop", "sub", HEADERS))

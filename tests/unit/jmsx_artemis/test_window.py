@@ -1,4 +1,4 @@
-"""Windows in bytes: how large, how they fill, and how a session that holds more than one gets more (artemis.md 1.6)."""
+"""Windows in bytes (BROKER.md A16 to A18): how large, how they fill, and how a session that holds more gets more."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_copy_stays_in_its_group() -> None:
 
 
 def test_copy_says_why_the_message_died() -> None:
-    """In headers that selectors can name (DESIGN.md section 6)."""
+    """In headers that selectors can name."""
     frame = copied()
     assert (frame.command, frame.headers["destination"], frame.body) == (
         "SEND",
@@ -135,7 +135,7 @@ def test_what_the_broker_makes_stays_behind(name: str) -> None:
 
 
 def test_copy_is_persistent_and_says_if_the_original_was_not() -> None:
-    """As the broker's own dead letters do (classic.md 1.13)."""
+    """As the broker's own dead letters do (BROKER.md C42)."""
     headers = copied(expires="99").headers
     assert headers["persistent"] == "true"
     assert headers["originalDeliveryMode"] == "NON_PERSISTENT"
@@ -146,7 +146,7 @@ def test_copy_is_persistent_and_says_if_the_original_was_not() -> None:
 
 
 def test_bytes_stay_bytes_and_text_stays_text() -> None:
-    """By the content-length, which is that of the body (classic.md 2.3)."""
+    """By the content-length, which is that of the body (BROKER.md C48)."""
     assert copied(b"a\0b", **{"content-length": "3"}).headers["content-length"] == "3"
     assert "content-length" not in copied(b"text").headers
 
@@ -193,7 +193,7 @@ def test_texts_that_utf8_cannot_carry_are_carried_as_well_as_they_can_be() -> No
 
 
 def test_long_texts_are_cut() -> None:
-    """1 KiB of message and 8 KiB of stack, of which the end is kept (DESIGN.md section 6)."""
+    """1 KiB of message and 8 KiB of stack, of which the end is kept."""
     headers = copied(
         certificate_=certificate(error_message="m" * 5000, stack="x" * 20000 + "end")
     ).headers

@@ -54,7 +54,7 @@ def delivered(headers: dict[str, str], body: bytes = b"") -> Delivery:
     ],
 )
 def test_it_knows_classic(server: str, *, expected: bool) -> None:
-    """By CONNECTED's `server` (classic.md 2.2)."""
+    """By CONNECTED's `server`."""
     assert DIALECT.speaks(server) is expected
 
 
@@ -71,7 +71,7 @@ def test_it_knows_classic(server: str, *, expected: bool) -> None:
     ],
 )
 def test_destinations_go_both_ways(uri: str, wire: str) -> None:
-    """Source: classic.md 2.3."""
+    """Source: BROKER.md C8 and C63."""
     assert wire_destination(uri) == wire
     assert destination_uri(wire) == uri
 
@@ -110,7 +110,7 @@ def test_subscribe_says_only_what_was_asked_for() -> None:
 
 
 def test_subscribe_says_all_that_was_asked_for() -> None:
-    """Source: classic.md 2.5."""
+    """Source: BROKER.md C15, C17, C50, C60 and C61."""
     assert DIALECT.subscribe_headers(
         destination="topic://a",
         ack=StompAck.CLIENT_INDIVIDUAL,
@@ -132,7 +132,7 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
 
 @pytest.mark.parametrize(("prefetch", "told"), [(5, "5"), (0, "1")])
 def test_browsing_takes_nothing(prefetch: int, told: str) -> None:
-    """`auto` is right for a browser; with prefetch 0 nothing ever comes (classic.md 2.5)."""
+    """`auto` is right for a browser; with prefetch 0 nothing ever comes (BROKER.md C9)."""
     headers = DIALECT.browse_headers(destination="queue://a", prefetch=prefetch, selector=None)
     assert headers == {
         "destination": "/queue/a",
@@ -146,7 +146,7 @@ def test_browsing_takes_nothing(prefetch: int, told: str) -> None:
 
 
 def test_durable_subscription_is_removed_by_its_name() -> None:
-    """Source: classic.md 2.5."""
+    """Source: BROKER.md C60."""
     assert DIALECT.unsubscribe_durable_headers("d") == {"activemq.subscriptionName": "d"}
 
 
@@ -246,7 +246,7 @@ def test_errors_are_typed(trace: str, kind: type[JmsxError]) -> None:
 
 
 def test_error_may_have_no_message() -> None:
-    """Then the body tells (classic.md 2.9)."""
+    """Then the body tells (BROKER.md C54)."""
     frame = Frame("ERROR", {}, b"java.lang.NullPointerException\n\tat x")
     error = DIALECT.error("SEND", "queue://q", frame, "h:61613")
     assert str(error).endswith("failed at SEND queue://q: java.lang.NullPointerException")

@@ -60,7 +60,7 @@ def test_patience_by_how_much_is_held(prefetch: int, unsettled: int, patience: f
 
 
 def test_full_window_needs_room_an_open_one_a_wake_up() -> None:
-    """While there is room an ACK of one message wakes the queue (probes-classic.md part 1)."""
+    """While there is room an ACK of one message wakes the queue (BROKER.md C10)."""
     window = WindowModel(10, individual=False)
     assert window.ask(5) == 1
     window = WindowModel(10, individual=False)
@@ -86,7 +86,7 @@ def test_in_doubt_it_asks_once_more_as_if_full() -> None:
 
 
 def test_window_widens_and_plain_acks_narrow_it() -> None:
-    """Source: classic.md 2.8, "Prefetch window"; plain single ACKs narrow it too (probed on 6.1.8)."""
+    """Source: BROKER.md C34."""
     window = WindowModel(10, individual=False)
     window.widened(5)
     assert (window.is_full(14), window.is_full(15)) == (False, True)
@@ -244,7 +244,7 @@ def test_acknowledge_ends_the_asking() -> None:
 
 
 def test_asking_does_not_disturb_the_transaction_of_the_session() -> None:
-    """The hidden transaction holds the only ACK on the wire (classic.md rule 6)."""
+    """The hidden transaction holds the only ACK on the wire (BROKER.md C30)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(prefetch=1)
     talk.send()
@@ -287,7 +287,7 @@ def test_auto_never_asks() -> None:
 
 
 def test_individual_holds_messages_in_an_open_transaction() -> None:
-    """An aborted ACK of a single message makes no room, an open one does (probes-classic.md, "window creep")."""
+    """An aborted ACK of a single message makes no room, an open one does (BROKER.md C34)."""
     talk = Talk(INDIVIDUAL)
     talk.subscribe(prefetch=2)
     talk.comes("a", "b")
@@ -353,7 +353,7 @@ def test_held_message_is_released_before_its_single_ack_commits() -> None:
     ("failure", "settles"), [(REJECTED, "NACK a"), (DISCARDED, "ACK a")], ids=["reject", "discard"]
 )
 def test_held_message_is_released_before_it_leaves(failure: Failure, settles: str) -> None:
-    """NACK is never in a transaction (classic.md 2.7), and an ACK of a held message is unknown."""
+    """NACK is never in a transaction (BROKER.md C29), and an ACK of a held message is unknown."""
     talk = Talk(TRANSACTED, single=True)
     talk.subscribe(prefetch=1)
     talk.comes("a")

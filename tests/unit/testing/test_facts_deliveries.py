@@ -1,4 +1,4 @@
-"""probes-classic.md part 2 on the fake broker: redelivery, acknowledgements, dead letters and the rest."""
+"""jmsx_classic/BROKER.md on the fake broker: redelivery, acknowledgements, dead letters and the rest."""
 
 from __future__ import annotations
 

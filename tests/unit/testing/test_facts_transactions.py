@@ -1,4 +1,4 @@
-"""probes-classic.md part 2 on the fake broker: transactions and the window."""
+"""jmsx_classic/BROKER.md on the fake broker: transactions and the window."""
 
 from __future__ import annotations
 

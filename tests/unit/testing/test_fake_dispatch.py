@@ -1,4 +1,4 @@
-"""Who gets which message from the fake broker, beyond what probes-classic.md lists."""
+"""Who gets which message from the fake broker."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-A backlog is paged in by wake-ups, at most 200 messages each: probes-classic.md, part 1.
+A backlog is paged in by wake-ups, at most 200 messages each: jmsx_classic/BROKER.md C10 to C12.
 
 Where the probes saw two values, because two wake-ups of the real broker may fall together, the fake has the lower one.
 """

@@ -1,4 +1,4 @@
-"""What the end of a subscription or a connection does to messages in flight (artemis.md 1.10, probes 3a to 3f)."""
+"""What the end of a subscription or a connection does to messages in flight (jmsx_artemis/BROKER.md A37 to A45)."""
 
 from __future__ import annotations
 
