@@ -33,6 +33,13 @@ HOSTS: Final = (
 MACHINE_PATH: Final = re.compile(r"(?<![\w.~-])/(?:root|work|home|Users)/\w")
 
 
+#: How code cites a document.
+DOCUMENT: Final = re.compile(r"\b[\w-]+\.md\b")
+
+#: Made up by a test.
+NO_DOCUMENT: Final = "JmsxForgotten.md"
+
+
 def swapped(name: str) -> list[str]:
     """`name` with any two of its letters swapped."""
     words = []
@@ -99,6 +106,17 @@ def test_no_host_of_a_registry(tracked: dict[str, str]) -> None:
     """Where packages come from is the user's setting: a company has a mirror of its own."""
     pattern = re.compile("|".join(re.escape(".".join(host)) for host in HOSTS))
     assert found(pattern, tracked) == {}
+
+
+def test_documents_that_are_cited_are_there(tracked: dict[str, str]) -> None:
+    """A comment that names a paper of its author's tells nobody else anything."""
+    known = {Path(name).name for name in tracked} | {NO_DOCUMENT}
+    cited = {
+        name: set(DOCUMENT.findall(text)) - known
+        for name, text in tracked.items()
+        if name.endswith(".py")
+    }
+    assert {name: unknown for name, unknown in cited.items() if unknown} == {}
 
 
 def found(pattern: re.Pattern[str], files: dict[str, str]) -> dict[str, str]:
