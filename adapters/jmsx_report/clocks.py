@@ -126,11 +126,11 @@ class Clocks:
         return known.fill_null(0)
 
     def told(self) -> list[dict[str, Any]]:
-        """Clocks that are wrong by a second or more, for programs."""
+        """Clocks that are wrong by a second or more, or likely to be, for programs; `believed_us` is what is proven."""
         wrong = self.offsets.filter(pl.col("offset_us").abs() >= TOLD_US)
         return (
             wrong.sort("writer")
-            .select("writer", "host", "offset_us", "low_us", "high_us")
+            .select("writer", "host", "offset_us", "believed_us", "low_us", "high_us")
             .to_dicts()
         )
 

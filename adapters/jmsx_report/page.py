@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx_report import plots
+from jmsx_report.clocks import TOLD_US
 from jmsx_report.findings import ROWS, Shown
 from jmsx_report.latency import PERMILLES
 from jmsx_report.sentences import headline, meaning, verdict_line
@@ -306,7 +307,8 @@ def _latency(findings: Findings) -> str:
         for row in findings.latency.rows
     ]
     timed = [row for row in findings.latency.rows if row["end_to_end_histogram"]]
-    skewed = len(findings.audit.get("clocks") or [])
+    told = findings.audit.get("clocks") or []
+    skewed = sum(abs(clock["believed_us"]) >= TOLD_US for clock in told)
     whose = (
         "clock of one process differs" if skewed == 1 else f"clocks of {skewed:,} processes differ"
     )

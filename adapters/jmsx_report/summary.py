@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx_report.books import cuts
+from jmsx_report.clocks import TOLD_US
 from jmsx_report.verdicts import (
     BALANCED,
     DOUBTS,
@@ -59,6 +60,16 @@ def _finding(what: str, where: str, says: str) -> dict[str, Any]:
     return {"what": what, "where": where, "says": says}
 
 
+def _clock(row: Mapping[str, Any]) -> str:
+    """Word a row of `Clocks.told`: messages that all waited look as a clock that is ahead does."""
+    is_ahead = row["offset_us"] > 0
+    side = "ahead of" if is_ahead else "behind"
+    if abs(row["believed_us"]) >= TOLD_US:
+        return f"is about {abs(row['offset_us']) / 1e6:.1f} s {side} the broker's"
+    most = abs(row["high_us"] if is_ahead else row["low_us"])
+    return f"may be up to {most / 1e6:.1f} s {side} the broker's; nothing proves that"
+
+
 def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[dict[str, Any]]:
     """What a person should know beside the numbers: what, where, says."""
     told = [
@@ -77,11 +88,7 @@ def _findings(held: Books, missing: pl.DataFrame, judged: pl.DataFrame) -> list[
         for dest, why in sorted(held.routes.unaudited.items())[:LISTED]
     ]
     told += [
-        _finding(
-            "clock",
-            row["writer"],
-            f"the clock of {row['writer']} is about {row['offset_us'] / 1e6:.1f} s ahead of the broker's",
-        )
+        _finding("clock", row["writer"], f"the clock of {row['writer']} {_clock(row)}")
         for row in held.clocks.told()[:LISTED]
     ]
     told += [

@@ -169,3 +169,28 @@ def test_what_was_sent_before_a_subscription_is_no_loss_whatever_the_sender_show
     assert (summary["verdict"], summary["unaccounted"]) == ("balanced", 0)
     log.send(SENDER, begin + 16 * MINUTE, topic)
     assert told(log)["unaccounted"] == 1
+
+
+def test_messages_that_waited_prove_no_wrong_clock() -> None:
+    """They lay in their queue for three hours, or the worker's clock is ahead: nobody knows."""
+    log = opened()
+    at, done = START, START + 3 * HOUR
+    log.deliver(WORKER, log.send(SENDER, at), done, sent_us=at, recv_us=done)
+    summary = told(closed(log))
+
+    assert (summary["verdict"], findings(summary, "clock")) == (
+        "balanced",
+        ["the clock of work may be up to 10800.0 s ahead of the broker's; nothing proves that"],
+    )
+
+
+def test_a_clock_that_is_proven_to_be_wrong_is_told_of() -> None:
+    """Nothing is received before it was sent, so the worker's is behind; and the sender's ahead."""
+    log = opened()
+    for minute in range(3):
+        deal(log, START + minute * MINUTE, sender=60, worker=-120)
+
+    assert findings(told(closed(log)), "clock") == [
+        "the clock of shop is about 60.0 s ahead of the broker's",
+        "the clock of work is about 119.0 s behind the broker's",
+    ]
