@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
 from jmsx.core.requests import answered, silent, subscribe
-from jmsx.core.translating import is_same, one_message, place
+from jmsx.core.translating import is_same, one_message, queue_of
 from jmsx.errors import ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Browsings:
         """
         self._asked += 1
         name = f"jmsx-question-{self._asked}"
-        destination = place(delivery, self._dialect)
+        destination = queue_of(delivery, self._dialect)
         selector = f"{one_message(delivery.message_id)} AND {that}"
         try:
             headers = self._dialect.untranslated(

@@ -48,6 +48,12 @@ class _Token(NamedTuple):
     end: int
 
 
+def literal(text: str) -> str:
+    """A text as selectors write it."""
+    quoted = text.replace("'", "''")
+    return f"'{quoted}'"
+
+
 def spelled_out(selector: str) -> str:
     """`selector` with a comparison for each bare `flag`; without that property neither it nor its NOT is true."""
     for token, negated in reversed(_truths(_tokens(selector))):

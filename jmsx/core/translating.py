@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.selectors import literal
 from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 
@@ -72,11 +73,10 @@ def is_browsable(settings: ConsumerSettings) -> bool:
 
 def one_message(message_id: str) -> str:
     """The selector of the message with that id."""
-    quoted = message_id.replace("'", "''")
-    return f"JMSMessageID = '{quoted}'"
+    return f"JMSMessageID = {literal(message_id)}"
 
 
-def place(delivery: Delivery, dialect: Dialect) -> str:
+def queue_of(delivery: Delivery, dialect: Dialect) -> str:
     """URI of the queue that it lies in; a header tells that only where its consumer reads several."""
     if delivery.subscribed and not is_pattern(delivery.subscribed):
         return delivery.subscribed

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame, MessageFrame, escape
-from jmsx.core.translating import is_same, one_message, place
+from jmsx.core.translating import is_same, one_message, queue_of
 from jmsx.drivers.exchange import Talk, hurried
 from jmsx.errors import (
     ConnectionFailedError,
@@ -111,7 +111,7 @@ class Looking:
         return True
 
     def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
-        destination = place(delivery, self._dialect)
+        destination = queue_of(delivery, self._dialect)
         headers = self._dialect.browse_headers(
             destination=destination, prefetch=1, selector=one_message(delivery.message_id)
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.headers import INT, whole
+from jmsx.core.selectors import literal
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError, InvalidSelectorError
 from jmsx.jms.scheduling import scheduled
@@ -106,8 +107,7 @@ def _of_others(sender: str, selector: str | None) -> str:
     With a client id that is the sender, so that the selector of a durable subscription stays as it is when the program
     is started again: another one would begin it anew. Source: JMS 2.0, `Session.createDurableConsumer`.
     """
-    name = sender.replace("'", "''")
-    others = f"({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> '{name}')"
+    others = f"({SENDER_HEADER} IS NULL OR {SENDER_HEADER} <> {literal(sender)})"
     return others if selector is None else f"({selector}) AND {others}"
 
 
