@@ -32,6 +32,9 @@ _ADVICE: Final = (
     ("no such column", "another version of jmsx made it: remove it, or name another file"),
 )
 
+#: The bits of an error code that say what kind it is. Source: sqlite.org, "Result and Error Codes".
+_PRIMARY: Final = 0xFF
+
 #: What SQLite keeps beside a file with a write-ahead log.
 _COMPANIONS: Final = ("-wal", "-shm")
 
@@ -41,8 +44,9 @@ class OwnFile:
     A file of jmsx's own that other processes may write too, the connection to it, and the lock around that.
 
     It is opened at the first use, and anew when somebody has removed it or its table, of which `removed` is told, and
-    after each error. Neither lock nor connection survives a fork: SQLite keeps its locks in memory, by file, and a
-    child inherits those of its parent's connections, which are wrong there. So it is closed while the process forks.
+    after each error but that another program writes. Neither lock nor connection survives a fork: SQLite keeps its
+    locks in memory, by file, and a child inherits those of its parent's connections, which are wrong there. So it is
+    closed while the process forks.
 
     Args:
         path: of the file.
@@ -94,7 +98,8 @@ class OwnFile:
         try:
             return _transact(connection, work)
         except sqlite3.Error as error:
-            self.close()  # whatever is wrong with it
+            if not _busy(error):
+                self.close()  # whatever is wrong with it
             if "no such table" in str(error):
                 self._removed()
             raise unusable(self.path, str(error)) from error
@@ -124,6 +129,11 @@ class OwnFile:
             self._interrupted = True
         self.connection = None
         self._forking, self.lock = None, threading.Lock()
+
+
+def _busy(error: sqlite3.Error) -> bool:
+    """Whether another program writes, and nothing is wrong with the connection."""
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY == sqlite3.SQLITE_BUSY
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:

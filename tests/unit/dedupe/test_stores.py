@@ -197,10 +197,12 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, handler: Handler) -> None
     """What could not be remembered is not begun."""
     store = SqliteStore(tmp_path / "x.db")
     store.open()
+    opened = store._file.connection
     blocker = holding(tmp_path / "x.db")
     with pytest.raises(StoreError, match="locked; another program holds it"):
         store.once(A, handler)
     assert handler.calls == 0
+    assert store._file.connection is opened  # to open it anew would look through it for old rows
     assert store.away is None  # nothing waits to be written
     blocker.close()
     assert store.once(A, handler)
