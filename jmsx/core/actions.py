@@ -48,9 +48,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
-        self.sends: int | None = (
-            0  #: SENDs since the link is up, while the broker must count the same
-        )
+        #: SENDs since the link is up, while the broker must count the same
+        self.sends: int | None = 0
 
     def transmit(self, *frames: Frame) -> None:
         """Ask for `frames` to be written as one burst."""

@@ -56,9 +56,8 @@ class _Burial:
     destination: str  #: URI of its copy; empty: the broker's own strategy
     reason: str
     failure: Failure
-    in_doubt: bool = field(
-        init=False
-    )  #: the broker may have settled the original, and nobody knows
+    #: The broker may have settled the original, and nobody knows
+    in_doubt: bool = field(init=False)
     before: str = ""  #: URI of a copy that may have to be confirmed before the broker is asked
 
     def __post_init__(self) -> None:

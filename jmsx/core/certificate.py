@@ -98,9 +98,8 @@ CERTIFIED: Final = frozenset(
 
 def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
     """`text` in at most `limit` bytes of a header line, escapes included, without a broken character."""
-    clean = text.encode(
-        "utf-8", "replace"
-    ).decode()  # an exception may speak of a file that is no UTF-8
+    # An exception may speak of a file that is no UTF-8
+    clean = text.encode("utf-8", "replace").decode()
     while (size := len(escape(clean).encode())) > limit:
         keep = max(len(clean) * limit // size, len(clean) - size + limit)
         keep = min(keep, len(clean) - 1)

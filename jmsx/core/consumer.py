@@ -57,9 +57,8 @@ class ConsumerCore:
         self.window: Window
         self.batch: Batch
         self.schedule = RedeliverySchedule()
-        self.untranslated = (
-            False  #: what comes without a body may have one that the broker was not asked for
-        )
+        #: What comes without a body may have one that the broker was not asked for
+        self.untranslated = False
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message

@@ -126,9 +126,8 @@ class Delivery:
         self.flagged = headers.get("redelivered") == "true"  #: the broker says so
         self.explained = False  #: it was on its way to this process, which knows what became of it
         self.redelivery_count = int(self.flagged)
-        self.base = (
-            self.redelivery_count
-        )  #: that when it came; the broker counts no redelivery of our own
+        #: Redeliveries when it came; the broker counts none of our own
+        self.base = self.redelivery_count
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
         #: How many of these nobody knows to have failed; below 0 where more have failed than the broker counts.
         self.spared = self.redelivery_count
@@ -147,9 +146,8 @@ class Delivery:
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
         self.failure: Failure | None = None  #: if it failed
-        self.prospect: float | str | None = (
-            None  #: after that: seconds until it comes again, or DEAD
-        )
+        #: Seconds until it comes again after that, or DEAD
+        self.prospect: float | str | None = None
 
     @classmethod
     def of(

@@ -161,9 +161,8 @@ class MessageSent:
     at: float
     destination: str
     message_key: str
-    outcome: (
-        str  #: `confirmed` by receipt or commit, `unconfirmed` (none came), `error`, `rolled_back`
-    )
+    #: `confirmed` by receipt or commit, `unconfirmed` (none came), `error`, `rolled_back`
+    outcome: str
     started_at: float
     size: int
     transaction_id: str | None = None

@@ -67,9 +67,8 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
             continue
         name, colon, value = entry.partition(":")
         if not colon:
-            raise MessageFormatError(
-                "a STOMP header line without a colon"
-            )  # what it holds may be secret
+            # What it holds may be secret
+            raise MessageFormatError("a STOMP header line without a colon")
         if escaped and "\\" in entry:
             name, value = unescape(name), unescape(value)
         headers.setdefault(name, value)

@@ -49,9 +49,8 @@ class Grave:
     """Where copies of dead letters go."""
 
     destination: str  #: URI
-    before: tuple[
-        Frame, ...
-    ] = ()  #: frames before each copy that make sure that its queue is there
+    #: Frames before each copy that make sure that its queue is there
+    before: tuple[Frame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,8 @@ class CommitMarkers:
         self._outbox = outbox
         self._number = 0  #: of the last marker that was sent
         self._fresh = 0  #: number of the newest of ours that is in hand and not spent; 0: none
-        self._held: Delivery | None = (
-            None  #: the last one that has come on this link, of whatever session
-        )
+        #: The last one that has come on this link, of whatever session
+        self._held: Delivery | None = None
         self._spent: Delivery | None = None  #: the one that the last commit acknowledged
         self._covered = 0  #: number of the newest of ours that went with it
         self._doubt: _Doubt | None = None

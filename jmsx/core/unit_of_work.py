@@ -384,9 +384,8 @@ class UnitOfWork:
         if not (refused or lost) or not repeatable(sends, self._dialect):
             return False
         self._salvage = Salvage(sends, batches, whole, self.settings.broker)
-        self._transaction.rollback_only = (
-            None  # what it is told now is about what is sent once more
-        )
+        # What it is told now is about what is sent once more
+        self._transaction.rollback_only = None
         if not lost:
             self._outbox.disconnect(
                 f"{self.settings.broker} did not commit {whole.subject}: {error}"

@@ -53,9 +53,8 @@ class DeadLetterStrategy(StrEnum):
     """Who puts a dead letter away, where no destination is named for it."""
 
     SAFE = "safe"  #: the broker, and a confirmed copy of ours wherever the broker would delete it
-    BROKER = (
-        "broker"  #: the broker alone, as the Java client does it: it deletes what it cannot bury
-    )
+    #: The broker alone, as the Java client does it: it deletes what it cannot bury
+    BROKER = "broker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,21 +91,18 @@ class ConsumerSettings:
     kind: DestinationKind
     mode: AcknowledgeMode
     stomp_ack: StompAck
-    headers: Mapping[
-        str, str
-    ]  #: of the SUBSCRIBE frame, as the dialect made them, without the window's
-    origin: (
-        str  #: what names the queue or subscription for ever: who else reads the same, has the same
-    )
+    #: Of the SUBSCRIBE frame, as the dialect made them, without the window's
+    headers: Mapping[str, str]
+    #: What names the queue or subscription for ever: who else reads the same, has the same
+    origin: str
     grave: str  #: URI of the queue for copies of dead letters, where the application names none
     prefetch: int  #: messages, >= 1
     policy: Policy = field(default_factory=RedeliveryPolicy)
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
     scheduled: bool = False  #: redeliveries are the broker's scheduler's
-    grave_frames: tuple[
-        Frame, ...
-    ] = ()  #: before each copy to `grave`: they make sure of its queue
+    #: Before each copy to `grave`: they make sure of its queue
+    grave_frames: tuple[Frame, ...] = ()
     expired: str = ""  #: URI of the queue for copies of what expired here, where there is one
     expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
     subscription: str | None = None  #: in events: whose copy of a topic's messages; None: a queue's

@@ -113,9 +113,8 @@ class Engine:
         self._ended = False
         self._complaints = Complaints()
         self._told = False  #: `on_lost` was called, or is not to be
-        self._todo: deque[Action] = (
-            deque()
-        )  #: what the core asks for besides frames, and is not done yet
+        #: What the core asks for besides frames, and is not done yet
+        self._todo: deque[Action] = deque()
         self._working = False  #: the core is at work, under the lock
         self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
         self._thread = threading.Thread(
@@ -333,9 +332,8 @@ class Engine:
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):
             self.core.conversation.explain(now)
-            self._perform(
-                now
-            )  # what was refused drops the link, and is of more weight than its end
+            # What was refused drops the link, and is of more weight than its end
+            self._perform(now)
             self._lose(arrival.reason, self._life.cause(arrival.detail))
         elif self._up:
             try:

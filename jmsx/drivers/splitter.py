@@ -110,9 +110,8 @@ class Splitter:
         self._spaced = False  #: the broker writes a line feed behind each frame
         #: Where the frames of this chunk begin in it, and what was known of acks before each.
         self._begun: list[tuple[int, bytes]] = []
-        self._last = MessageFrame(
-            b"", b""
-        )  #: the head of the last message before it, if nothing came behind that
+        #: The head of the last message before it, if nothing came behind that
+        self._last = MessageFrame(b"", b"")
         #: The head of the last message that was not torn, or the `ack` of one that was.
         self._known = b""
         self._why = ""  #: what is odd

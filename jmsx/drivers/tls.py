@@ -52,9 +52,8 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self._state = threading.Lock()  #: OpenSSL's, held for its work in memory only
         self._fault: TlsError | None = None  #: what ended reading
-        self._begun = self._written = (
-            b""  #: what the last write began with, and what the last whole one wrote
-        )
+        #: What the last write began with, and what the last whole one wrote
+        self._begun = self._written = b""
         self._order = threading.Lock()  #: records go out in the order in which they were made
 
     def handshake(self, deadline: float | None) -> None:
