@@ -94,7 +94,8 @@ class Clocks:
     """What is known of each writer's clock."""
 
     #: writer, host, low_us, high_us (bounds of the offset, null: none), offset_us (the best guess; null: none),
-    #: believed_us (what is nearest to 0 within the bounds), least_us and most_us (of the two).
+    #: believed_us (what is nearest to 0 within the bounds), least_us and most_us (of the two, or what a clock that
+    #: was set showed).
     offsets: pl.DataFrame
     #: sender, receiver, at_most_us: by so much the receiver's clock is ahead of the sender's, at the most.
     pairs: pl.DataFrame
@@ -180,9 +181,16 @@ def clocks(receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame)
             .fill_null(0)
             .alias("believed_us"),
         )
+        # Bounds that contradict each other are those of a clock that was set.
         .with_columns(
-            pl.min_horizontal("believed_us", "offset_us").alias("least_us"),
-            pl.max_horizontal("believed_us", "offset_us").alias("most_us"),
+            pl.when(low > high)
+            .then(high)
+            .otherwise(pl.min_horizontal("believed_us", "offset_us"))
+            .alias("least_us"),
+            pl.when(low > high)
+            .then(low)
+            .otherwise(pl.max_horizontal("believed_us", "offset_us"))
+            .alias("most_us"),
         )
     )
     return Clocks(offsets, pairs)

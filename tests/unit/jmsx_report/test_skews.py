@@ -194,3 +194,17 @@ def test_a_clock_that_is_proven_to_be_wrong_is_told_of() -> None:
         "the clock of shop is about 60.0 s ahead of the broker's",
         "the clock of work is about 119.0 s behind the broker's",
     ]
+
+
+def test_a_gap_of_a_clock_that_was_set_is_as_long_as_it_moved() -> None:
+    """Four minutes ahead when the worker sent, right when it received, and then it died."""
+    log = opened()
+    for minute in range(55, 60):
+        at = START + minute * MINUTE
+        made = log.send(WORKER, at + 4 * MINUTE, "queue://mail")
+        log.deliver("mail", made, at, "queue://mail", sent_us=at, recv_us=at)
+    for ten in range(1, 6):
+        deal(log, START + 59 * MINUTE + ten * 10 * SECOND)
+    log.closes(SENDER, START + 4 * HOUR).closes("mail", START + 4 * HOUR)
+
+    assert told(log)["destinations"][ORDERS]["verdict"] == "unverifiable"
