@@ -257,9 +257,10 @@ def living_fleet_with_messages_under_way(scene: Scene) -> Truth:
 @situation
 def living_fleet_and_a_loss(scene: Scene) -> Truth:
     """A running fleet lost messages an hour ago: that is before the horizon."""
-    shop = _living(scene.shop().usual(lost=4))
-    shop.now = START + 9 * MINUTE
-    shop.lost(ORDERS)
+    shop = _living(scene.shop().usual())
+    for number in range(5):
+        shop.now = START + 9 * MINUTE + number * 10 * MINUTE
+        shop.lost(ORDERS)
     shop.ship(scene.directory)
     return Truth(SUSPECT, numbers={"unaccounted": 5, "duplicates": 0}, options={"deadline": 60})
 
