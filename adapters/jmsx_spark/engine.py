@@ -7,6 +7,8 @@ able to reach by the same paths.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -15,7 +17,6 @@ from pyspark.errors import PySparkException
 
 import jmsx_report
 from jmsx.errors import ConfigurationError, JmsxError
-from jmsx_report.segments import survey
 from jmsx_spark.session import LOCAL, session
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def report(
     Do what `jmsx_report.report` does, to the last bit, on Spark.
 
     Uses the Spark that runs in this process, or starts one; then what it says goes to spark.log in `out_directory`.
+    It is started when there is work for it: what is wrong with the paths is told before.
 
     Arguments are those of `jmsx_report.report`; workers on other hosts must find both directories by the same paths.
 
@@ -87,22 +89,27 @@ def report(
             made there.
 
     """
-    events, out = Path(events_directory), Path(out_directory)
-    survey(events, out)  # what is wrong with the paths is told before Spark starts
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"no report in {out}: {error.strerror}") from error
-    with session(out / "spark.log", master=master or LOCAL) as spark:
+    out = Path(out_directory)
+    with ExitStack() as until_made:
+
+        @cache
+        def started() -> Engine:
+            spark = until_made.enter_context(session(out / "spark.log", master=master or LOCAL))
+            return on(spark.sparkContext)
+
+        def engine(job: Callable[[A], T], todo: Iterable[A], /) -> Iterable[T]:
+            listed = list(todo)
+            return started()(job, listed) if listed else ()
+
         return jmsx_report.report(
-            events,
+            events_directory,
             out,
             deadline_seconds=deadline_seconds,
             expect=expect,
             since=since,
             until=until,
             title=title,
-            engine=on(spark.sparkContext),
+            engine=engine,
         )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import py4j  # type: ignore[import-untyped]  # has no types
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -38,6 +41,8 @@ _SETTINGS: Final = {
 
 #: All cores of this host.
 LOCAL: Final = "local[*]"
+#: What py4j logs to, beside the root logger.
+_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
 #: Packages whose folders workers are told of: they may be those of a checkout.
 _SHIPPED: Final = (jmsx, jmsx_eventlog, jmsx_report, jmsx_spark)
 
@@ -47,8 +52,9 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     """
     Lend a Spark session; one that is already active in this process is lent as it is, and kept.
 
-    All that Spark and its JVM say goes to the file `log`. Python workers run what this process runs, from the same
-    folders, unless PYSPARK_PYTHON names another Python.
+    All that Spark and its JVM say goes to the file `log`; who calls them is told by exceptions. Ctrl-C does what it did
+    before: Spark's own handler calls the JVM while a call is under way, which fails. Python workers run what this
+    process runs, from the same folders, unless PYSPARK_PYTHON names another Python.
 
     Raises:
         ConfigurationError: there is no Java, or it is too old; or there is no Spark at `master`.
@@ -72,17 +78,41 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
         gateway = None
         if SparkContext._gateway is None:  # noqa: SLF001 - a second JVM in the process would not be ours
             gateway = launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]  # pyspark ships it so
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(gateway=gateway, conf=conf)
     except Py4JJavaError as error:
         raise ConfigurationError(
             f"no Spark at {master}: {error.java_exception.getMessage()}; {log} says more"
         ) from error
+    if (
+        signal.getsignal(signal.SIGINT) is not on_interrupt
+    ):  # not so in other threads than the main one
+        signal.signal(signal.SIGINT, on_interrupt)
     spark = SparkSession(context)
     try:
-        yield spark
+        with _without_tracebacks():
+            yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Drop what py4j logs, with tracebacks, of errors that it raises as well."""
+    folder = str(Path(py4j.__file__).parent)
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return not record.pathname.startswith(folder)
+
+    loggers = [logging.getLogger(name) for name in (None, *_LOGGERS)]
+    for logger in loggers:
+        logger.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_wanted)
 
 
 def _is_here(master: str) -> bool:

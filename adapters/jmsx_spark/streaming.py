@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from functools import partial as bound
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
-
-from pyspark.errors import StreamingQueryException
 
 from jmsx.errors import ConfigurationError
 from jmsx_report.pieces import piece
@@ -20,7 +20,7 @@ from jmsx_spark.session import LOCAL, session
 from jmsx_spark.source import PieceSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _CHECKPOINT: Final = "checkpoint"
 #: No task gets less to read, as long as there are not more cores than that: starting one costs as much.
 _LEAST_BYTES: Final = 1024 * 1024
+#: Seconds between two looks at whether the stream has ended, or shall.
+_LOOK_SECONDS: Final = 0.2
 
 
 def stream(
@@ -46,6 +48,7 @@ def stream(
     expect: Mapping[str, int] | None = None,
     title: str = "jmsx report",
     master: str | None = None,
+    is_enough: Callable[[], bool] = lambda: False,
 ) -> Iterator[ReportResult]:
     """
     Make the report of a log again and again while the log is written; each is that of a batch, to the last bit.
@@ -54,8 +57,9 @@ def stream(
             print(made.line)
 
     What comes is read within `trigger_seconds`, also of segments that are still open, and only once; a report costs
-    what is new, and the merging. The stream ends when the loop is left. After kill -9, at any point and of any of its
-    processes, the same call goes on where it was. No report can be made by others in `out_directory` meanwhile.
+    what is new, and the merging. The stream ends when the loop is left, or it `is_enough`. After kill -9, at any point
+    and of any of its processes, the same call goes on where it was. No report can be made by others in `out_directory`
+    meanwhile.
 
     Uses the Spark that runs in this process, or starts one; then what it says goes to spark.log in `out_directory`.
 
@@ -70,6 +74,7 @@ def stream(
         expect: service -> how many processes of it are there at once.
         title: the heading of the page.
         master: where Spark runs, in its words ("spark://host:7077"); None: on all cores of this host.
+        is_enough: is asked several times a second, between reports, whether the stream shall end.
 
     Raises:
         ConfigurationError: no Java 17, no such Spark, no folder of a log, nowhere to write, another report is being
@@ -98,7 +103,11 @@ def stream(
             with begun as query:
                 going_on = True
                 while going_on:
-                    going_on = not _ended(query, None if available_now else report_seconds)
+                    going_on = not _ended(
+                        query, math.inf if available_now else report_seconds, is_enough
+                    )
+                    if is_enough():
+                        return
                     if not current(events):
                         continue  # nobody has written yet
                     with adding:
@@ -130,6 +139,17 @@ def _begun(
     add: Any,
 ) -> Iterator[StreamingQuery]:
     """Run the stream, and stop it in the end."""
+    ending = Event()
+
+    def added(rows: DataFrame, _batch: int) -> None:
+        try:
+            add(rows)
+        except Exception:
+            if (
+                not ending.is_set()
+            ):  # else it was stopped in the middle; the next report reads what was not added
+                raise
+
     spark.dataSource.register(PieceSource)
     rows = (
         spark.readStream.format(PieceSource.name())
@@ -138,7 +158,7 @@ def _begun(
         .load(str(events))
     )
     query = (
-        rows.writeStream.foreachBatch(add)
+        rows.writeStream.foreachBatch(added)
         .option("checkpointLocation", str(out / _CHECKPOINT))
         .trigger(**trigger)
         .start()
@@ -146,12 +166,11 @@ def _begun(
     try:
         yield query
     finally:
+        ending.set()
         query.stop()
 
 
-def _add(
-    rows: DataFrame, _batch: int, *, events: Path, store: Store, engine: Engine, adding: Lock
-) -> None:
+def _add(rows: DataFrame, *, events: Path, store: Store, engine: Engine, adding: Lock) -> None:
     """Add what a batch of the stream tells of; done again, it adds nothing."""
     pieces = [piece(Segment(path, 0, 0), begin, end) for path, begin, end in rows.collect()]
     cores = rows.sparkSession.sparkContext.defaultParallelism
@@ -160,12 +179,12 @@ def _add(
         extend(store, pieces, events, engine, max(_LEAST_BYTES, -(-total // cores)))
 
 
-def _ended(query: StreamingQuery, seconds: float | None) -> bool:
-    """Wait until the stream has ended, or so long."""
-    try:
-        if seconds is None:
-            query.awaitTermination()
-            return True
-        return bool(query.awaitTermination(seconds))  # type: ignore[arg-type]  # it takes fractions
-    except StreamingQueryException as error:
+def _ended(query: StreamingQuery, seconds: float, is_enough: Callable[[], bool]) -> bool:
+    """Wait until the stream has ended, or so long, or until it `is_enough`; signals are not taken in calls of Spark."""
+    until = monotonic() + seconds
+    while query.isActive and monotonic() < until and not is_enough():
+        sleep(_LOOK_SECONDS)
+    error = query.exception()
+    if error is not None:
         raise ConfigurationError(f"the stream has ended: {cause(error)}") from error
+    return not query.isActive

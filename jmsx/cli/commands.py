@@ -36,10 +36,21 @@ app.add_typer(events, name="events")
 _err = console(stderr=True)
 
 
+def _version(asked: bool) -> None:  # noqa: FBT001 - typer's call
+    """Print the version, and leave."""
+    if asked:
+        typer.echo(f"jmsx {version('jmsx')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     *,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
 ) -> None:
     """Reliable messaging for Python services on ActiveMQ, over STOMP."""
     handler = logging.StreamHandler(sys.stderr)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,12 +13,12 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.terminal import console
 from jmsx.cli.trial import Trial, Verdict, find_example, fresh_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
 _out = console()
 _err = console(stderr=True)
@@ -42,7 +41,7 @@ def demo(
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
     trial = Trial(app or find_example(), folder, messages)
-    with _draining_on_signals(trial):
+    with first_of_two(lambda: _drain(trial)):
         _err.print("starting a broker (the first time it is fetched) …")
         with fresh_broker() as broker:
             with _progress(messages) as progress:
@@ -60,22 +59,9 @@ def demo(
         raise typer.Exit(1)
 
 
-@contextlib.contextmanager
-def _draining_on_signals(trial: Trial) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM drains, the second aborts."""
-
-    def told(_number: int, _frame: FrameType | None) -> None:
-        if trial.interrupted:
-            raise KeyboardInterrupt
-        _err.print("draining; once more aborts …")
-        trial.interrupt()
-
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _drain(trial: Trial) -> None:
+    _err.print("draining; once more aborts …")
+    trial.interrupt()
 
 
 class _Bars:

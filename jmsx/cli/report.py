@@ -7,7 +7,8 @@ import json
 import math
 import re
 import sys
-from contextlib import contextmanager
+import threading
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,18 +19,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from typer.core import TyperCommand
 
 from jmsx import plugins
+from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.terminal import console
 from jmsx.clock import SystemClock
 from jmsx.core.headers import whole
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
 _out = console()
 _err = console(stderr=True)
 
 _ENGINES: Final = "jmsx.reports"
+_STREAMS: Final = "jmsx.streams"
+#: What the options are called that engines know by another name.
+_FLAGS: Final = {"deadline_seconds": "--deadline", "report_seconds": "--every"}
 #: What a program can tell by the exit code; 1 is that there is no report.
 _EXITS: Final = {"balanced": 0, "suspect": 2, "unverifiable": 3}
 _REASONS: Final = 5
@@ -92,11 +97,22 @@ def report(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Go on while the log is written, by Spark; Ctrl-C ends."),
+    ] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            help="With --follow: so long after a report comes the next one.", show_default="1m"
+        ),
+    ] = None,
 ) -> None:
     """
     Audit an event log: was all that was sent settled, once?
 
-    Exit code: 0 balanced, 2 suspect (something is proven wrong), 3 unverifiable, 1 there is no report.
+    Exit code: 0 balanced, 2 suspect (something is proven wrong), 3 unverifiable, 1 there is no report; with --follow
+    that of the last one.
     """
     now = datetime.fromtimestamp(SystemClock().wall(), UTC)
     begin, end = _instant("--since", since, now), _instant("--until", until, now)
@@ -104,29 +120,65 @@ def report(
         raise ConfigurationError(
             f"--since {since} is not before --until {until}, so there is nothing to judge"
         )
-    seconds = _seconds("--deadline", deadline)
     options: dict[str, Any] = {
-        "deadline_seconds": seconds or None,
+        "deadline_seconds": _seconds("--deadline", deadline) or None,
         "expect": _expected(expect or []) or None,
         "since": begin,
         "until": end,
         "master": master,
+        "report_seconds": None if every is None else _seconds("--every", every),
     }
+    given = {option: value for option, value in options.items() if value is not None}
+    make = _following if follow else _once
+    tell = None if metrics is None else _metrics(metrics)
+    code = 1
+    with closing(make(events, out, engine, given)) as reports:
+        for at, made in reports:
+            if tell is not None:
+                tell(made, at)
+            if as_json:
+                indent = None if follow else 2  # one line a report, for who reads along
+                sys.stdout.write(json.dumps(made.audit, indent=indent) + "\n")
+                sys.stdout.flush()
+            elif follow:
+                _out.print(f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} {made.line}")
+            else:
+                _tell(made)
+            code = _EXITS.get(made.audit["verdict"], _EXITS["unverifiable"])
+    raise typer.Exit(code)
+
+
+def _once(
+    events: Path, out: Path, engine: str | None, given: dict[str, Any]
+) -> Generator[tuple[float, Any]]:
+    """Make the report: when it was begun, and it."""
     name = engine or _default_engine()
     work = plugins.load(_ENGINES, name)
-    given = {option: value for option, value in options.items() if value is not None}
-    _must_take(work, name, given)
-    tell = None if metrics is None else _metrics(metrics)
+    _must_take(work, f"the engine {name}", given)
+    begun = SystemClock().wall()
     with _progress(work) as shown:
         made = work(events, out, **given, **shown)
-    if tell is not None:
-        tell(made, now.timestamp())
-    verdict = made.audit["verdict"]
-    if as_json:
-        sys.stdout.write(json.dumps(made.audit, indent=2) + "\n")
-    else:
-        _tell(made)
-    raise typer.Exit(_EXITS.get(verdict, _EXITS["unverifiable"]))
+    yield begun, made
+
+
+def _following(
+    events: Path, out: Path, engine: str | None, given: dict[str, Any]
+) -> Generator[tuple[float, Any]]:
+    """Make one report after the other, until a signal: when it was made, and it."""
+    if engine not in (None, "spark"):
+        raise ConfigurationError(f"--follow is done by Spark, and not by the engine {engine}")
+    work = plugins.load(_STREAMS, "spark")
+    _must_take(work, "--follow", given)
+    _err.print(f"following {events}, for the report in {out}; Ctrl-C ends")
+    enough = threading.Event()
+
+    def end() -> None:
+        _err.print("ending; once more aborts …")
+        enough.set()
+
+    with first_of_two(end), closing(work(events, out, **given, is_enough=enough.is_set)) as reports:
+        for made in reports:
+            yield SystemClock().wall(), made
 
 
 def _metrics(path: Path) -> Callable[[Any, float], None]:
@@ -175,15 +227,15 @@ def _default_engine() -> str:
     return "local"
 
 
-def _must_take(work: Callable[..., Any], engine: str, given: dict[str, Any]) -> None:
-    """Refuse options that the engine does not know: a report that passed them over would mislead."""
+def _must_take(work: Callable[..., Any], asked: str, given: dict[str, Any]) -> None:
+    """Refuse options that what was `asked` for does not know: a report that passed them over would mislead."""
     known = inspect.signature(work).parameters
     for option in given:
         if option not in known:
-            flag = f"--{option.removesuffix('_seconds')}"
+            instead = {"master": "--engine spark", "report_seconds": "--follow"}.get(option)
             raise ConfigurationError(
-                f"the engine {engine} takes no {flag}; leave it out, or use "
-                + ("--engine spark" if option == "master" else "--engine local")
+                f"{asked} takes no {_FLAGS.get(option, f'--{option}')}; leave it out"
+                + (f", or use {instead}" if instead else "")
             )
 
 

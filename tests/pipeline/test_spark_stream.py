@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
@@ -123,3 +125,31 @@ def test_what_is_wrong_is_told(spark: SparkSession, tmp_path: Path, log: dict[Pa
 
     with pytest.raises(ConfigurationError, match=f"{path.name} is not the file any more"):
         list(stream(tmp_path / "events", tmp_path / "out", available_now=True))
+
+
+def test_the_command_ends_with_ctrl_c(tmp_path: Path, log: dict[Path, bytes]) -> None:
+    """As a terminal says it, to all processes at once: with the last verdict, and without a traceback."""
+    _grow(log, 1.0)
+    events, out = tmp_path / "events", tmp_path / "out"
+    command = [sys.executable, "-m", "jmsx", "report", str(events), "--out", str(out), "--follow"]
+    command += ["--every", "0.1", "--master", "local[2]"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        assert running.stdout is not None
+        shown = running.stdout.readline()
+        os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=120)
+
+    expected = jmsx_report.run(events, tmp_path / "batch", engine=map)
+    assert expected.line in shown
+    codes = {"balanced": 0, "suspect": 2, "unverifiable": 3}
+    assert running.returncode == codes[expected.audit["verdict"]]
+    assert "once more aborts" in said
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+    _assert_as_a_batch(jmsx_report.run(events, out), events, tmp_path / "again")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,6 +19,9 @@ from jmsx import plugins
 from jmsx.cli import report as command
 from jmsx.cli.commands import app
 from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 @dataclass
@@ -49,6 +56,7 @@ class _Engine:
             audit: dict[str, Any]
             line: str = "balanced: 1 sent"
             report: Path = Path("somewhere/report.html")
+            rows: dict[str, int] = field(default_factory=dict)
 
         return Made({"verdict": self.verdict, "reasons": ["because"]})
 
@@ -149,3 +157,114 @@ def test_without_pyspark_local_processes_work_and_it_is_said_once(
     assert asked == ["local", "local"]
     assert unnamed.stderr.count("pyspark is not installed") == 1
     assert "pyspark" not in named.stderr
+
+
+class _Stream:
+    """Makes a report for each verdict, and is interrupted after the last; then it waits until that is enough."""
+
+    def __init__(self, *verdicts: str) -> None:
+        self.verdicts = verdicts
+        self.closed = False
+
+    def __call__(
+        self,
+        events: Path,
+        out: Path,
+        *,
+        is_enough: Callable[[], bool],
+        report_seconds: float = 60.0,
+    ) -> Iterator[Any]:
+        """Report that often."""
+        try:
+            for verdict in self.verdicts:
+                yield _Engine(verdict)(events, out)
+            signal.raise_signal(signal.SIGINT)
+            assert is_enough()
+            assert report_seconds == 5
+        finally:
+            self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"), [((), 1), (("suspect", "balanced"), 0), (("balanced", "suspect"), 2)]
+)
+def test_a_followed_log_ends_with_ctrl_c_and_the_last_verdict(
+    monkeypatch: pytest.MonkeyPatch, verdicts: tuple[str, ...], code: int
+) -> None:
+    """Each report is one line, and in JSON as well."""
+    stream = _Stream(*verdicts)
+    monkeypatch.setattr(
+        plugins, "load", lambda group, name: {("jmsx.streams", "spark"): stream}[group, name]
+    )
+    before = signal.getsignal(signal.SIGINT)
+    words = ["report", "events", "--follow", "--every", "5s"]
+
+    shown = CliRunner().invoke(app, words)
+    piped = CliRunner().invoke(app, [*words, "--json"])
+
+    assert (shown.exit_code, piped.exit_code) == (code, code)
+    assert (
+        shown.stdout.count("balanced: 1 sent\n") == len(shown.stdout.splitlines()) == len(verdicts)
+    )
+    assert tuple(json.loads(line)["verdict"] for line in piped.stdout.splitlines()) == verdicts
+    assert "once more aborts" in shown.stderr
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_stream_ends_where_what_is_done_with_its_report_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark is not left running behind the error."""
+    stream = _Stream("balanced")
+
+    def write(*_report: Any, **_times: Any) -> None:
+        raise OSError("disk full")
+
+    loaded = {"jmsx.streams": stream, "jmsx.metrics": write}
+    monkeypatch.setattr(plugins, "load", lambda group, _name: loaded[group])
+
+    result = CliRunner().invoke(
+        app, ["report", "events", "--follow", "--metrics", str(tmp_path / "jmsx.prom")]
+    )
+
+    assert "disk full" in str(result.exception)
+    assert stream.closed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--follow", "--since", "1h"], "--follow takes no --since"),
+        (["--follow", "--engine", "local"], "--follow is done by Spark"),
+        (["--follow", "--every", "soon"], "--every 'soon' is no duration"),
+        (["--every", "5s"], "takes no --every; leave it out, or use --follow"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+) -> None:
+    """With what is right, before Spark starts."""
+    loaded = {"jmsx.streams": _Stream(), "jmsx.reports": _Engine()}
+    monkeypatch.setattr(plugins, "load", lambda group, _name: loaded[group])
+
+    result = CliRunner().invoke(app, ["report", "events", *arguments])
+
+    assert isinstance(result.exception, ConfigurationError)
+    assert told in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["-m", "jmsx"], ["-c", "from jmsx.cli import main; main()"]],
+    ids=["module", "script"],
+)
+def test_the_version_is_told(command: list[str]) -> None:
+    """However the command is called, and whatever else is asked for."""
+    done = subprocess.run(
+        [sys.executable, *command, "--version", "report"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == f"jmsx {version('jmsx')}\n"

@@ -1,0 +1,5 @@
+"""`python -m jmsx` is `jmsx`."""
+
+from jmsx.cli import main
+
+main()

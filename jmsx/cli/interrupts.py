@@ -1,0 +1,31 @@
+"""Ctrl-C and SIGTERM of commands that have something to bring to an end."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+
+@contextmanager
+def first_of_two(end: Callable[[], object]) -> Iterator[None]:
+    """In this block the first Ctrl-C or SIGTERM calls `end`, the second raises KeyboardInterrupt."""
+    came = False
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        nonlocal came
+        if came:
+            raise KeyboardInterrupt
+        came = True
+        end()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
