@@ -15,7 +15,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Final
 
 from jmsx.log import logger
-from jmsx_eventlog.encode import Encoder, kind_of
+from jmsx_eventlog.encode import UNENCODABLE, Encoder, kind_of
 from jmsx_eventlog.intake import IN_MEMORY
 from jmsx_eventlog.segment import Segment, recover
 
@@ -155,7 +155,7 @@ class Writer:
         if events:
             try:
                 lines = self._encoder.events(events, self._seq, offset)
-            except (TypeError, ValueError, AttributeError):
+            except UNENCODABLE:
                 self._add_each(events, offset)
             else:
                 self._add_lines(lines, len(events))
@@ -165,7 +165,7 @@ class Writer:
         for event, source in events:
             try:
                 line = self._encoder.event(event, source, self._seq, offset)
-            except (TypeError, ValueError, AttributeError):
+            except UNENCODABLE:
                 self._intake.drop(kind_of(event), "unencodable")
             else:
                 self._add_lines(line, 1)

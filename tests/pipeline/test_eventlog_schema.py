@@ -14,7 +14,7 @@ from jmsx.core.events import AckTrigger, Outcome
 from jmsx_eventlog.encode import Encoder, kind_of
 from jmsx_eventlog.schema import FIELDS, KINDS, REQUIRED, FieldType, fault_of, fields_of, markdown
 from tests.pipeline.lines import lines
-from tests.pipeline.simulator import SOURCE, Shop
+from tests.pipeline.simulator import SOURCE, Shop, delivery, seeded
 from tests.pipeline.specimens import BARE, EVENTS, GOLDEN
 
 _JSON_TYPES: Final = {
@@ -75,6 +75,17 @@ def test_what_is_required_is_always_there(event: Any) -> None:
     line = json.loads(Encoder("w").event(event, SOURCE, 7, 100.0))
 
     assert fault_of(line) is None
+
+
+def test_no_value_is_taken_for_the_end_of_a_line() -> None:
+    """Lines are encoded together and then cut; what would be cut in the wrong place is refused."""
+    chance, array = seeded(1), [{"v": 1}, {"v": 1, "kind": "send"}]
+    odd = delivery("a", "queue://orders", 1.0, chance, correlation_id=array)
+    like = delivery("a", "queue://orders", 1.0, chance, correlation_id=json.dumps(array))
+
+    with pytest.raises(TypeError):
+        Encoder("w").events([(odd, SOURCE)], 0, 0.0)
+    assert Encoder("w").events([(like, SOURCE)], 0, 0.0).count(b"\n") == 1
 
 
 def _golden() -> dict[str, list[dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -148,18 +149,33 @@ def test_error_text_is_written_only_if_asked_for(tmp_path: Path, with_text: bool
     assert with_text == ("Ms Doe" in str(line))
 
 
-def test_what_json_cannot_carry_is_told_as_a_gap(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"correlation_id": object()},
+        {"started_at": math.inf},
+        {"ended_at": math.nan},
+        {"sent_ms": 10**30},
+        {"received_at": None},
+    ],
+    ids=["object", "infinite", "not a number", "too great", "no time"],
+)
+def test_what_json_cannot_carry_is_told_as_a_gap(tmp_path: Path, odd: dict[str, object]) -> None:
     """An event with a value of a strange type costs one line, not the log; broken text is repaired."""
     log = open_log(tmp_path, Clock())
     chance = seeded(1)
-    log.observe(delivery("a", "queue://orders", 1.0, chance, correlation_id=object()), SOURCE)
+    log.observe(delivery("a", "queue://orders", 1.0, chance, **odd), SOURCE)
     log.observe(delivery("b", "queue://orders", 1.0, chance, correlation_id="caf\udce9"), SOURCE)
+    log.observe(delivery("c", "queue://orders", 1.0, chance, correlation_id='},{"v":1'), SOURCE)
     log.close()
 
     found = lines(tmp_path)
-    [gap], [kept] = of_kind(found, "log.gap"), of_kind(found, "delivery")
+    [gap], kept = of_kind(found, "log.gap"), of_kind(found, "delivery")
     assert (gap["dropped_kind"], gap["dropped"], gap["reason"]) == ("delivery", 1, "unencodable")
-    assert (kept["msg_key"], kept["corr_id"]) == ("b", "caf?")
+    assert [(line["msg_key"], line["corr_id"]) for line in kept] == [
+        ("b", "caf?"),
+        ("c", '},{"v":1'),
+    ]
     assert [line["seq"] for line in found] == list(range(len(found)))
 
 
