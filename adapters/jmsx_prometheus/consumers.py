@@ -157,10 +157,9 @@ class ConsumerSeries:
         self._note_done(_those(events, outcomes, _DONE), offset)
         dead = _those(events, outcomes, _DEAD)
         self._attempts_dead.observe_all([event.attempt for event in dead])
-        for event in events:
-            if event.error_type is not None:
-                error_type = self._open.error_type.admit(event.error_type)
-                self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
+        for raised in [event.error_type for event in events if event.error_type is not None]:
+            error_type = self._open.error_type.admit(raised)
+            self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
         return len(events) - outcomes[Outcome.ROLLED_BACK]
 
     def _note_handled(self, events: Sequence[DeliveryEnded], offset: float) -> None:

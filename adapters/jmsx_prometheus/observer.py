@@ -39,7 +39,7 @@ from jmsx_prometheus.logs import note_log
 from jmsx_prometheus.series import SeriesTable, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client import Metric as Family
 
@@ -52,8 +52,8 @@ _FREQUENT: Final = (MessagesReceived, MessagesAcknowledged, DeliveryEnded)
 #: Events that messages on a link come before or after, and that they may not be counted on the other side of.
 _TURNS: Final = (LinkOpened, LinkClosed, SubscriptionOpened, SubscriptionClosed)
 
-#: By class, destination, consumer and identity of the source.
-_Runs: TypeAlias = "dict[tuple[type, str, str, int], tuple[Source, list[Any]]]"
+#: Those events by class, for each source (by its identity), destination and consumer.
+_Runs: TypeAlias = "dict[tuple[int, str, str], tuple[Source, dict[type, list[Any]]]]"
 
 #: So many events are counted together by whoever tells the last of them, unless another does that already.
 _PENDING: Final = 512
@@ -220,34 +220,41 @@ class PrometheusObserver:
         self._offset = wall - monotonic
         pending = self._pending
         runs: _Runs = {}
-        for event, source in [pending.popleft() for _ in range(len(pending))]:
-            if isinstance(event, _FREQUENT):
-                key = (type(event), event.destination, event.consumer, id(source))
-                run = runs.get(key)
-                if run is None:
-                    runs[key] = run = (source, [])
-                run[1].append(event)
+        source = destination = consumer = None  # of the event before: mostly the next one's, too
+        run: dict[type, list[Any]] = {}
+        told: Iterable[tuple[Any, Source]] = [pending.popleft() for _ in range(len(pending))]
+        for event, its_source in told:
+            cls = type(event)
+            if cls in _FREQUENT:
+                if (
+                    its_source is not source
+                    or event.destination != destination
+                    or event.consumer != consumer
+                ):
+                    source, destination, consumer = its_source, event.destination, event.consumer
+                    key = (id(source), destination, consumer)
+                    if key not in runs:
+                        runs[key] = (source, {each: [] for each in _FREQUENT})
+                    run = runs[key][1]
+                run[cls].append(event)
             else:
-                if isinstance(event, _TURNS):
+                if cls in _TURNS:
                     self._count_runs(runs)
-                self._handlers[type(event)](event, source)
+                    source = None
+                self._handlers[cls](event, its_source)
         self._count_runs(runs)
 
     def _count_runs(self, runs: _Runs) -> None:
         """Count events that came between two turns, and forget them; what came in before what ended."""
-        for cls in _FREQUENT:
-            for (kind, destination, name, _), (source, events) in runs.items():
-                if kind is not cls:
-                    continue
-                consumer = self._consumer(destination, name)
-                if cls is MessagesReceived:
-                    messages = consumer.note_received(events)
-                    self._links.note_received(source, consumer, messages)
-                elif cls is DeliveryEnded:
-                    ended = consumer.note_ended(events, self._offset)
-                    self._links.note_ended(source, consumer, ended)
-                else:
-                    consumer.note_acknowledged(events)
+        for (_, destination, name), (source, events) in runs.items():
+            consumer = self._consumer(destination, name)
+            if received := events[MessagesReceived]:
+                self._links.note_received(source, consumer, consumer.note_received(received))
+            if ended := events[DeliveryEnded]:
+                waiting = consumer.note_ended(ended, self._offset)
+                self._links.note_ended(source, consumer, waiting)
+            if acknowledged := events[MessagesAcknowledged]:
+                consumer.note_acknowledged(acknowledged)
         runs.clear()
 
     def _make_handlers(self) -> dict[type, Callable[[Any, Source], None]]:
