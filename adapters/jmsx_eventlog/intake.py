@@ -18,7 +18,7 @@ _URGENT: Final = urgent_classes()
 #: Events that may be in memory only while the disk takes what is written: what a SIGKILL can cost.
 IN_MEMORY: Final = 1000
 
-#: Seconds that the first event of a batch waits for company; a wake-up of the writer for each costs more.
+#: Seconds that an event waits for company; a wake-up of the writer for each costs more.
 LINGER: Final = 0.008
 
 _NEVER: Final = sys.maxsize
@@ -41,6 +41,7 @@ class Intake:
         self._most = min(capacity, IN_MEMORY)
         self._capacity = capacity
         self._patience = patience
+        self._idle = True  # the writer found nothing to take
         self._wake_at = _NEVER  # so many waiting events wake the writer
         self._wake = threading.Event()
         self._room = threading.Condition(threading.Lock())
@@ -90,15 +91,20 @@ class Intake:
     # The writer's side -----------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float) -> None:
-        """Wait at most `timeout` seconds for the first event, and then a moment for company."""
-        if not self._queue:
+        """
+        Wait a moment for events, and before it, where the last moment was in vain, at most `timeout` seconds for one.
+
+        So while events come nobody has to wake the writer, until many are there.
+        """
+        if self._idle and not self._queue:
             self._wait_for(1, timeout)
-        if self._queue:
+        if self._queue or not self._idle:
             self._wait_for(self._most // 2, LINGER)
 
     def take(self, most: int) -> list[tuple[Event, Source]]:
         """Take up to `most` events, oldest first; they count as waiting until `written()`."""
         count = min(len(self._queue), most)
+        self._idle = count == 0
         self._taken += count
         return [self._queue.popleft() for _ in range(count)]
 
