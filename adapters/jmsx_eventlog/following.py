@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from jmsx.errors import ConfigurationError
-from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX, open_name, sealed_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ class _Segment:
 
     def rest(self, most: int | None = None) -> bytes:
         """Read the whole lines that were not read yet; of those no more than the last `most` bytes."""
-        growing = self.path.with_name(self.path.name.removesuffix(SEALED_SUFFIX) + OPEN_SUFFIX)
+        growing = self.path.with_name(open_name(self.path.name))
         for path in (growing, self.path) if self.living else (self.path,):
             try:
                 with path.open("rb") as file:
@@ -124,11 +124,7 @@ class _Log:
                 if entry.is_dir():
                     folders.append(entry.path)
                 elif (living or entry.name.endswith(SEALED_SUFFIX)) and entry.name[0] != ".":
-                    path = (
-                        entry.path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX
-                        if living
-                        else entry.path
-                    )
+                    path = sealed_name(entry.path)
                     if path not in self._known:
                         self._known.add(path)
                         self.segments[path] = _Segment(Path(path), living)

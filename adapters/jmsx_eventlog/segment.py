@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 #: A segment that is still written to; readers take `*.jsonl` only.
 OPEN_SUFFIX: Final = ".jsonl.open"
 SEALED_SUFFIX: Final = ".jsonl"
+
+
+def sealed_name(name: str) -> str:
+    """Name a segment, open or not, as it is for good."""
+    return name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX if name.endswith(OPEN_SUFFIX) else name
+
+
+def open_name(name: str) -> str:
+    """Name a segment as its writer does until it is complete."""
+    return name if name.endswith(OPEN_SUFFIX) else name.removesuffix(SEALED_SUFFIX) + OPEN_SUFFIX
+
+
 _SEQ_DIGITS: Final = 12  #: so that names sort as numbers up to 10^12 lines a process
 
 
@@ -92,15 +104,16 @@ class Segment:
             os.close(self._fd)
 
 
-def _publish(path: Path, *, durable: bool) -> None:
+def _publish(path: Path, *, durable: bool) -> Path:
     """Rename an open segment to its final name."""
-    path.rename(path.with_name(path.name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX))
+    sealed = path.rename(path.with_name(sealed_name(path.name)))
     if durable:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+    return sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +182,7 @@ def _repair(directory: Path, path: Path, fd: int, by: str, wall: float) -> Recov
         )
         os.write(fd, line)
     os.fsync(fd)
-    _publish(path, durable=True)
-    sealed = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX)
-    return Recovered(sealed, writer, lost)
+    return Recovered(_publish(path, durable=True), writer, lost)
 
 
 def _whole_lines(content: bytes, first: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from jmsx.errors import ConfigurationError
-from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from jmsx_eventlog.segment import open_name, sealed_name
 from jmsx_report.compacted import content_of
 from jmsx_report.segments import Segment
 
@@ -101,9 +101,8 @@ def chunks(events: Path, segment: Segment, most: int) -> Iterator[tuple[int, byt
 
 def opened(events: Path, path: str) -> BinaryIO:
     """Open a segment by the name that it has now: its writer may close it at any time, and others compact it."""
-    final = path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX if path.endswith(OPEN_SUFFIX) else path
-    growing = final.removesuffix(SEALED_SUFFIX) + OPEN_SUFFIX
-    for name in (path, growing, final):
+    final = sealed_name(path)
+    for name in (path, open_name(path), final):
         try:
             return (events / name).open("rb")
         except FileNotFoundError:

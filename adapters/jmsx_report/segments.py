@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.errors import ConfigurationError
-from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX
+from jmsx_eventlog.segment import OPEN_SUFFIX, SEALED_SUFFIX, sealed_name
 from jmsx_report.compacted import is_compacted, listed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Segment:
     @property
     def name(self) -> str:
         """The path that it has for good: that of the closed segment."""
-        return self.path.removesuffix(OPEN_SUFFIX) + SEALED_SUFFIX if self.is_open else self.path
+        return sealed_name(self.path)
 
 
 @dataclass(frozen=True, slots=True)
