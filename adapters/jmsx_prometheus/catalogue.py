@@ -185,6 +185,11 @@ _CONSUMPTION: Final = (
         "SubscriptionClosed",
     ),
     _gauge(
+        "jmsx_oldest_unsettled_seconds",
+        _CONSUMER,
+        "How long ago the oldest of the unsettled messages was received; 0 where there are none.",
+    ),
+    _gauge(
         "jmsx_last_settled_timestamp_seconds",
         _CONSUMER,
         "When a message was last settled, as seconds since the epoch; 0 before the first.",
@@ -220,6 +225,14 @@ _FAILURE: Final = (
         (*_CONSUMER, "mode"),
         "Redeliveries that jmsx decided; those of the broker are received with redelivered=true.",
         "RedeliveryScheduled",
+    ),
+    _gauge(
+        "jmsx_redelivery_pending_messages",
+        _CONSUMER,
+        "Messages received that wait for the end of their back-off before they are delivered again.",
+        "RedeliveryScheduled",
+        "LinkClosed",
+        "SubscriptionClosed",
     ),
     _histogram(
         "jmsx_redelivery_delay_seconds",

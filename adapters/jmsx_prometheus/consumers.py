@@ -79,6 +79,8 @@ class ConsumerSeries:
         "_settled",
         "_table",
         "_who",
+        "oldest",
+        "pending",
         "prefetch",
         "subscriptions",
         "unsettled",
@@ -92,6 +94,8 @@ class ConsumerSeries:
         self._open = open_values
         self._settled: dict[str, dict[Outcome, Tally]] = {}  # by acknowledge mode
         self.unsettled = self._tally("jmsx_unsettled_messages")
+        self.oldest = self._tally("jmsx_oldest_unsettled_seconds")
+        self.pending = self._tally("jmsx_redelivery_pending_messages")
         self.subscriptions = self._tally("jmsx_open_subscriptions")
         self.prefetch = self._tally("jmsx_prefetch_limit_messages")
         self._make_delivery_series()
@@ -135,20 +139,15 @@ class ConsumerSeries:
         for reason in DEAD_LETTER_REASONS:
             self._tally("jmsx_dead_lettered_messages_total", reason=reason)
 
-    def note_received(self, events: Sequence[MessagesReceived]) -> int:
-        """Count the frames; returns how many messages they were."""
+    def note_received(self, events: Sequence[MessagesReceived]) -> None:
+        """Count the frames."""
         messages = sum([event.messages for event in events])
         again = sum([event.redelivered for event in events])
         self._received_again.value += again
         self._received_first.value += messages - again
-        return messages
 
-    def note_ended(self, events: Sequence[DeliveryEnded], offset: float) -> int:
-        """
-        Count deliveries; `offset` is wall clock minus monotonic clock, in seconds.
-
-        Returns how many of them wait here no longer: all but those that are delivered again by us.
-        """
+    def note_ended(self, events: Sequence[DeliveryEnded], offset: float) -> None:
+        """Count deliveries; `offset` is wall clock minus monotonic clock, in seconds."""
         outcomes = Counter([event.outcome for event in events])
         for outcome, count in outcomes.items():
             self._processed[outcome].value += count
@@ -160,7 +159,6 @@ class ConsumerSeries:
         for raised in [event.error_type for event in events if event.error_type is not None]:
             error_type = self._open.error_type.admit(raised)
             self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
-        return len(events) - outcomes[Outcome.ROLLED_BACK]
 
     def _note_handled(self, events: Sequence[DeliveryEnded], offset: float) -> None:
         well = [event for event in events if event.error_type is None]

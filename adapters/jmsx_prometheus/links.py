@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.events import Outcome
+
 if TYPE_CHECKING:
-    from jmsx.core.events import LinkClosed, Source, SubscriptionOpened
+    from collections.abc import Iterable
+
+    from jmsx.core.events import (
+        DeliveryEnded,
+        LinkClosed,
+        MessagesReceived,
+        RedeliveryScheduled,
+        Source,
+        SubscriptionOpened,
+    )
     from jmsx_prometheus.consumers import ConsumerSeries
     from jmsx_prometheus.labels import LabelGuard
     from jmsx_prometheus.series import SeriesTable
@@ -18,13 +29,16 @@ DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io", "protoc
 class _Link:
     """One socket of one session."""
 
-    __slots__ = ("broker", "epoch", "held", "is_up", "subscriptions")
+    __slots__ = ("broker", "due", "epoch", "held", "is_up", "subscriptions")
 
     def __init__(self, broker: str, epoch: int) -> None:
         self.broker = broker
         self.epoch = epoch
         self.is_up = True
-        self.held: Counter[ConsumerSeries] = Counter()  # messages received and not ended
+        #: Messages received and not ended: how many came at which time, seconds, monotonic.
+        self.held: dict[ConsumerSeries, dict[float, int]] = {}
+        #: When their back-offs end, seconds, monotonic; heaps.
+        self.due: dict[ConsumerSeries, list[float]] = {}
         self.subscriptions: list[
             tuple[ConsumerSeries, int]
         ] = []  # with their prefetch, in messages
@@ -39,7 +53,8 @@ class _Link:
 
     def release(self, consumer: ConsumerSeries) -> None:
         """All messages of `consumer` went back to the broker."""
-        consumer.unsettled.value -= self.held.pop(consumer, 0)
+        consumer.unsettled.value -= sum(self.held.pop(consumer, {}).values())
+        self.due.pop(consumer, None)
 
     def unsubscribe(self, consumer: ConsumerSeries) -> None:
         """Forget one subscription of `consumer`, if there is one."""
@@ -77,7 +92,7 @@ class Links:
         broker = self._make_series(source)
         reason = self._reasons.admit(event.reason)
         self._table.tally("jmsx_disconnects_total", broker=broker, reason=reason).value += 1
-        link = self._current(source)
+        link = self._latest(source)
         if link is not None:
             link.drop()
             if event.reason == "closed":
@@ -112,24 +127,63 @@ class Links:
             if all(subscribed is not consumer for subscribed, _ in link.subscriptions):
                 link.release(consumer)
 
-    def note_received(self, source: Source, consumer: ConsumerSeries, messages: int) -> None:
-        """Note that so many more messages wait to be settled."""
+    def note_received(
+        self, source: Source, consumer: ConsumerSeries, events: Iterable[MessagesReceived]
+    ) -> None:
+        """Note that more messages wait to be settled."""
         link = self._current(source)
         if link is not None:
-            link.held[consumer] += messages
-            consumer.unsettled.value += messages
+            held = link.held.setdefault(consumer, {})
+            for event in events:
+                if event.messages:
+                    held[event.at] = held.get(event.at, 0) + event.messages
+                    consumer.unsettled.value += event.messages
 
-    def note_ended(self, source: Source, consumer: ConsumerSeries, messages: int) -> None:
-        """Note that so many messages wait no longer, unless their socket is gone already."""
+    def note_ended(
+        self, source: Source, consumer: ConsumerSeries, events: Iterable[DeliveryEnded]
+    ) -> None:
+        """Note which messages wait no longer: all but those that we deliver again, or whose socket is gone already."""
         link = self._current(source)
-        if link is not None:
-            ended = min(link.held[consumer], messages)
-            link.held[consumer] -= ended
-            consumer.unsettled.value -= ended
+        held = link.held.get(consumer) if link is not None else None
+        for came in [one.received_at for one in events if one.outcome != Outcome.ROLLED_BACK]:
+            if not held:
+                return
+            at = came if came in held else next(iter(held))
+            held[at] -= 1
+            if not held[at]:
+                del held[at]
+            consumer.unsettled.value -= 1
 
-    def _current(self, source: Source) -> _Link | None:
+    def note_redelivery(
+        self, source: Source, consumer: ConsumerSeries, event: RedeliveryScheduled
+    ) -> None:
+        """Note that a message waits for the end of its back-off."""
+        link = self._current(source)
+        if link is not None and event.delay > 0:
+            heappush(link.due.setdefault(consumer, []), event.at + event.delay)
+
+    def note_waiting(self, consumers: Iterable[ConsumerSeries], now: float) -> None:
+        """Let `consumers` show how long messages wait and how many are in back-off; `now` in seconds, monotonic."""
+        for consumer in consumers:
+            consumer.oldest.value = consumer.pending.value = 0
+        for link in self._links.values():
+            for consumer, held in link.held.items():
+                since = min(held, default=now)
+                consumer.oldest.value = max(consumer.oldest.value, now - since)
+            for consumer, due in link.due.items():
+                while due and due[0] <= now:
+                    heappop(due)
+                consumer.pending.value += len(due)
+
+    def _latest(self, source: Source) -> _Link | None:
+        """The link of an event, if its session has none of a later epoch."""
         link = self._links.get(source.session_id)
         return link if link is not None and link.epoch == source.epoch else None
+
+    def _current(self, source: Source) -> _Link | None:
+        """The same, if it is up: what is told of one that was lost is the broker's again."""
+        link = self._latest(source)
+        return link if link is not None and link.is_up else None
 
     def _make_series(self, source: Source) -> str:
         """Let the broker's counters start at 0; returns the broker's label."""

@@ -208,14 +208,14 @@ class PrometheusObserver:
     def _copy(self) -> SeriesTable:
         """All numbers at one moment, everything counted that was told before."""
         with self._lock:
-            self._count()
+            self._links.note_waiting(self._consumers.values(), now=self._count())
             table = self._table.copy()
         if self._log is not None:
             note_log(table, self._log)
         return table
 
-    def _count(self) -> None:
-        """Count what is pending; the lock is held."""
+    def _count(self) -> float:
+        """Count what is pending; the lock is held. Returns the time, seconds, monotonic."""
         monotonic, wall = self._clock()
         self._offset = wall - monotonic
         pending = self._pending
@@ -243,16 +243,18 @@ class PrometheusObserver:
                     source = None
                 self._handlers[cls](event, its_source)
         self._count_runs(runs)
+        return monotonic
 
     def _count_runs(self, runs: _Runs) -> None:
         """Count events that came between two turns, and forget them; what came in before what ended."""
         for (_, destination, name), (source, events) in runs.items():
             consumer = self._consumer(destination, name)
             if received := events[MessagesReceived]:
-                self._links.note_received(source, consumer, consumer.note_received(received))
+                consumer.note_received(received)
+                self._links.note_received(source, consumer, received)
             if ended := events[DeliveryEnded]:
-                waiting = consumer.note_ended(ended, self._offset)
-                self._links.note_ended(source, consumer, waiting)
+                consumer.note_ended(ended, self._offset)
+                self._links.note_ended(source, consumer, ended)
             if acknowledged := events[MessagesAcknowledged]:
                 consumer.note_acknowledged(acknowledged)
         runs.clear()
@@ -267,7 +269,7 @@ class PrometheusObserver:
             LinkClosed: lambda event, source: links.note_closed(source, event),
             LinkRestored: lambda event, source: links.note_restored(source, event.seconds),
             ErrorReceived: lambda _, source: links.note_error(source),
-            RedeliveryScheduled: lambda event, _: self._of(event).note_redelivery(event),
+            RedeliveryScheduled: self._note_redelivery,
             MessageDeadLettered: lambda event, _: self._of(event).note_dead_lettered(event),
             DeadLetterFailed: lambda event, _: self._of(event).note_dead_letter_failed(),
             AckDropped: lambda event, _: self._of(event).note_ack_dropped(event),
@@ -282,6 +284,11 @@ class PrometheusObserver:
         consumer = self._of(event)
         consumer.note_subscribed(event)
         self._links.note_subscribed(source, consumer, event)
+
+    def _note_redelivery(self, event: RedeliveryScheduled, source: Source) -> None:
+        consumer = self._of(event)
+        consumer.note_redelivery(event)
+        self._links.note_redelivery(source, consumer, event)
 
     def _note_counted(self, event: QueueCounted) -> None:
         destination = self._destinations.admit(event.destination)

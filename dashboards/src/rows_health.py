@@ -116,6 +116,19 @@ TRAFFIC: Final = Row(
             thresholds=((0.8, "yellow"), (0.95, "red")),
         ),
         Panel(
+            title="Oldest message not settled",
+            description="How long the oldest message that is held has been held, with its back-off."
+            " Good is about as long as the handler takes. One line that climbs is a message that hangs,"
+            " whatever is settled beside it.",
+            unit="s",
+            queries=(
+                Query(
+                    f"max by (destination, consumer) (jmsx_oldest_unsettled_seconds{{{D}}})",
+                    "{{destination}} {{consumer}}",
+                ),
+            ),
+        ),
+        Panel(
             title="Prefetch filled",
             description="Messages held, per message that may be held."
             " Full while others idle: lower the prefetch.",

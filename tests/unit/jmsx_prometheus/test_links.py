@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from jmsx.core.events import Event, Outcome, Source
 from jmsx_prometheus import PrometheusObserver
 from tests.dashboards.stories import (
+    AT,
     ENDED,
     LINK_CLOSED,
     LINK_OPENED,
     RECEIVED,
+    REDELIVERY,
     SOURCE,
     SUBSCRIBED,
     UNSUBSCRIBED,
-    stand_still,
+    WALL,
 )
 
 _AGAIN = replace(SOURCE, epoch=2)
@@ -25,8 +27,8 @@ _OTHER = replace(SOURCE, session_id="s2")
 _LOST = replace(LINK_CLOSED, reason="heartbeat")
 
 
-def _told(*told: tuple[Event, Source]) -> PrometheusObserver:
-    observer = PrometheusObserver(clock=stand_still)
+def _told(*told: tuple[Event, Source], after: float = 0.0) -> PrometheusObserver:
+    observer = PrometheusObserver(clock=lambda: (AT + after, WALL + after))
     for event, source in told:
         observer.observe(event, source)
     return observer
@@ -104,8 +106,44 @@ def test_subscriptions_and_their_prefetch_add_up() -> None:
     assert closed.value("jmsx_unsettled_messages") == 0
 
 
+_LATER = replace(RECEIVED, at=AT + 5, messages=2)
+_HELD = ((LINK_OPENED, SOURCE), (RECEIVED, SOURCE), (_LATER, SOURCE))
+
+
+def test_the_oldest_message_that_is_held_is_told() -> None:
+    """One that hangs is seen whatever is settled beside it; one that is rolled back stays as old as it is."""
+    later, first = replace(ENDED, received_at=AT + 5), replace(ENDED, received_at=AT)
+    rolled_back = replace(first, outcome=Outcome.ROLLED_BACK)
+    name = "jmsx_oldest_unsettled_seconds"
+
+    assert _told(*_HELD, after=9).value(name) == 9
+    assert _told(*_HELD, (later, SOURCE), (later, SOURCE), after=9).value(name) == 9
+    assert _told(*_HELD, (rolled_back, SOURCE), after=9).value(name) == 9
+    assert _told(*_HELD, (first, SOURCE), after=9).value(name) == 4
+    assert _told(*_HELD, (first, SOURCE), (later, SOURCE), after=9).value(name) == 4
+    assert _told(*_HELD, (later, SOURCE), (first, SOURCE), (later, SOURCE)).value(name) == 0
+    assert _told(*_HELD, (_LOST, SOURCE), after=9).value(name) == 0
+    other = ((LINK_OPENED, _OTHER), (_LATER, _OTHER))
+    assert _told(*other, *_HELD, after=9).value(name) == 9
+    assert _told(*other, *_HELD, (_LOST, SOURCE), after=9).value(name) == 4
+
+
+def test_a_redelivery_is_pending_until_its_back_off_is_over() -> None:
+    """It is counted by its own time, and not where its socket is gone; one without a delay never is."""
+    name = "jmsx_redelivery_pending_messages"
+    told = (*_HELD, (REDELIVERY, SOURCE), (replace(REDELIVERY, delay=60.0), SOURCE))
+
+    assert _told(*_HELD).value(name) == 0
+    assert _told(*told).value(name) == 2
+    assert _told(*told, after=1).value(name) == 1
+    assert _told(*told, after=60).value(name) == 0
+    assert _told(*told, (UNSUBSCRIBED, SOURCE)).value(name) == 0
+    assert _told(*told, (_LOST, SOURCE), (REDELIVERY, SOURCE)).value(name) == 0
+    assert _told(*_HELD, (replace(REDELIVERY, delay=0.0), SOURCE)).value(name) == 0
+
+
 _EVENTS = st.sampled_from(
-    [LINK_OPENED, _LOST, LINK_CLOSED, SUBSCRIBED, UNSUBSCRIBED, RECEIVED, ENDED]
+    [LINK_OPENED, _LOST, LINK_CLOSED, SUBSCRIBED, UNSUBSCRIBED, RECEIVED, ENDED, REDELIVERY]
 )
 _SOURCES = st.sampled_from([SOURCE, _AGAIN, _OTHER])
 
@@ -113,10 +151,13 @@ _SOURCES = st.sampled_from([SOURCE, _AGAIN, _OTHER])
 @given(st.lists(st.tuples(_EVENTS, _SOURCES)))
 def test_no_gauge_is_ever_negative_or_left_over(told: list[tuple[Event, Source]]) -> None:
     """Whatever comes in whatever order, nothing is below 0, and nothing stays when all is closed."""
-    observer = _told(*told)
-    names = ("jmsx_unsettled_messages", "jmsx_open_subscriptions", "jmsx_prefetch_limit_messages")
+    observer = _told(*told, after=0.5)
+    names = (
+        *("jmsx_unsettled_messages", "jmsx_open_subscriptions", "jmsx_prefetch_limit_messages"),
+        *("jmsx_oldest_unsettled_seconds", "jmsx_redelivery_pending_messages"),
+    )
     assert all(observer.value(name) >= 0 for name in names)
     for source in (SOURCE, _AGAIN, _OTHER):
         observer.observe(LINK_OPENED, source)
         observer.observe(LINK_CLOSED, source)
-    assert [observer.value(name) for name in names] == [0, 0, 0]
+    assert [observer.value(name) for name in names] == [0, 0, 0, 0, 0]
