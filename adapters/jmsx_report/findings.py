@@ -11,7 +11,7 @@ from jmsx_report.flows import BUCKET_US, FLOWS, SETTLES
 from jmsx_report.histogram import with_percentiles
 from jmsx_report.latency import MEASURED, PERMILLES, SPANS
 from jmsx_report.store import files
-from jmsx_report.table import HOUR_US, MINUTE_US
+from jmsx_report.table import HOUR_US, MINUTE_US, mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -131,9 +131,7 @@ def _latency(folder: Path, asked: Period) -> Shown:
     if not parts:
         return Shown()
     sums = _added(parts, None)
-    told = sums.with_columns(
-        (pl.col(f"{name}_us") / pl.col(f"{name}_n")).alias(f"{name}_mean_us") for name in SPANS
-    )
+    told = sums.with_columns(mean(name).alias(f"{name}_mean_us") for name in SPANS)
     most = told.sort("n", *_CONSUMER, descending=[True, False, False, False], nulls_last=True)
     shown = most.head(ROWS)
     for name in MEASURED:

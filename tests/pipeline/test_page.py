@@ -360,6 +360,18 @@ def test_a_log_without_a_message_has_a_page(tmp_path: Path) -> None:
     assert "No delivery was done" in made.report.read_text(encoding="utf-8")
 
 
+def test_a_log_without_the_brokers_times_has_a_page(tmp_path: Path) -> None:
+    """Nobody knows how long its messages waited, and so no bar is drawn of that."""
+    events = tmp_path / "events"
+    events.mkdir()
+    chosen(["no_time_from_the_broker"])[0].make(Scene(events, 3, 240))
+
+    text = report(events, tmp_path / "out").report.read_text(encoding="utf-8")
+
+    assert "Where the time of a delivery goes" in text
+    assert "nan" not in text
+
+
 def test_a_period_is_judged_by_the_time_of_sending(hours: Path, tmp_path: Path) -> None:
     """After the hour of the loss all is balanced, before its end nothing of later hours is counted."""
     whole = report(hours, tmp_path / "whole").audit
