@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.events import Event, Source
     from jmsx_prometheus.logs import LogNumbers
+    from jmsx_prometheus.series import SeriesKey
 
 #: Events that come with each message: those of one consumer and link are counted together.
 _FREQUENT: Final = (MessagesReceived, MessagesAcknowledged, DeliveryEnded)
@@ -130,6 +131,7 @@ class PrometheusObserver:
         self._log = log
         monotonic, wall = clock()
         self._offset = wall - monotonic  # seconds from monotonic time to wall time
+        self._shown: set[SeriesKey] | None = None  # counters in the last scrape; None: before it
         self._pending: deque[tuple[Event, Source]] = deque()  # not counted yet
         self._lock = Lock()  # for all numbers
         self._table = SeriesTable()
@@ -169,8 +171,16 @@ class PrometheusObserver:
         """Nothing to flush: the last scrape comes after the last message, so all stays readable."""
 
     def collect(self) -> Iterator[Family]:
-        """All metrics as they are now; Prometheus' registry calls it for each scrape."""
-        return self._copy().families()
+        """
+        All metrics as they are now; Prometheus' registry calls it for each scrape.
+
+        A counter that is new since the first scrape is at 0 in one, and has all it counted from the next one on: else
+        `increase()` would not see the first failure of its kind.
+        """
+        table = self._copy()
+        with self._lock:
+            self._shown = table.begin_at_0(self._shown)
+        return table.families()
 
     def describe(self) -> Iterator[Family]:
         """All metrics without numbers: lets a shared registry refuse a second observer."""
@@ -199,7 +209,7 @@ class PrometheusObserver:
         if unknown:
             raise KeyError(f"{name} has no label {', '.join(sorted(unknown))}")
         sums: defaultdict[tuple[str, ...], float] = defaultdict(float)
-        for family in self.collect():
+        for family in self._copy().families():
             for sample in family.samples:
                 if sample.name == name and labels.items() <= sample.labels.items():
                     sums[tuple(sample.labels[label] for label in by)] += sample.value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
@@ -18,8 +18,13 @@ from jmsx_prometheus.catalogue import BY_NAME, METRICS, Kind, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from prometheus_client import Metric as Family
+
+
+#: A series, by the name of its metric and its label values.
+SeriesKey: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 class Tally:
@@ -143,6 +148,23 @@ class SeriesTable:
                 values: one.copy() for values, one in distributions.items()
             }
         return copied
+
+    def begin_at_0(self, shown: AbstractSet[SeriesKey] | None) -> set[SeriesKey]:
+        """
+        Put counters that were not `shown` before to 0: `increase()` does not see what a series is born with.
+
+        None: nothing was shown before, and all is left as it is. Returns the counters that are shown now.
+        """
+        counters = {
+            (metric.name, values): tally
+            for metric in METRICS
+            if metric.kind is Kind.COUNTER
+            for values, tally in self._tallies[metric.name].items()
+        }
+        if shown is not None:
+            for counter in counters.keys() - shown:
+                counters[counter].value = 0
+        return set(counters)
 
     def families(self) -> Iterator[Family]:
         """All metrics in the catalogue's order, as Prometheus wants them; empty ones too."""

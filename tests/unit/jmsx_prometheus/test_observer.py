@@ -206,6 +206,29 @@ def test_known_series_start_at_0() -> None:
     assert observer.totals("jmsx_transactions_total", "outcome")["in_doubt",] == 0
 
 
+def _scraped(observer: PrometheusObserver, sample: str, **labels: str) -> float | None:
+    return observer.registry.get_sample_value(sample, labels)
+
+
+def test_a_counter_is_at_0_for_one_scrape_before_it_counts() -> None:
+    """The first failing send to a destination is one more than the 0 before it; who asks here is told at once."""
+    observer = _told(LINK_OPENED)
+    sent, failed = "jmsx_sent_messages_total", {"destination": DESTINATION, "outcome": "error"}
+    assert _scraped(observer, sent, **failed) is None
+
+    observer.observe(replace(SENT, outcome="error"), SOURCE)
+
+    assert observer.value(sent, **failed) == 1
+    assert [_scraped(observer, sent, **failed) for _ in range(3)] == [0, 1, 1]
+    observer.observe(replace(SENT, outcome="error"), SOURCE)
+    assert _scraped(observer, sent, **failed) == 2
+
+
+def test_the_first_scrape_shows_what_was_counted_before_it() -> None:
+    """Whoever looks once, as at the end of a run, sees the numbers as they are."""
+    assert _scraped(_told(TRANSACTION), "jmsx_transactions_total", outcome="committed") == 1
+
+
 def test_destinations_and_consumers_are_bounded() -> None:
     """What is one too many is counted together, exactly."""
     observer = PrometheusObserver(clock=stand_still, maximum_destinations=3, maximum_consumers=2)
