@@ -385,7 +385,7 @@ class SessionCore:
     @property
     def untranslated(self) -> bool:
         """Whether a consumer goes without translation on this link."""
-        return any(one.untranslated for one in self._consumers)
+        return self._translating.doubted and any(one.untranslated for one in self._consumers)
 
     def barrier(self) -> Request:
         """Answered when the broker has done all that was written before."""
