@@ -43,14 +43,14 @@ class LabelGuard:
         self._limit = limit + len(self._admitted)
         self._overflow = overflow
 
-    def admit(self, value: str) -> str:
-        """`value` itself, or `__other__` when it is one too many."""
+    def admit(self, value: str, events: int = 1) -> str:
+        """`value` of so many events itself, or `__other__` when it is one too many."""
         if value in self._admitted:
             return value
         if len(self._admitted) < self._limit:
             self._admitted.add(value)
             return value
-        self._overflow.value += 1
+        self._overflow.value += events
         return OTHER
 
 
@@ -59,11 +59,11 @@ class DestinationGuard(LabelGuard):
 
     __slots__ = ()
 
-    def admit(self, value: str) -> str:
-        """`value` itself, `__temp__`, or `__other__` when it is one too many."""
+    def admit(self, value: str, events: int = 1) -> str:
+        """`value` of so many events itself, `__temp__`, or `__other__` when it is one too many."""
         if value.startswith(_TEMPORARY_PREFIXES):
             return TEMPORARY
-        return super().admit(value)
+        return super().admit(value, events)
 
 
 class WordGuard(LabelGuard):
@@ -71,9 +71,9 @@ class WordGuard(LabelGuard):
 
     __slots__ = ()
 
-    def admit(self, value: str) -> str:
-        """Give `value` itself, or `__other__` when it is a sentence or one too many."""
+    def admit(self, value: str, events: int = 1) -> str:
+        """Give `value` of so many events itself, or `__other__` when it is a sentence or one too many."""
         if _WORD.fullmatch(value):
-            return super().admit(value)
-        self._overflow.value += 1
+            return super().admit(value, events)
+        self._overflow.value += events
         return OTHER

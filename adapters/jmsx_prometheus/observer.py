@@ -258,7 +258,7 @@ class PrometheusObserver:
     def _count_runs(self, runs: _Runs) -> None:
         """Count events that came between two turns, and forget them; what came in before what ended."""
         for (_, destination, name), (source, events) in runs.items():
-            consumer = self._consumer(destination, name)
+            consumer = self._consumer(destination, name, sum(map(len, events.values())))
             if received := events[MessagesReceived]:
                 consumer.note_received(received)
                 self._links.note_received(source, consumer, received)
@@ -328,11 +328,15 @@ class PrometheusObserver:
         """The series of the consumer that an event is of."""
         return self._consumer(event.destination, event.consumer)
 
-    def _consumer(self, destination: str, consumer: str) -> ConsumerSeries:
+    def _consumer(self, destination: str, consumer: str, events: int = 1) -> ConsumerSeries:
+        """The series of one consumer, of which there are so many `events` to count."""
         known = self._consumers.get((destination, consumer))
         if known is not None:
             return known
-        labels = (self._destinations.admit(destination), self._consumer_names.admit(consumer))
+        labels = (
+            self._destinations.admit(destination, events),
+            self._consumer_names.admit(consumer, events),
+        )
         if labels not in self._consumers:
             self._consumers[labels] = ConsumerSeries(self._table, *labels, self._open_values)
         return self._consumers[labels]

@@ -235,16 +235,17 @@ def test_destinations_and_consumers_are_bounded() -> None:
     for number in range(10):
         changed = replace(RECEIVED, destination=f"queue://{number}", consumer=f"c{number}")
         observer.observe(changed, SOURCE)
+    observer.observe(replace(RECEIVED, destination="queue://9", consumer="c9"), SOURCE)
     observer.observe(replace(RECEIVED, destination="temp-queue://ID:x"), SOURCE)
     received = observer.totals("jmsx_received_messages_total", "destination")
     assert received == {
         ("queue://0",): 1,
         ("queue://1",): 1,
         ("queue://2",): 1,
-        ("__other__",): 7,
+        ("__other__",): 8,
         ("__temp__",): 1,
     }
-    assert observer.value("jmsx_label_overflow_total", label="destination") == 7
+    assert observer.value("jmsx_label_overflow_total", label="destination") == 8
 
 
 def test_one_consumer_has_a_bounded_number_of_series() -> None:
