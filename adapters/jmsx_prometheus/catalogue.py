@@ -447,7 +447,6 @@ RAW_ONLY: Final[dict[str, str]] = {
     "jmsx_reconnect_duration_seconds": "read after an outage, to tell how long it was",
     "jmsx_broker_queue_messages": "the broker's own exporter tells it for all queues, and each second",
     "jmsx_event_log_lines_total": "a rate of writing; what is wrong with a log, its drops tell",
-    "jmsx_event_log_dropped_events_total": "until there is an alert for it, the report tells of each gap",
     "jmsx_event_log_unwritten_events": "to be looked at where events were dropped",
     "jmsx_event_log_unsynced_seconds": "matters for a loss of power, and only then",
     "jmsx_event_log_errors_total": "to be looked at where events were dropped",

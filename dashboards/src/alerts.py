@@ -371,6 +371,26 @@ _WATCH: Final = (
         steps=("Raise the observer's limit, or use one destination with a selector.",),
     ),
     Alert(
+        name="JmsxEventLogIncomplete",
+        expr="sum without (line) (increase(jmsx_event_log_dropped_events_total[10m])) > 0",
+        severity=Severity.TICKET,
+        labels=("job", "instance"),
+        summary="the event log of {instance} lacks events",
+        description="{job} on {instance} could not write all events to its event log.",
+        panel="Events missing from the event log",
+        impact="Messages are delivered all the same; the report calls these hours unverifiable.",
+        causes=(
+            "the disk is full, or gone",
+            "the disk is slower than the events come",
+            "the log was closed before the sessions were",
+        ),
+        steps=(
+            "Make room where the event log lies: it goes on by itself, and tells how much it lacks.",
+            "See `jmsx_event_log_errors_total`: above 0 the disk refused, else it was too slow.",
+            "See by `line` what is missing: deliveries and sends are dropped last.",
+        ),
+    ),
+    Alert(
         name="JmsxMetricsAbsent",
         expr="absent(jmsx_build_info)",
         wait="5m",

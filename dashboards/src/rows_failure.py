@@ -198,6 +198,15 @@ CONNECTION: Final = Row(
             queries=(Query(f"count by (version, python) (jmsx_build_info{{{J}}})"),),
         ),
         rates(
+            "Events missing from the event log",
+            "What the event log could not take, by kind of line. Good is 0."
+            " Else the disk is full or too slow, and the report cannot vouch for these hours.",
+            "cps",
+            f"jmsx_event_log_dropped_events_total{{{J}}}",
+            "instance",
+            "line",
+        ),
+        rates(
             "Label values replaced",
             "Events counted as `__other__`, because a label has too many values. Good is 0."
             " Raise the observer's limit.",

@@ -376,6 +376,19 @@ _LINK_AND_WATCH: Final = (
         (*_never(4.5), *_fires({**_TARGET, "label": "destination"}, 6, 60), *_never(70)),
     ),
     Scenario(
+        "JmsxEventLogIncomplete",
+        "the disk is full for a moment",
+        (
+            Series("jmsx_event_log_dropped_events_total", {**_TARGET, "line": "send"}, _once(40)),
+            Series(
+                "jmsx_event_log_dropped_events_total",
+                {**_TARGET, "line": "delivery"},
+                counted((0, 40)),
+            ),
+        ),
+        (*_never(4.5), *_fires(_TARGET, 6, 14), *_never(20)),
+    ),
+    Scenario(
         "JmsxMetricsAbsent",
         "comes late, and goes",
         (
