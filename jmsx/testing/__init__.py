@@ -2,7 +2,7 @@
 For tests of jmsx, and of applications that use it: a broker in memory, the same behind a real socket, and a clock.
 
 `FakeBroker` needs no thread and no time; `FakeBrokerServer` is for code that opens its own connections. Both take the
-manners of "classic" or "artemis", or values made from those in `jmsx.testing.manners`.
+profile "classic" or "artemis", or one that is made in `jmsx.testing.profiles`.
 """
 
 from jmsx.testing.clock import FakeClock

@@ -1,5 +1,5 @@
 """
-A broker in memory, at the level of STOMP frames, with the manners of a real one.
+A broker in memory, at the level of STOMP frames.
 
 It has no socket, thread, clock or randomness: `now` is an argument, ids are counters. What one frame causes happens
 before the call returns, on all links, in the order in which the real broker's tasks would run:
@@ -18,24 +18,64 @@ and where it is not like a real one, is told in `jmsx.testing.classic` and `jmsx
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
 
-from jmsx.testing.faults import Cut, FaultPlan, Refusal
-from jmsx.testing.manners import named
+from jmsx.testing.artemis.link import ArtemisLink
+from jmsx.testing.artemis.post_office import PostOffice
+from jmsx.testing.classic.link import ClassicLink
+from jmsx.testing.classic.regions import RegionBroker
+from jmsx.testing.faults import BrokerFault, FaultPlan, PlannedFault, SocketFault
+from jmsx.testing.link import FakeLink
+from jmsx.testing.profiles import ArtemisProfile, ClassicProfile, Profile
+from jmsx.testing.runtime import Runtime
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jmsx.testing.fake_link import FakeLink
-    from jmsx.testing.house import Manners, QueueView, TopicView
-
-_ORIGIN = 1_700_000_000.0
+_ORIGIN: Final = 1_700_000_000.0
+_PROFILES: Final[Mapping[str, Profile]] = {
+    "classic": ClassicProfile(),
+    "artemis": ArtemisProfile(),
+}
 
 #: Words by which a refusal is known on both brokers.
 REFUSAL: Final = "ProtocolException (AMQ339013): refused by the test"
+
+
+class MessageView(Protocol):
+    """A message, as tests may look at it."""
+
+    @property
+    def body(self) -> bytes:
+        """As it was sent."""
+
+    @property
+    def properties(self) -> Mapping[str, str | int]:
+        """The headers that are the sender's own, and what the broker added."""
+
+    @property
+    def priority(self) -> int:
+        """0 to 9."""
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a real broker would have it on its disk."""
+
+
+class QueueView(Protocol):
+    """A queue, as tests may look at it."""
+
+    @property
+    def waiting(self) -> Sequence[MessageView]:
+        """Messages that nobody has in flight, in the order in which they will be given out; delayed ones last."""
+
+    @property
+    def in_flight(self) -> Sequence[MessageView]:
+        """Messages that are dispatched and not settled, oldest first."""
+
+    def browse(self) -> Sequence[MessageView]:
+        """Those that are not acknowledged, in flight or not, oldest first."""
+
+    def __len__(self) -> int: ...
 
 
 class FakeBroker:
@@ -43,49 +83,51 @@ class FakeBroker:
     One broker in memory, with its links and its time.
 
     Args:
-        manners: which broker to be like: "classic", "artemis", or values made from those in `jmsx.testing.manners`.
+        profile: which broker to be like: "classic", "artemis", or one from `jmsx.testing.profiles`.
         origin: the wall-clock time at `now` = 0, in seconds since 1970; it dates messages and expires them.
+
+    Raises:
+        ValueError: on an unknown name.
     """
 
-    def __init__(self, manners: Manners | str = "classic", *, origin: float = _ORIGIN) -> None:
-        self.manners = named(manners)
-        self.faults = FaultPlan()
+    def __init__(self, profile: Profile | str = "classic", *, origin: float = _ORIGIN) -> None:
+        self.profile = _named(profile)
         self.links: list[FakeLink] = []  #: those that are open, oldest first
-        self._origin = origin
-        self._now = 0.0
-        self._todo: deque[Callable[[], None]] = deque()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._ids = itertools.count(1)
-        self.house = self.manners.house(self)
-
-    # -- for tests ------------------------------------------------------------------------------
+        self._runtime = runtime = Runtime(origin)
+        self._connect: Callable[[], FakeLink]
+        self._queue: Callable[[str], QueueView]
+        if isinstance(self.profile, ClassicProfile):
+            regions = RegionBroker(runtime, self.profile)
+            self._queue = regions.queue
+            self._connect = partial(ClassicLink, runtime, self.links, regions)
+        else:
+            office = PostOffice(runtime, self.profile)
+            self._queue = office.queue
+            self._connect = partial(ArtemisLink, runtime, self.links, office)
 
     def open_link(self, now: float) -> FakeLink:
-        """A new connection, on which the client has not said CONNECT; `now` in seconds, monotonic."""
-        self.arrive(now)
-        link = self.house.open_link(f"ID:fake-1-1:{self.next_id()}")
+        """Open a new connection, on which the client has not said CONNECT; `now` in seconds, monotonic."""
+        self._runtime.advance_to(now)
+        link = self._connect()
         self.links.append(link)
         return link
 
     def drop(self, link: FakeLink, now: float) -> None:
         """Let the socket of `link` die."""
-        self.arrive(now)
+        self._runtime.advance_to(now)
         link.lose()
-        self.settle()
-
-    def silence(self, link: FakeLink, now: float) -> None:
-        """Have the broker notice that nothing came on `link` for as long as it waits."""
-        self.arrive(now)
-        link.silent()
-        self.settle()
+        self._runtime.settle()
 
     def queue(self, name: str) -> QueueView:
-        """The queue called `name`, made if it is not there."""
-        return self.house.queue(name)
+        """Show the queue called `name`, made if it is not there."""
+        return self._queue(name)
 
-    def topic(self, name: str) -> TopicView:
-        """The topic called `name`, made if it is not there."""
-        return self.house.topic(name)
+    # -- faults ---------------------------------------------------------------------------------
+
+    @property
+    def faults(self) -> FaultPlan:
+        """Those that are planned and have not happened yet."""
+        return self._runtime.faults
 
     def refuse_next(
         self, command: str, message: str = REFUSAL, *, link: FakeLink | None = None
@@ -98,65 +140,38 @@ class FakeBroker:
 
         What STOMP's side of the broker does before has been done by then, as on a real broker. Classic: a refused
         COMMIT has lost its name, a refused ACK its ack id, and a frame in a transaction without `receipt` makes it
-        rollback-only. Artemis: a refused COMMIT has lost its messages, and in STOMP 1.2 the connection is closed.
+        rollback-only. Artemis: a refused COMMIT has lost its messages, and the connection is closed.
         """
-        self.faults.add(Refusal(command, message, link))
+        self.faults.add(PlannedFault(command, BrokerFault(message), link))
 
     def cut_next(self, command: str, *, applied: bool, link: FakeLink | None = None) -> None:
         """Let the socket die at the next `command`: before the broker saw it, or `applied` but not answered."""
-        self.faults.add(Cut(command, applied, link))
+        self.faults.add(PlannedFault(command, SocketFault("cut by the test"), link, applied))
 
     # -- time -----------------------------------------------------------------------------------
-
-    def next_timer(self) -> float | None:
-        """When `handle_timer` is next due (seconds, monotonic), or None if nothing waits."""
-        return self._timers[0][0] if self._timers else None
-
-    def handle_timer(self, now: float) -> None:
-        """Do what is due: scheduled messages, and each queue's look for expired messages."""
-        self.arrive(now)
-
-    def arrive(self, now: float) -> None:
-        """Let time go on to `now`, doing what is due on the way; raises ValueError if it would go back."""
-        if not now >= self._now:  # also refuses NaN
-            raise ValueError(f"time does not go back: it is {self._now}, not {now}")
-        while self._timers and self._timers[0][0] <= now:
-            due, _, work = heapq.heappop(self._timers)
-            self._now = due
-            work()
-            self.settle()
-        self._now = now
 
     @property
     def now(self) -> float:
         """The time that was last told (seconds, monotonic)."""
-        return self._now
+        return self._runtime.now
 
     def now_ms(self) -> int:
         """Epoch milliseconds."""
-        return round((self._origin + self._now) * 1000)
+        return self._runtime.now_ms()
 
-    def at(self, moment: float, work: Callable[[], None]) -> None:
-        """Do `work` when it is `moment` (seconds, monotonic)."""
-        heapq.heappush(self._timers, (moment, self.next_id(), work))
+    def next_timer(self) -> float | None:
+        """When `handle_timer` is next due (seconds, monotonic), or None if nothing waits for a time."""
+        return self._runtime.next_timer()
 
-    # -- work that waits for the end of what is going on ----------------------------------------
+    def handle_timer(self, now: float) -> None:
+        """Let time go on to `now`, and do what is due: delayed messages; raises ValueError if it would go back."""
+        self._runtime.advance_to(now)
+        self._runtime.settle()
 
-    def later(self, work: Callable[[], None]) -> None:
-        """Do `work` after what is going on now: the broker's other threads."""
-        self._todo.append(work)
 
-    def settle(self) -> None:
-        """Do all that waits, until the broker is at rest."""
-        while self._todo:
-            self._todo.popleft()()
-
-    # -- links ------------------------------------------------------------------------------------
-
-    def forget(self, link: FakeLink) -> None:
-        """The connection is over."""
-        self.links.remove(link)
-
-    def next_id(self) -> int:
-        """A number that was never given before."""
-        return next(self._ids)
+def _named(profile: Profile | str) -> Profile:
+    if not isinstance(profile, str):
+        return profile
+    if profile not in _PROFILES:
+        raise ValueError(f"no profile is called {profile!r}; there are {', '.join(_PROFILES)}")
+    return _PROFILES[profile]

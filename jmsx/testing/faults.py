@@ -5,19 +5,14 @@ What goes wrong inside the fake broker, and what a test makes go wrong.
 
     Fault
     ├── ProtocolFault   the STOMP converter refuses the frame: ERROR, the transaction goes on
-    ├── BrokerFault     the broker refuses the command: ERROR, and see `Link.ask_broker` for the transaction
+    ├── BrokerFault     the broker refuses the command: ERROR, and Classic may mark the transaction rollback-only
     └── SocketFault     the socket just closes, without a word
-
-Source: activemq-stomp 6.1.8 ProtocolConverter.onStompCommand, activemq-broker 6.1.8 TransportConnection.service.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from jmsx.testing.fake_link import FakeLink
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
 class Fault(Exception):  # noqa: N818 - a fault is what the broker has, not an error of the caller
@@ -53,55 +48,41 @@ class SocketFault(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The broker answers the next `command` with ERROR instead of doing it."""
+class PlannedFault:
+    """What the next `command` runs into, on `link` or, if that is None, on whichever comes first."""
 
     command: str
-    message: str
-    link: FakeLink | None  #: None: whichever link is first
-
-    def before(self) -> None:
-        """Fail before the broker does its work."""
-        raise BrokerFault(self.message)
-
-    def after(self) -> None:
-        """Nothing: there is no work to come after."""
+    fault: Fault
+    link: object | None = None
+    applied: bool = False  #: after the broker has done its work, instead of before
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The socket dies at the next `command`: before the broker saw it, or `applied` but not answered."""
-
-    command: str
-    applied: bool
-    link: FakeLink | None  #: None: whichever link is first
-
-    def before(self) -> None:
-        """Die before the broker does its work, if so planned."""
-        if not self.applied:
-            raise SocketFault("cut before it was done")
-
-    def after(self) -> None:
-        """Die after the broker has done its work and before it answers."""
-        raise SocketFault("cut after it was done")
-
-
+@dataclass(slots=True)
 class FaultPlan:
     """Faults that a test asked for, each used once, oldest first."""
 
-    __slots__ = ("_planned",)
+    _planned: list[PlannedFault] = field(default_factory=list)
 
-    def __init__(self) -> None:
-        self._planned: list[Refusal | Cut] = []
+    def add(self, planned: PlannedFault) -> None:
+        """Put `planned` behind those that are already there."""
+        self._planned.append(planned)
 
-    def add(self, fault: Refusal | Cut) -> None:
-        """Put `fault` behind those that are already planned."""
-        self._planned.append(fault)
+    def clear(self) -> None:
+        """Forget what was not used."""
+        self._planned.clear()
 
-    def take(self, command: str, link: FakeLink) -> Refusal | Cut | None:
-        """The next fault for `command` on `link`, which is then used up; None if there is none."""
-        for position, fault in enumerate(self._planned):
-            if fault.command == command and fault.link in {None, link}:
+    def perform(self, command: str, link: object, work: Callable[[], None]) -> None:
+        """Do `work` for a `command` on `link`; raises the fault that is planned for it, before or after."""
+        planned = self._take(command, link)
+        if planned is not None and not planned.applied:
+            raise planned.fault
+        work()
+        if planned is not None:
+            raise planned.fault
+
+    def _take(self, command: str, link: object) -> PlannedFault | None:
+        for position, planned in enumerate(self._planned):
+            if planned.command == command and planned.link in {None, link}:
                 return self._planned.pop(position)
         return None
 

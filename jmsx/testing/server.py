@@ -12,63 +12,18 @@ import selectors
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 from jmsx.testing.fake_broker import FakeBroker
+from jmsx.testing.link import FakeLink
+from jmsx.testing.profiles import Profile
 from jmsx.testing.wire import encode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
-
-    from jmsx.testing.fake_link import FakeLink
-    from jmsx.testing.house import Manners
 
 _CHUNK: Final = 1 << 16  #: bytes that are read at once
 _SLOWEST: Final = 3600.0  #: seconds that the thread sleeps at most
-
-
-class _Beats:
-    """The heart-beats of one connection; times are seconds, monotonic."""
-
-    def __init__(self, link: FakeLink, now: float) -> None:
-        self._link = link
-        self._last_write = now
-        self._checked = now
-        self._heard = True
-
-    def heard(self) -> None:
-        """Note that bytes came."""
-        self._heard = True
-
-    def wrote(self, now: float) -> None:
-        """Note that bytes went out."""
-        self._last_write = now
-
-    def next_timer(self) -> float | None:
-        """When to look again; None without heart-beats."""
-        promised, expected = self._link.heart_beat
-        due = []
-        if promised:
-            due.append(self._last_write + promised / 2000)
-        if expected:
-            due.append(self._checked + expected / 1000)
-        return min(due, default=None)
-
-    def is_write_due(self, now: float) -> bool:
-        """Whether we must write something; half the promised interval, which no client can miss."""
-        promised, _ = self._link.heart_beat
-        return promised > 0 and now >= self._last_write + promised / 2000
-
-    def is_dead(self, now: float) -> bool:
-        """Whether a whole interval passed without a byte: the broker gives no grace."""
-        _, expected = self._link.heart_beat
-        if not expected or now < self._checked + expected / 1000:
-            return False
-        self._checked = now
-        heard, self._heard = self._heard, False
-        return not heard
 
 
 class _Connection:
@@ -77,8 +32,13 @@ class _Connection:
     def __init__(self, sock: socket.socket, link: FakeLink, now: float) -> None:
         self.sock = sock
         self.link = link
-        self.beats = _Beats(link, now)
         self.unsent = bytearray()
+        self._last_write = now  #: seconds, monotonic
+
+    def next_beat(self) -> float | None:
+        """When something must be written (seconds, monotonic), at half the interval that was promised; None: never."""
+        promised, _ = self.link.heart_beat
+        return self._last_write + promised / 2000 if promised else None
 
     def read(self, broker: FakeBroker, now: float) -> None:
         """Give the broker what came; no bytes or an error mean that the client is gone."""
@@ -89,7 +49,6 @@ class _Connection:
         except OSError:
             data = b""
         if data:
-            self.beats.heard()
             self.link.receive(data, now)
         else:
             broker.drop(self.link, now)
@@ -98,10 +57,11 @@ class _Connection:
         """Send what the broker wrote, as much as the socket takes."""
         for frame in self.link.take_frames():
             self.unsent += encode(frame, self.link.end_of_frame)
-        if not self.unsent and self.beats.is_write_due(now):
+        beat = self.next_beat()
+        if not self.unsent and beat is not None and now >= beat:
             self.unsent += b"\n"
         if self.unsent:
-            self.beats.wrote(now)
+            self._last_write = now
             with suppress(BlockingIOError):
                 del self.unsent[: self.sock.send(self.unsent)]
 
@@ -114,8 +74,8 @@ class FakeBrokerServer:
     asked for it.
     """
 
-    def __init__(self, manners: Manners | str = "classic") -> None:
-        self._broker = FakeBroker(manners, origin=time.time())
+    def __init__(self, profile: Profile | str = "classic") -> None:
+        self._broker = FakeBroker(profile, origin=time.time())
         self._started = time.monotonic()
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
@@ -178,9 +138,8 @@ class FakeBrokerServer:
     def broker(self) -> Iterator[FakeBroker]:
         """The broker while it stands still, to look at it or to plan faults; afterwards it goes on."""
         with self._lock:
-            self._broker.arrive(self._now())
+            self._broker.handle_timer(self._now())
             yield self._broker
-            self._broker.settle()
         self._wake()
 
     def drop_connections(self) -> None:
@@ -216,7 +175,7 @@ class FakeBrokerServer:
     def _patience(self) -> float:
         """Seconds until something is due."""
         with self._lock:
-            due = [each.beats.next_timer() for each in self._connections.values()]
+            due = [each.next_beat() for each in self._connections.values()]
             moments = [at for at in (self._broker.next_timer(), *due) if at is not None]
         return max(0.0, min(moments, default=_SLOWEST) - self._now())
 
@@ -240,8 +199,6 @@ class FakeBrokerServer:
 
     def _write(self, connection: _Connection) -> None:
         now = self._now()
-        if not connection.link.closed and connection.beats.is_dead(now):
-            self._broker.silence(connection.link, now)
         try:
             connection.write(now)
         except OSError:

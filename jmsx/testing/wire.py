@@ -7,15 +7,13 @@ Source: STOMP 1.2 specification, "STOMP Frames" and "Augmented BNF"; jmsx_classi
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from jmsx.core.frames import Frame, MessageFrame, parse_headers
 from jmsx.core.headers import INT, whole
 from jmsx.errors import MessageFormatError
 from jmsx.testing.faults import ProtocolFault
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
 _CONTENT_LENGTH: Final = re.compile(rb"^content-length:([0-9]+)\r?$", re.MULTILINE)

@@ -75,7 +75,7 @@ def _strands(artemis: ArtemisBroker) -> Callable[[str], int]:
 def running(kind: str) -> Iterator[Broker]:
     """Run a fresh broker of a kind of `KINDS` for the time of the `with` block."""
     from jmsx.testing import FakeBrokerServer  # noqa: PLC0415 - only who uses it needs it
-    from jmsx.testing.manners import ARTEMIS  # noqa: PLC0415 - the same
+    from jmsx.testing.profiles import ArtemisProfile  # noqa: PLC0415 - the same
 
     if kind == "classic":
         with ClassicBroker() as classic:
@@ -97,6 +97,6 @@ def running(kind: str) -> Iterator[Broker]:
         with FakeBrokerServer() as fake:
             yield Broker(url=fake.url)
     else:
-        lying = replace(ARTEMIS.settings, expiry_address=_ARTEMIS.dead_letters)
-        with FakeBrokerServer(replace(ARTEMIS, settings=lying)) as fake:
+        profile = ArtemisProfile(expiry_address=_ARTEMIS.dead_letters)
+        with FakeBrokerServer(profile) as fake:
             yield replace(_ARTEMIS, url=fake.url)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jmsx.testing.manners import AddressSettings, ArtemisManners
+from jmsx.testing.profiles import ArtemisProfile
 from jmsx_broker import ArtemisBroker
 from tests.integration.broker_support import eventually
 from tests.integration.manners import artemis
@@ -42,14 +42,9 @@ ABREAST = 8
 
 CLASSIC_PROGRAMS = [*FRAMES, *DELIVERIES, *TRANSACTIONS, *SELECTING]
 
-#: Where the programs need other address-settings than those of `artemis create`.
-THREE_ATTEMPTS = AddressSettings(max_delivery_attempts=3)
-DELAYED = AddressSettings(redelivery_delay=0.8)
-MANNERS = ArtemisManners(settings_of={"three.#": THREE_ATTEMPTS, "delayed.#": DELAYED})
-REAL_SETTINGS = {
-    "three.#": {"max-delivery-attempts": 3},
-    "delayed.#": {"redelivery-delay": 800},
-}
+#: What the programs need to be otherwise than `artemis create` makes it.
+PROFILE = ArtemisProfile(max_delivery_attempts=3)
+REAL_SETTINGS = {"#": {"max-delivery-attempts": 3}}
 
 
 class Diaries:
@@ -122,7 +117,7 @@ def test_same_frames_as_classic(run: Program, classic_diaries: Diaries) -> None:
 @pytest.mark.parametrize("run", artemis.PROGRAMS, ids=lambda run: run.__name__)
 def test_same_frames_as_artemis(run: Program, artemis_diaries: Diaries) -> None:
     """Both brokers show the clients of a program the same."""
-    fake = fake_side(MANNERS, ArtemisWords())
+    fake = fake_side(PROFILE, ArtemisWords())
     run(fake)
     seen = artemis_diaries.of(run)
     if seen != fake.diary and not artemis_diaries.is_whole(run):

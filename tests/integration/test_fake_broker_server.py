@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import stomp
 
-from jmsx.core.frames import Frame
 from jmsx.testing import FakeBrokerServer
-from jmsx.testing.manners import ArtemisManners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,43 +100,9 @@ def test_heart_beats_keep_a_quiet_connection() -> None:
         assert connection.is_connected()
 
 
-def test_missing_heart_beats_close_the_connection() -> None:
-    """A client that promised to beat and does not is cut off, without an ERROR."""
-    with FakeBrokerServer() as server, socket.create_connection(("127.0.0.1", server.port)) as sock:
-        sock.settimeout(PATIENCE)
-        connect = Frame("CONNECT", {"accept-version": "1.2", "heart-beat": "100,0"})
-        sock.sendall(connect.encode())
-        started = time.monotonic()
-        data = b""
-        while chunk := sock.recv(4096):
-            data += chunk
-        assert data.startswith(b"CONNECTED")
-        assert b"ERROR" not in data
-        assert 0.05 < time.monotonic() - started < PATIENCE
-
-
-def test_artemis_ends_a_silent_connection() -> None:
-    """With an ERROR, after the time to live that the client's heart-beats gave it, here the shortest."""
-    with (
-        FakeBrokerServer("artemis") as server,
-        socket.create_connection(("127.0.0.1", server.port)) as sock,
-    ):
-        sock.settimeout(PATIENCE)
-        connect = Frame("CONNECT", {"accept-version": "1.2", "heart-beat": "100,0"})
-        sock.sendall(connect.encode())
-        started = time.monotonic()
-        data = b""
-        while chunk := sock.recv(4096):
-            data += chunk
-        assert b"heart-beat:0,500\n" in data
-        assert b"within the 1000ms connection TTL" in data
-        assert 0.9 < time.monotonic() - started < PATIENCE
-
-
 def test_artemis_by_stomp_py() -> None:
     """Its frames end as a real one's do, and its beats keep the connection."""
-    artemis = ArtemisManners(connection_ttl=1.0)
-    with FakeBrokerServer(artemis) as server, client(server, beats=500) as (connection, heard):
+    with FakeBrokerServer("artemis") as server, client(server, beats=500) as (connection, heard):
         anycast = {"destination-type": "ANYCAST"}
         connection.subscribe("q", id="s", ack="client", headers={"subscription-type": "ANYCAST"})
         for number in range(300):

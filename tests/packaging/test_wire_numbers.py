@@ -36,7 +36,6 @@ ALLOWED: Final = {
     ("jmsx/jms/properties.py", "int(value)"): "the application's own, of a form that was checked",
     ("jmsx/jms/properties.py", "float(text)"): "of a form that was checked",
     ("jmsx/map_xml.py", "float(text)"): "of a form that was checked; it cannot overflow, but become infinite",
-    ("jmsx/testing/selector.py", "float(text)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text, 16)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text, 8)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text.rstrip('lL'))"): "a token of a selector",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jmsx.core.requests import Request
     from jmsx.core.values import OptimizeAcknowledge
     from jmsx.testing import FakeBroker
-    from jmsx.testing.fake_link import FakeLink
+    from jmsx.testing.link import FakeLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from jmsx.core.values import (
     Verdict,
 )
 from jmsx.errors import TransactionInDoubtError
-from jmsx.testing.manners import ARTEMIS
+from jmsx.testing.profiles import ArtemisProfile
 from jmsx_artemis import DIALECT as ARTEMIS_DIALECT
 from tests.property.peer import Habit, Peer
 from tests.property.world import AUTO, DUPS_OK, World, body, held
@@ -298,7 +298,7 @@ class SessionMachine(World):
 
     def everything_is_consumed_in_the_end(self) -> None:
         """With an application that wants all and a network that works, nothing stays behind."""
-        self.broker.faults._planned.clear()
+        self.broker.faults.clear()
         for _ in range(200):
             for which, peer in enumerate(self.peers):
                 self.come_back(which, fresh=False)
@@ -341,7 +341,7 @@ class SessionMachine(World):
 class ArtemisMachine(SessionMachine):
     """The same on Artemis: ACKs at once, windows of bytes, each ERROR the end of its connection."""
 
-    manners = ARTEMIS
+    profile = ArtemisProfile()
     dialect = ARTEMIS_DIALECT
 
 

@@ -6,7 +6,6 @@ A message that was sent is in its queue, done with, or a dead letter, whatever i
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from jmsx.core.values import (
     Verdict,
 )
 from jmsx.testing import FakeBroker
-from jmsx.testing.manners import CLASSIC
+from jmsx.testing.profiles import ClassicProfile, Profile
 from jmsx_classic import DIALECT as CLASSIC_DIALECT
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.testing.classic.message import StoredMessage
-    from jmsx.testing.house import Manners
     from tests.property.peer import Peer
 
 AUTO, DUPS_OK = AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
@@ -39,13 +36,13 @@ GRAVES = ("ActiveMQ.DLQ", "jmsx.DLQ", "grave")
 class World(RuleBasedStateMachine):
     """Two sessions; each reads a queue of its own, and both read a third."""
 
-    manners: Manners = replace(CLASSIC, max_page_size=3)
+    profile: Profile = ClassicProfile(max_page_size=3)
     dialect: Dialect = CLASSIC_DIALECT
 
     def __init__(self) -> None:
         super().__init__()
         self.time = 0.0
-        self.broker = FakeBroker(self.manners)
+        self.broker = FakeBroker(self.profile)
         self.producer = self.broker.open_link(0.0)
         self.producer.feed(Frame("CONNECT", {"accept-version": "1.2", "host": "x"}), 0.0)
         self.peers: list[Peer] = []
@@ -138,7 +135,7 @@ class World(RuleBasedStateMachine):
             self.time = max(self.time, due)
             self.run_timers()
         self.time = moment
-        self.broker.arrive(self.time)
+        self.broker.handle_timer(self.time)
         self.run_timers()
 
     def run_timers(self) -> None:
@@ -150,14 +147,7 @@ class World(RuleBasedStateMachine):
     def bodies(self, queue: str) -> list[str]:
         """What the broker has in a queue."""
         found = self.broker.queue(queue)
-        later = [
-            one for one in self.scheduled() if one.destination.name == queue.rpartition("/")[2]
-        ]
-        return [one.body.decode() for one in (*found.waiting, *found.in_flight, *later)]
-
-    def scheduled(self) -> list[StoredMessage]:
-        """What the broker keeps back, as long as it is a Classic."""
-        return getattr(self.broker.house, "scheduled", [])
+        return [one.body.decode() for one in (*found.waiting, *found.in_flight)]
 
     def free(self, which: int) -> bool:
         """Whether the session is up and its thread has nothing else to do."""

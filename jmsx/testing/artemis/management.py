@@ -1,45 +1,44 @@
 """
-The management address: counts of queues (`MessageCount` and its kin, `countMessages`), and what `server_control` has.
+The management address, as far as jmsx asks: an address's settings, which queues and addresses there are, their end.
 
-Source: artemis-server 2.44.0 ManagementServiceImpl and QueueControlImpl; jmsx_artemis/BROKER.md A62.
+Source: BROKER.md of jmsx_artemis; artemis-server 2.44.0 ManagementServiceImpl, ActiveMQServerControlImpl, QueueView and
+AddressView, with the words of a live broker. All values of a view are texts.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from jmsx.testing.artemis.faults import Refused
-from jmsx.testing.artemis.message import CoreMessage
-from jmsx.testing.artemis.selecting import parse_selector, suits
-from jmsx.testing.artemis.server_control import Failed, call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from jmsx.testing.artemis.house import ArtemisHouse
-    from jmsx.testing.artemis.queue import ArtemisQueue
+from jmsx.testing.artemis.message import CoreMessage, Refused
+from jmsx.testing.artemis.post_office import Address, PostOffice
+from jmsx.testing.artemis.queue import ArtemisQueue
 
 ADDRESS: Final = "activemq.management"
-_QUEUE: Final = "queue."
-
-_ATTRIBUTES: Final[Mapping[str, Callable[[ArtemisQueue], int]]] = {
-    "MessageCount": len,
-    "DeliveringCount": lambda queue: len(queue.in_flight),
-    "ConsumerCount": lambda queue: len(queue.consumers),
-    "MessagesAdded": lambda queue: queue.enqueued,
-}
 
 
-def ask(house: ArtemisHouse, question: CoreMessage) -> None:
+class _FailedError(Exception):
+    """The broker did not do it; the text is its answer."""
+
+
+def ask(office: PostOffice, question: CoreMessage) -> None:
     """
     Answer `question` to where it wants to be answered.
 
     Raises NotImplementedError for what the fake broker has not, and Refused for a call without a JSON array.
     """
-    text, succeeded = _answer(house, question)
+    resource = question.properties.get("_AMQ_ResourceName")
+    name = str(question.properties.get("_AMQ_OperationName"))
+    if resource != "broker" or name not in _OPERATIONS:
+        raise NotImplementedError(f"the fake broker has no management of {resource}: {name}")
+    try:
+        told = _OPERATIONS[name](office, *_arguments(question))
+        text, succeeded = "" if told is None else json.dumps([told]), True
+    except _FailedError as error:
+        text, succeeded = json.dumps([str(error)]), False
     reply_to = str(question.properties.get("JMSReplyTo", ""))
-    if reply_to not in house.addresses:
+    if reply_to not in office.addresses:
         return
     properties = {
         "JMSCorrelationID": question.properties.get("JMSCorrelationID", "null"),
@@ -47,46 +46,13 @@ def ask(house: ArtemisHouse, question: CoreMessage) -> None:
         "_AMQ_OperationSucceeded": str(succeeded).lower(),
     }
     answer = CoreMessage(
-        message_id=house.next_id(),
+        message_id=office.runtime.next_id(),
         address=reply_to,
         routing=None,
         body=text.encode(),
-        is_bytes=False,
-        persistent=False,
-        priority=0,
-        timestamp=0,
-        expires=0,
         properties=properties,
     )
-    house.route(answer)
-
-
-def _answer(house: ArtemisHouse, question: CoreMessage) -> tuple[str, bool]:
-    resource = str(question.properties.get("_AMQ_ResourceName", ""))
-    attribute = question.properties.get("_AMQ_Attribute")
-    operation = question.properties.get("_AMQ_OperationName")
-    queue = house.queues.get(resource.removeprefix(_QUEUE))
-    if resource.startswith(_QUEUE) and isinstance(attribute, str):
-        count = _ATTRIBUTES.get(attribute)
-        if queue is None:
-            return json.dumps([f"Problem while retrieving attribute {attribute}"]), False
-        if count is not None:
-            return json.dumps([count(queue)]), True
-    if resource == "broker" and isinstance(operation, str):
-        return _broker(house, operation, _arguments(question))
-    if operation == "countMessages" and queue is not None:
-        return json.dumps([_count(queue, _arguments(question))]), True
-    raise NotImplementedError(
-        f"the fake broker has no management of {resource or 'nothing'}: {attribute or operation}"
-    )
-
-
-def _broker(house: ArtemisHouse, operation: str, arguments: list[Any]) -> tuple[str, bool]:
-    try:
-        told = call(house, operation, arguments)
-    except Failed as error:
-        return json.dumps([str(error)]), False
-    return "" if told is None else json.dumps([told]), True
+    office.route(answer)
 
 
 def _arguments(question: CoreMessage) -> list[Any]:
@@ -99,9 +65,73 @@ def _arguments(question: CoreMessage) -> list[Any]:
     return arguments
 
 
-def _count(queue: ArtemisQueue, arguments: list[Any]) -> int:
-    """All messages; with a selector only those that wait."""
-    selector = parse_selector(arguments[0]) if arguments else None
-    if selector is None:
-        return len(queue)
-    return sum(suits(selector, message) for message in queue.waiting)
+def _settings(office: PostOffice, _: str) -> str:
+    profile = office.profile
+    told = {
+        "maxDeliveryAttempts": profile.max_delivery_attempts,
+        "redeliveryDelay": 0,
+        "deadLetterAddress": profile.dead_letter_address,
+        "expiryAddress": profile.expiry_address,
+    }
+    return json.dumps({name: value for name, value in told.items() if value is not None})
+
+
+def _list_queues(office: PostOffice, wanted: str, *_: int) -> str:
+    return _page(wanted, map(_queue_view, office.queues.values()))
+
+
+def _list_addresses(office: PostOffice, wanted: str, *_: int) -> str:
+    return _page(wanted, map(_address_view, office.addresses.values()))
+
+
+def _page(wanted: str, views: Iterable[Mapping[str, str]]) -> str:
+    """The views that a filter for one field lets through; EQUALS is the only operation."""
+    told = json.loads(wanted)
+    if told["operation"] != "EQUALS":
+        raise NotImplementedError(f"the fake broker cannot list by {told['operation']}")
+    data = [view for view in views if view[told["field"].lower()] == told["value"]]
+    return json.dumps({"data": data, "count": len(data)})
+
+
+def _queue_view(queue: ArtemisQueue) -> dict[str, str]:
+    return {
+        "name": queue.name,
+        "address": queue.address,
+        "filter": queue.selector.text if queue.selector is not None else "",
+        "durable": str(not queue.temporary).lower(),
+        "temporary": str(queue.temporary).lower(),
+        "autoDelete": "false",
+        "routingType": str(queue.routing),
+        "messageCount": str(len(queue)),
+        "consumerCount": str(len(queue.consumers)),
+        "purgeOnNoConsumers": "false",
+        "lastValue": "false",
+        "ringSize": "-1",
+        "enabled": "true",
+        "internalQueue": "false",
+    }
+
+
+def _address_view(address: Address) -> dict[str, str]:
+    routings = sorted(str(routing) for routing in address.routings)
+    return {"name": address.name, "routingTypes": json.dumps(routings)}
+
+
+def _destroy(office: PostOffice, name: str) -> None:
+    queue = office.queues.get(name)
+    if queue is None:
+        raise _FailedError(f"AMQ229017: Queue {name} does not exist")
+    if queue.consumers:
+        raise _FailedError(
+            f"AMQ229025: Cannot delete queue {name} on binding {name} - it has consumers ="
+            " org.apache.activemq.artemis.core.postoffice.impl.LocalQueueBinding"
+        )
+    office.delete_queue(queue)
+
+
+_OPERATIONS: Final[Mapping[str, Callable[..., object]]] = {
+    "getAddressSettingsAsJSON": _settings,
+    "listQueues": _list_queues,
+    "listAddresses": _list_addresses,
+    "destroyQueue": _destroy,
+}

@@ -1,31 +1,254 @@
 """
-A queue: who gets which of its messages, what comes back, and when a message is dead.
+A queue and its consumers: who gets which message, what comes back, and when a message is dead.
 
-Source: artemis-server 2.44.0 QueueImpl and ScheduledDeliveryHandlerImpl.
+Source: BROKER.md of jmsx_artemis; artemis-server 2.44.0 QueueImpl, ServerConsumerImpl, QueueConsumersImpl and
+ScheduledDeliveryHandlerImpl, artemis-commons 2.44.0 PriorityLinkedListImpl and ArrayResettableIterator.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from operator import attrgetter
+from typing import Final, Protocol
 
-from jmsx.testing.artemis.consumer import Handled
-from jmsx.testing.artemis.line import Cursor, Line, Reference
-from jmsx.testing.artemis.turns import Turns
+from jmsx.testing.artemis.message import CoreMessage, Filter, Routing
+from jmsx.testing.profiles import ArtemisProfile
+from jmsx.testing.runtime import Runtime
 
-if TYPE_CHECKING:
-    from jmsx.testing.artemis.consumer import ArtemisConsumer
-    from jmsx.testing.artemis.house import ArtemisHouse
-    from jmsx.testing.artemis.message import CoreMessage
-    from jmsx.testing.artemis.names import Routing
-    from jmsx.testing.artemis.selecting import Filter
+#: A window without end: acknowledgements give nothing back.
+UNLIMITED: Final = -1
+
+_LEVELS: Final = 10
+_PLACE: Final = attrgetter("place")
 
 
-class ArtemisQueue:
-    """One queue; `waiting`, `in_flight` and the counts are for tests to look at."""
+@dataclass(slots=True, eq=False)
+class Reference:
+    """One message in one queue."""
+
+    message: CoreMessage
+    sequence: int = 0  #: order of arrival; 0 for those that came with a delay
+    delivery_count: int = 0  #: how often it was given out, less what was taken back uncounted
+    place: int = 0  #: where it stands among those of its priority
+
+    @property
+    def level(self) -> int:
+        """Which priority comes first."""
+        return _LEVELS - 1 - self.message.priority
+
+
+class QueueOrder:
+    """The messages that wait: highest priority first, then by arrival; what had a delay goes before all."""
+
+    def __init__(self) -> None:
+        self._levels: list[list[Reference]] = [[] for _ in range(_LEVELS)]
+        self._first = 0
+
+    def add(self, reference: Reference) -> None:
+        """Put `reference` at its place, where it was before too; cursors that are beyond miss it until reset."""
+        if reference.sequence:
+            reference.place = reference.sequence
+        else:
+            self._first -= 1
+            reference.place = self._first
+        insort(self._levels[reference.level], reference, key=_PLACE)
+
+    def remove(self, reference: Reference) -> None:
+        """Take `reference` out."""
+        level = self._levels[reference.level]
+        del level[bisect_left(level, reference.place, key=_PLACE)]
+
+    def after(self, cursor: dict[int, int]) -> Reference | None:
+        """The first that is beyond `cursor`, a place for each level; None if there is none."""
+        for number, level in enumerate(self._levels):
+            start = bisect_right(level, cursor[number], key=_PLACE) if number in cursor else 0
+            if start < len(level):
+                return level[start]
+        return None
+
+    def __iter__(self) -> Iterator[Reference]:
+        for level in self._levels:
+            yield from level
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels))
+
+
+class RoundRobin:
+    """Consumers in turn, from where the last one was served; a round is over when all had their turn."""
+
+    def __init__(self) -> None:
+        self._consumers: list[ArtemisConsumer] = []
+        self._next = 0
+        self._left = 0
+
+    def add(self, consumer: ArtemisConsumer) -> None:
+        """Let `consumer` be the last; the first is next."""
+        self._consumers.append(consumer)
+        self._next = 0
+
+    def remove(self, consumer: ArtemisConsumer) -> None:
+        """Take `consumer` out; the first is next."""
+        self._consumers.remove(consumer)
+        self._next = 0
+
+    def restart(self) -> None:
+        """Begin a new round, with whose turn it is."""
+        self._left = len(self._consumers)
+
+    def next(self) -> ArtemisConsumer | None:
+        """Whose turn it is; None if the round is over."""
+        if not self._left:
+            return None
+        consumer = self._consumers[self._next]
+        self._next = (self._next + 1) % len(self._consumers)
+        self._left -= 1
+        return consumer
+
+    def repeat(self) -> None:
+        """Give the turn back to whom `next` told last."""
+        self._next = (self._next - 1) % len(self._consumers)
+        self._left += 1
+
+
+class Handled(Enum):
+    """What a consumer says to a message that is offered to it."""
+
+    TAKEN = auto()
+    BUSY = auto()  #: not now
+    UNWANTED = auto()  #: never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """What a SUBSCRIBE asked for."""
+
+    subscription_id: str
+    mode: str  #: `auto`, `client-individual`, and whatever else, which all is `client`
+    window: int  #: bytes
+    no_local: bool = False  #: nothing that the own connection sent
+
+
+class ArtemisConsumer:
+    """
+    One consumer: its credits, and what it has in flight. It takes nothing before `open_window`.
+
+    The window is counted in bytes, by the length of whole frames; credits come back with an acknowledgement.
+
+    Args:
+        number: new with every SUBSCRIBE; the first part of message ids.
+        queue: whose messages it gets.
+        options: what it asked for.
+        wants: whether a message is for it at all.
+        write: writes a MESSAGE and returns its bytes.
+    """
 
     def __init__(
         self,
-        house: ArtemisHouse,
+        number: int,
+        queue: ArtemisQueue,
+        options: ConsumerOptions,
+        wants: Callable[[CoreMessage], bool],
+        write: Callable[[ArtemisConsumer, Reference], int],
+    ) -> None:
+        self.number = number
+        self.queue = queue
+        self.options = options
+        self.delivering: dict[int, Reference] = {}  #: by message id, in order of dispatch
+        self.cursor: dict[int, int] = {}  #: what stands before it in each level did not suit
+        self._wants = wants
+        self._write = write
+        self._credits: int | None = 0  #: bytes; None: no end of them
+
+    def open_window(self) -> None:
+        """Let messages come, after the RECEIPT; a window of 0 lets one come, one below -1 never any."""
+        if self.options.window == UNLIMITED:
+            self._credits = None
+            self.queue.wake()
+        else:
+            self.give_credits(self.options.window or 1)
+
+    def give_credits(self, size: int) -> None:
+        """Let `size` more bytes come."""
+        if self._credits is None:
+            return
+        was_dry = self._credits <= 0
+        self._credits += size
+        if was_dry and self._credits > 0:
+            self.queue.wake()
+
+    def offer(self, reference: Reference) -> Handled:
+        """Take `reference`, or say why not; taking it counts as a delivery at once."""
+        if self._credits is not None and self._credits <= 0:
+            return Handled.BUSY
+        if not self._wants(reference.message):
+            return Handled.UNWANTED
+        self.delivering[reference.message.message_id] = reference
+        reference.delivery_count += 1
+        return Handled.TAKEN
+
+    def deliver(self, reference: Reference) -> None:
+        """Write what was taken; the last frame may go beyond the window."""
+        size = self._write(self, reference)
+        if self._credits is not None:
+            self._credits -= size
+
+    def acknowledge(self, message_id: int) -> list[int]:
+        """Settle `message_id`, and outside `client-individual` all before it; returns their ids."""
+        if self.options.mode == "client-individual":
+            settled = [message_id]
+        else:
+            settled = list(self.delivering)
+            settled = settled[: settled.index(message_id) + 1]
+        for each in settled:
+            del self.delivering[each]
+        return settled
+
+    def close(self, attempts: int | None = None) -> None:
+        """Give back what is in flight; the oldest `attempts` of it (None: all) were deliveries that failed."""
+        taken = list(self.delivering.values())
+        self.delivering.clear()
+        for reference in [] if attempts is None else taken[attempts:]:
+            reference.delivery_count -= 1
+        self.queue.give_back(taken)
+        self.queue.remove_consumer(self)
+
+
+class Office(Protocol):
+    """What a queue needs of its broker."""
+
+    runtime: Runtime
+    profile: ArtemisProfile
+
+    def move(
+        self,
+        queue: ArtemisQueue,
+        message: CoreMessage,
+        address: str | None,
+        expired_at: int | None = None,
+    ) -> None:
+        """Route a copy of a message of `queue` to `address`; it is lost if that is not there."""
+
+
+class ArtemisQueue:
+    """
+    One queue; `waiting`, `in_flight` and `browse` are for tests to look at.
+
+    Args:
+        office: its broker.
+        name: unique in the whole broker.
+        address: whose messages it gets.
+        routing: how.
+        selector: of a subscription to a topic.
+        temporary: it goes with its only consumer.
+    """
+
+    def __init__(
+        self,
+        office: Office,
         name: str,
         address: str,
         routing: Routing,
@@ -33,40 +256,31 @@ class ArtemisQueue:
         selector: Filter | None = None,
         temporary: bool = False,
     ) -> None:
-        self.house = house
         self.name = name
         self.address = address
         self.routing = routing
-        self.selector = selector  #: of a subscription to a topic
-        self.temporary = temporary  #: it goes with its only consumer
-        self.enqueued = 0  #: messages that came in
-        self.dequeued = 0  #: messages that are gone: acknowledged, dead or expired
-        self.expired = 0  #: messages whose time was over
-        self._line = Line()
-        self._scheduled: list[Reference] = []  #: not yet due
-        self._cursors: dict[ArtemisConsumer, Cursor] = {}
-        self._turns: Turns[ArtemisConsumer] = Turns()
+        self.selector = selector
+        self.temporary = temporary
+        self.consumers: list[ArtemisConsumer] = []  #: oldest first
+        self._office = office
+        self._runtime = office.runtime
+        self._order = QueueOrder()
+        self._delayed: list[Reference] = []  #: not yet due
+        self._turns = RoundRobin()
         self._group_owners: dict[str, ArtemisConsumer] = {}
         self._next_sequence = 0
         self._is_awake = False
 
-    # -- for tests to look at -------------------------------------------------------------------
-
-    @property
-    def consumers(self) -> list[ArtemisConsumer]:
-        """Those who are there, oldest first."""
-        return list(self._cursors)
-
     @property
     def waiting(self) -> list[CoreMessage]:
-        """Messages that nobody has in flight, in the order in which they will be given out."""
-        late = sorted(self._scheduled, key=lambda reference: reference.scheduled)
-        return [reference.message for reference in (*self._line, *late)]
+        """Messages that nobody has in flight, in the order in which they will be given out; delayed ones last."""
+        late = sorted(self._delayed, key=lambda reference: reference.message.scheduled)
+        return [reference.message for reference in (*self._order, *late)]
 
     @property
     def in_flight(self) -> list[CoreMessage]:
         """Messages that are dispatched and not settled, oldest first."""
-        held = [r for consumer in self._cursors for r in consumer.delivering.values()]
+        held = [r for consumer in self.consumers for r in consumer.delivering.values()]
         return [r.message for r in sorted(held, key=lambda r: (r.sequence, r.message.message_id))]
 
     def browse(self) -> list[CoreMessage]:
@@ -80,88 +294,64 @@ class ArtemisQueue:
 
     def add(self, message: CoreMessage) -> None:
         """Take a message in, at the end or, if it has a delay, apart."""
-        self.enqueued += 1
-        reference = Reference(message, scheduled=message.scheduled)
-        if reference.scheduled:
-            self._hold_back(reference)
+        reference = Reference(message)
+        if message.scheduled:
+            self._delay(reference)
             return
         self._next_sequence += 1
         reference.sequence = self._next_sequence
-        self._line.add_tail(reference)
+        self._order.add(reference)
         self.wake()
 
-    def settle(self, reference: Reference) -> None:
-        """`reference` is acknowledged, dead or expired: gone."""
-        del reference
-        self.dequeued += 1
-
-    def give_back(self, references: list[Reference], *, at_once: bool) -> None:
+    def give_back(self, references: list[Reference]) -> None:
         """
-        Take back what a consumer had in flight: to its old place, later, or to the dead letter address.
+        Take back what a consumer had in flight: to its old place, or to the dead letter address.
 
-        Source: RefsOperation.afterRollback, QueueImpl.checkRedelivery; a delay is not looked at if `at_once`.
+        Source: RefsOperation.afterRollback, QueueImpl.checkRedelivery.
         """
-        settings = self.house.manners.match(self.address)
+        profile = self._office.profile
         alive = []
         for reference in references:
-            if 0 < settings.max_delivery_attempts <= reference.delivery_count:
-                self.settle(reference)
-                self.house.bury(self, reference.message, settings.dead_letter_address)
-                continue
-            if not at_once and settings.redelivery_delay > 0:
-                delay = settings.delay_ms(reference.delivery_count)
-                reference.scheduled = self.house.broker.now_ms() + delay
-            alive.append(reference)
-        for reference in reversed(alive):
-            if reference.scheduled:
-                self._hold_back(reference)
+            if 0 < profile.max_delivery_attempts <= reference.delivery_count:
+                self._office.move(self, reference.message, profile.dead_letter_address)
             else:
-                self._line.add_sorted(reference)
+                alive.append(reference)
+        for reference in reversed(alive):
+            self._order.add(reference)
         self._look_again()
 
-    def sweep(self) -> None:
-        """Give up all that waits and is expired."""
-        now_ms = self.house.broker.now_ms()
-        for reference in [r for r in self._line if r.message.is_expired(now_ms)]:
-            self._expire(reference)
-
     def _expire(self, reference: Reference) -> None:
-        self._line.remove(reference)
-        self.expired += 1
-        self.settle(reference)
-        self.house.expire(self, reference.message)
+        self._order.remove(reference)
+        address = self._office.profile.expiry_address
+        self._office.move(self, reference.message, address, self._runtime.now_ms())
 
-    # -- what comes later -----------------------------------------------------------------------
-
-    def _hold_back(self, reference: Reference) -> None:
-        self._scheduled.append(reference)
-        broker = self.house.broker
-        seconds = (reference.scheduled - broker.now_ms()) / 1000
+    def _delay(self, reference: Reference) -> None:
+        self._delayed.append(reference)
+        seconds = (reference.message.scheduled - self._runtime.now_ms()) / 1000
         if seconds > 0:
-            broker.at(broker.now + seconds, self._release_due)
+            self._runtime.at(self._runtime.now + seconds, self._release_due)
         else:
-            broker.later(self._release_due)
+            self._runtime.later(self._release_due)
 
     def _release_due(self) -> None:
-        """What is due goes before all that waits: a delayed message overtakes."""
-        now_ms = self.house.broker.now_ms()
-        due = [reference for reference in self._scheduled if reference.scheduled <= now_ms]
-        self._scheduled = [r for r in self._scheduled if r.scheduled > now_ms]
-        for reference in sorted(due, key=lambda r: r.scheduled, reverse=True):
-            reference.scheduled = 0
-            self._line.add_head(reference)
+        """Put what is due before all that waits: a delayed message overtakes."""
+        now_ms = self._runtime.now_ms()
+        due = [r for r in self._delayed if r.message.scheduled <= now_ms]
+        self._delayed = [r for r in self._delayed if r.message.scheduled > now_ms]
+        for reference in sorted(due, key=lambda r: r.message.scheduled, reverse=True):
+            self._order.add(reference)
         self._look_again()
 
     # -- consumers come and go ------------------------------------------------------------------
 
     def add_consumer(self, consumer: ArtemisConsumer) -> None:
         """Let `consumer` take part."""
-        self._cursors[consumer] = Cursor()
+        self.consumers.append(consumer)
         self._turns.add(consumer)
 
     def remove_consumer(self, consumer: ArtemisConsumer) -> None:
         """Take `consumer` out; its groups are free again."""
-        del self._cursors[consumer]
+        self.consumers.remove(consumer)
         self._turns.remove(consumer)
         self._group_owners = {g: o for g, o in self._group_owners.items() if o is not consumer}
         self._look_again()
@@ -172,11 +362,11 @@ class ArtemisQueue:
         """Have messages given out after what is going on now."""
         if not self._is_awake:
             self._is_awake = True
-            self.house.broker.later(self._give_out)
+            self._runtime.later(self._give_out)
 
     def _look_again(self) -> None:
-        for cursor in self._cursors.values():
-            cursor.reset()
+        for consumer in self.consumers:
+            consumer.cursor.clear()
         self.wake()
 
     def _give_out(self) -> None:
@@ -189,12 +379,12 @@ class ArtemisQueue:
         self._is_awake = False
         self._turns.restart()
         idle = 0
-        while self._line and (consumer := self._turns.next()) is not None:
-            reference = self._line.after(self._cursors[consumer])
+        while self._order and (consumer := self._turns.next()) is not None:
+            reference = self._order.after(consumer.cursor)
             if reference is None:
                 idle += 1
                 continue
-            if reference.message.is_expired(self.house.broker.now_ms()):
+            if reference.message.is_expired(self._runtime.now_ms()):
                 self._expire(reference)
                 self._turns.restart()
                 continue
@@ -207,7 +397,7 @@ class ArtemisQueue:
                 case Handled.BUSY:
                     idle += 1
                 case Handled.UNWANTED:
-                    self._cursors[consumer].pass_by(reference)
+                    consumer.cursor[reference.level] = reference.place
                     self._turns.restart()
             if owner is not None and idle:
                 return
@@ -215,7 +405,7 @@ class ArtemisQueue:
     def _hand_over(self, reference: Reference, taker: ArtemisConsumer) -> None:
         self._join_group(reference.message, taker)
         self._turns.restart()
-        self._line.remove(reference)
+        self._order.remove(reference)
         taker.deliver(reference)
 
     # -- groups ---------------------------------------------------------------------------------
@@ -226,7 +416,7 @@ class ArtemisQueue:
 
     def _join_group(self, message: CoreMessage, taker: ArtemisConsumer) -> None:
         """
-        The first consumer of a group gets all the rest of it.
+        Give all the rest of a group to the first consumer that had a message of it.
 
         A message of a group that has an owner does not use up a turn, nor does the one that ends its group.
         Source: QueueImpl.handleMessageGroup.

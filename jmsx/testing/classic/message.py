@@ -1,24 +1,21 @@
 """
-A message inside the fake broker: made from a SEND, shown as a MESSAGE.
+Destinations and messages: what a SEND means, and the MESSAGE that shows it.
 
-Source: activemq-stomp 6.1.8 FrameTranslator and LegacyFrameTranslator, activemq-client 6.1.8 ActiveMQMessage (the
-property setters), checked header by header on a live 6.1.8.
+Source: BROKER.md of jmsx_classic; activemq-stomp 6.1.8 FrameTranslator and LegacyFrameTranslator, activemq-client 6.1.8
+ActiveMQMessage (the property setters).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from enum import StrEnum
+from typing import Final
 
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.headers import LONG, whole
-from jmsx.testing.classic.destination import Destination, Kind, parse_broker_name
 from jmsx.testing.faults import ProtocolFault, SocketFault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jmsx.testing.selector import Value
+from jmsx.testing.selector import Value
 
 _HIGHEST_PRIORITY: Final = 9
 
@@ -29,6 +26,69 @@ _STRIPPED: Final = frozenset(
 
 #: The one transformation that is modelled: a MapMessage as XML, which is kept as it came.
 MAP_XML: Final = "jms-map-xml"
+
+
+class Kind(StrEnum):
+    """The four kinds; the value is the broker's own URI scheme."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    TEMP_QUEUE = "temp-queue"
+    TEMP_TOPIC = "temp-topic"
+
+
+_PREFIXES: Final = {
+    "/queue/": Kind.QUEUE,
+    "/topic/": Kind.TOPIC,
+    "/remote-temp-queue/": Kind.TEMP_QUEUE,
+    "/remote-temp-topic/": Kind.TEMP_TOPIC,
+}
+_PREFIX_OF: Final = {kind: prefix for prefix, kind in _PREFIXES.items()}
+
+#: STOMP names that stand for a temporary destination of the connection that uses them.
+TEMP_ALIASES: Final = {"/temp-queue/": Kind.TEMP_QUEUE, "/temp-topic/": Kind.TEMP_TOPIC}
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where messages go: a kind and the broker's physical name."""
+
+    kind: Kind
+    name: str
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it is a queue, temporary or not."""
+        return self.kind in {Kind.QUEUE, Kind.TEMP_QUEUE}
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it lives as long as the connection that made it."""
+        return self.kind in {Kind.TEMP_QUEUE, Kind.TEMP_TOPIC}
+
+    @property
+    def stomp_name(self) -> str:
+        """As other connections see it in frames."""
+        return _PREFIX_OF[self.kind] + self.name
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.name}"
+
+
+def parse_stomp_name(name: str) -> Destination | None:
+    """The destination behind a STOMP name without aliases; None where the prefix is none of STOMP's."""
+    for prefix, kind in _PREFIXES.items():
+        if name.startswith(prefix):
+            return Destination(kind, name.removeprefix(prefix))
+    return None
+
+
+def parse_broker_name(name: str) -> Destination:
+    """The destination behind the broker's own notation, `queue://x` or a bare `x` (a queue)."""
+    scheme, separator, rest = name.partition("://")
+    if separator and scheme in set(Kind):
+        return Destination(Kind(scheme), rest)
+    return Destination(Kind.QUEUE, name)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -227,8 +287,3 @@ def to_message_frame(
     if ack_id is not None:
         headers["ack"] = ack_id
     return MessageFrame.of(headers, body)
-
-
-def dead_letter_queue(name: str) -> Destination:
-    """The shared dead letter queue called `name`."""
-    return Destination(Kind.QUEUE, name)

@@ -1,32 +1,81 @@
 """
-The broker's side of a subscription: its window, what is dispatched, and what an acknowledgement does.
+The broker's side of a subscription and of a transaction: its window, what is dispatched, and what an ACK does.
 
 A subscription does not know STOMP: `deliver` hands a message to the connection, and acknowledgements come as
 `Acknowledgement` values.
-
-Source: activemq-broker 6.1.8 AbstractSubscription, PrefetchSubscription, QueueSubscription, TopicSubscription and
-DurableTopicSubscription.
+Source: BROKER.md of jmsx_classic; activemq-broker 6.1.8 AbstractSubscription, PrefetchSubscription, Transaction and
+LocalTransaction.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from jmsx.testing.classic.message import Destination, StoredMessage
 from jmsx.testing.faults import BrokerFault
-from jmsx.testing.selector import SelectorValueError
+from jmsx.testing.selector import Selector, SelectorValueError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from jmsx.testing.classic.destination import Destination
-    from jmsx.testing.classic.house import ClassicHouse
-    from jmsx.testing.classic.message import StoredMessage
-    from jmsx.testing.classic.transaction import FakeTransaction
-    from jmsx.testing.selector import Selector
+class Region(Protocol):
+    """What a destination needs of its broker."""
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+
+    def send_to_dead_letter_queue(self, message: StoredMessage, cause: str | None) -> None:
+        """Copy `message` there."""
+
+
+def expiry_cause(message: StoredMessage) -> str:
+    """The broker's words for a message whose time is over."""
+    return f"java.lang.Throwable: Message Expired. Expiration:{message.expires}"
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class ClassicTransaction:
+    """One local transaction; it outlives its STOMP name when a COMMIT fails."""
+
+    rollback_only: bool = False
+    _steps: list[tuple[Callable[[], None], Callable[[], None]]] = field(default_factory=list)
+
+    def enlist(
+        self,
+        *,
+        on_commit: Callable[[], None] = _nothing,
+        on_rollback: Callable[[], None] = _nothing,
+    ) -> None:
+        """Remember what is to be done at the end."""
+        self._steps.append((on_commit, on_rollback))
+
+    def commit(self) -> None:
+        """
+        Do all commit steps, oldest first.
+
+        Raises BrokerFault if rollback-only; the transaction then stays open and nothing is undone, until its
+        connection dies (LocalTransaction.commit rethrows without rolling back).
+        """
+        if self.rollback_only:
+            raise BrokerFault(
+                "COMMIT FAILED: Transaction marked rollback only xaErrorCode:100",
+                "javax.transaction.xa.XAException",
+            )
+        steps, self._steps = self._steps, []
+        for on_commit, _ in steps:
+            on_commit()
+
+    def rollback(self) -> None:
+        """Do all rollback steps, newest first."""
+        steps, self._steps = self._steps, []
+        for _, on_rollback in reversed(steps):
+            on_rollback()
 
 
 class AckType(StrEnum):
@@ -57,15 +106,12 @@ class Acknowledgement:
 class ConsumerOptions:
     """What a SUBSCRIBE asked for."""
 
-    consumer_id: str
     connection_id: str
     destination: Destination
     prefetch: int  #: messages; 0: nothing, for ever, as STOMP cannot pull
     selector_text: str | None = None
     selector: Selector | None = None
     subscription_name: str | None = None  #: a durable subscription
-    exclusive: bool = False
-    priority: int = 0  #: higher is served first
     no_local: bool = False  #: nothing that the own connection sent
     browser: bool = False
     transformation: str | None = None  #: how bodies that STOMP does not know are shown
@@ -75,13 +121,10 @@ class Subscription(ABC):
     """One consumer: what it has in flight and how much more it takes."""
 
     def __init__(
-        self,
-        options: ConsumerOptions,
-        house: ClassicHouse,
-        deliver: Callable[[StoredMessage], None],
+        self, options: ConsumerOptions, region: Region, deliver: Callable[[StoredMessage], None]
     ) -> None:
         self.options = options
-        self.house = house
+        self.region = region
         self.deliver = deliver
         self.dispatched: dict[str, StoredMessage] = {}  #: by message id, in order of dispatch
         self.extension = 0  #: messages that the window is wider than `options.prefetch`
@@ -110,6 +153,11 @@ class Subscription(ABC):
                 f" {options.selector_text}: {error}"
             ) from error
 
+    def dispatch(self, message: StoredMessage) -> None:
+        """Put `message` in flight."""
+        self.dispatched[message.message_id] = message
+        self.deliver(message)
+
     def expand(self, messages: int) -> None:
         """Open the window; nothing happens with prefetch 0."""
         if self.options.prefetch:
@@ -121,22 +169,26 @@ class Subscription(ABC):
             self.extension = max(0, self.extension - messages)
 
     @abstractmethod
-    def acknowledge(self, ack: Acknowledgement, transaction: FakeTransaction | None) -> None:
+    def acknowledge(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
         """Do what `ack` says; raises BrokerFault if it does not fit."""
 
     @abstractmethod
     def open_window(self) -> None:
         """Dispatch what the window now allows."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Take part no more; what is in flight goes back, where it is kept at all."""
+
 
 class StoreSubscription(Subscription):
     """A subscription whose messages are settled one by one: of a queue, or durable."""
 
     @abstractmethod
-    def settle(self, message: StoredMessage, transaction: FakeTransaction | None) -> None:
+    def settle(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
         """Take `message` out of where it is stored, now or when `transaction` commits."""
 
-    def acknowledge(self, ack: Acknowledgement, transaction: FakeTransaction | None) -> None:
+    def acknowledge(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
         """Do what `ack` says, then dispatch what the window now allows."""
         if ack.type is AckType.STANDARD:
             self._acknowledge_range(ack, transaction)
@@ -153,22 +205,20 @@ class StoreSubscription(Subscription):
         else:
             self._poison(self.dispatched[ack.last], ack, transaction)
         self.open_window()  # twice, because PrefetchSubscription.acknowledge wakes its queue twice:
-        self.open_window()  # so an ACK pages in 400, not 200 (seen live)
+        self.open_window()  # so an ACK pages in 400, not 200 (BROKER.md C10)
 
-    def _acknowledge_range(self, ack: Acknowledgement, transaction: FakeTransaction | None) -> None:
-        nodes = self._range_up_to(ack, transaction)
-        for message in nodes:
+    def _acknowledge_range(
+        self, ack: Acknowledgement, transaction: ClassicTransaction | None
+    ) -> None:
+        for message in self._range_up_to(ack, transaction):
             if transaction is None:
-                self.contract(1)
+                self._leave(message)
             else:
-                self._remove_at_commit(message, transaction)
+                self._leave_at_end(message, transaction)
             self.settle(message, transaction)
-        if transaction is None:
-            for message in nodes:
-                del self.dispatched[message.message_id]
 
     def _range_up_to(
-        self, ack: Acknowledgement, transaction: FakeTransaction | None
+        self, ack: Acknowledgement, transaction: ClassicTransaction | None
     ) -> list[StoredMessage]:
         """What `ack` covers; raises BrokerFault if it does not match what is dispatched."""
         if ack.last not in self.dispatched:
@@ -176,167 +226,48 @@ class StoreSubscription(Subscription):
                 f"Unmatched acknowledge: {ack}; Could not find Message-ID {ack.last}"
                 " in dispatched-list (end of ack)"
             )
-        nodes = []
-        for message in self.dispatched.values():
-            nodes.append(message)
-            if message.message_id == ack.last:
-                break
-        if transaction is None and len(nodes) != ack.count:
+        covered = list(self.dispatched).index(ack.last) + 1
+        if transaction is None and covered != ack.count:
             raise BrokerFault(
                 f"Unmatched acknowledge: {ack}; Expected message count ({ack.count})"
-                f" differs from count in dispatched-list ({len(nodes)})"
+                f" differs from count in dispatched-list ({covered})"
             )
-        return nodes
+        return list(self.dispatched.values())[:covered]
 
-    def _acknowledge_one(self, message: StoredMessage, transaction: FakeTransaction | None) -> None:
+    def _acknowledge_one(
+        self, message: StoredMessage, transaction: ClassicTransaction | None
+    ) -> None:
         if transaction is None:
-            del self.dispatched[message.message_id]
-            self.contract(1)
+            self._leave(message)
         else:
-            self._remove_at_commit(message, transaction)
+            self._leave_at_end(message, transaction)
             self.expand(1)
         self.settle(message, transaction)
 
     def _poison(
-        self, message: StoredMessage, ack: Acknowledgement, transaction: FakeTransaction | None
+        self, message: StoredMessage, ack: Acknowledgement, transaction: ClassicTransaction | None
     ) -> None:
         if transaction is not None:
             raise BrokerFault(f"Poison ack cannot be transacted: {ack}")
-        self.house.send_to_dead_letter_queue(message, None)
+        self.region.send_to_dead_letter_queue(message, None)
+        self._leave(message)
         self.settle(message, None)
-        del self.dispatched[message.message_id]
+
+    def _leave(self, message: StoredMessage) -> None:
+        """Take `message` out of the window."""
+        self.dispatched.pop(message.message_id, None)
         self.contract(1)
 
-    def _remove_at_commit(self, message: StoredMessage, transaction: FakeTransaction) -> None:
+    def _leave_at_end(self, message: StoredMessage, transaction: ClassicTransaction) -> None:
         """
         Leave `message` in the window until the end of `transaction`.
 
         Both ends contract the window by one: that is why an ABORT of INDIVIDUAL acks is balanced and one of DELIVERED
-        acks leaves it wider for good (jmsx_classic/BROKER.md C34).
+        acks leaves it wider for good.
         """
 
         def commit() -> None:
-            self.dispatched.pop(message.message_id, None)
-            self.contract(1)
+            self._leave(message)
             self.open_window()
 
         transaction.enlist(on_commit=commit, on_rollback=lambda: self.contract(1))
-
-
-class TopicSubscription(Subscription):
-    """
-    A subscription to a topic that is not durable: what it does not take is gone.
-
-    Source: activemq-broker 6.1.8 TopicSubscription. NACK only counts: there is no dead letter.
-    """
-
-    def __init__(
-        self,
-        options: ConsumerOptions,
-        house: ClassicHouse,
-        deliver: Callable[[StoredMessage], None],
-    ) -> None:
-        super().__init__(options, house, deliver)
-        self.pending: deque[StoredMessage] = deque()
-
-    def add(self, message: StoredMessage) -> None:
-        """Take a message that was published, now or when there is room."""
-        self.pending.append(message)
-        self.open_window()
-
-    def open_window(self) -> None:
-        """Dispatch what the window now allows; expired messages vanish."""
-        while self.pending and not self.is_full:
-            message = self.pending.popleft()
-            if not message.is_expired(self.house.now_ms()):
-                self.dispatched[message.message_id] = message
-                self.deliver(message)
-
-    def acknowledge(self, ack: Acknowledgement, transaction: FakeTransaction | None) -> None:
-        """Do what `ack` says; raises BrokerFault on a NACK in a transaction."""
-        if ack.type is AckType.DELIVERED:
-            self.expand(ack.count)
-        elif transaction is None:
-            self._forget(ack)
-            self.contract(ack.count)
-        elif ack.type is AckType.POISON:
-            raise BrokerFault(f"Poison ack cannot be transacted: {ack}")
-        else:
-            self._forget_at_commit(ack, transaction)
-            if ack.type is AckType.INDIVIDUAL:
-                self.expand(1)
-        self.open_window()
-
-    def _forget_at_commit(self, ack: Acknowledgement, transaction: FakeTransaction) -> None:
-        def commit() -> None:
-            self.contract(ack.count)
-            self._forget(ack)
-            self.open_window()
-
-        transaction.enlist(on_commit=commit, on_rollback=lambda: self.contract(ack.count))
-
-    def _forget(self, ack: Acknowledgement) -> None:
-        if ack.type is not AckType.STANDARD:
-            self.dispatched.pop(ack.last, None)
-            return
-        for message_id in list(self.dispatched):
-            del self.dispatched[message_id]
-            if message_id == ack.last:
-                break
-
-
-class DurableSubscription(StoreSubscription):
-    """
-    A named subscription to a topic that keeps its messages while nobody is there.
-
-    It never raises the counter of a message: over STOMP nothing of it is ever `redelivered`.
-    Source: activemq-broker 6.1.8 DurableTopicSubscription; jmsx_classic/BROKER.md C41.
-    """
-
-    def __init__(
-        self,
-        options: ConsumerOptions,
-        house: ClassicHouse,
-        deliver: Callable[[StoredMessage], None],
-    ) -> None:
-        super().__init__(options, house, deliver)
-        self.active = True
-        self.pending: deque[StoredMessage] = deque()
-
-    def add(self, message: StoredMessage) -> None:
-        """Keep a message that was published, and dispatch it if somebody is there."""
-        self.pending.append(message)
-        self.open_window()
-
-    def open_window(self) -> None:
-        """Dispatch what the window now allows; expired messages become dead letters."""
-        while self.active and self.pending and not self.is_full:
-            message = self.pending.popleft()
-            if message.is_expired(self.house.now_ms()):
-                self.house.send_to_dead_letter_queue(message, expiry_cause(message))
-                continue
-            self.dispatched[message.message_id] = message
-            self.deliver(message)
-
-    def settle(self, message: StoredMessage, transaction: FakeTransaction | None) -> None:
-        """Nothing is left to do: leaving the window is leaving the store."""
-
-    def deactivate(self) -> None:
-        """Nobody is there any more: what was in flight goes back to the front, in order."""
-        self.active = False
-        self.pending.extendleft(reversed(self.dispatched.values()))
-        self.dispatched.clear()
-        self.extension = 0
-
-    def activate(self, options: ConsumerOptions, deliver: Callable[[StoredMessage], None]) -> None:
-        """Somebody is back; persistent messages come before the others, each in order."""
-        self.options = options
-        self.deliver = deliver
-        self.pending = deque(sorted(self.pending, key=lambda message: not message.persistent))
-        self.active = True
-        self.open_window()
-
-
-def expiry_cause(message: StoredMessage) -> str:
-    """The broker's words for a message whose time is over."""
-    return f"java.lang.Throwable: Message Expired. Expiration:{message.expires}"

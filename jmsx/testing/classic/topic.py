@@ -1,42 +1,161 @@
 """
 A topic: everyone who is there gets a copy, and durable subscriptions get theirs later.
 
-Source: activemq-broker 6.1.8 Topic and TopicRegion.
+Source: BROKER.md of jmsx_classic; activemq-broker 6.1.8 Topic, TopicSubscription and DurableTopicSubscription.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable
 
-from jmsx.testing.classic.subscription import DurableSubscription, TopicSubscription, expiry_cause
+from jmsx.testing.classic.message import StoredMessage
+from jmsx.testing.classic.subscription import (
+    Acknowledgement,
+    AckType,
+    ClassicTransaction,
+    ConsumerOptions,
+    Region,
+    StoreSubscription,
+    Subscription,
+    expiry_cause,
+)
+from jmsx.testing.faults import BrokerFault
 
-if TYPE_CHECKING:
-    from jmsx.testing.classic.destination import Destination
-    from jmsx.testing.classic.house import ClassicHouse
-    from jmsx.testing.classic.message import StoredMessage
-    from jmsx.testing.classic.transaction import FakeTransaction
 
+class Topic:
+    """One topic, and who takes part in it."""
 
-class FakeTopic:
-    """One topic; `enqueued` is for tests to look at."""
-
-    def __init__(self, destination: Destination, house: ClassicHouse) -> None:
-        self.destination = destination
-        self.house = house
-        self.enqueued = 0  #: messages that were published
+    def __init__(self, region: Region) -> None:
+        self.region = region
         self.subscriptions: list[TopicSubscription | DurableSubscription] = []
 
-    def send(self, message: StoredMessage, transaction: FakeTransaction | None) -> None:
+    def send(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
         """Publish `message`, now or at the commit."""
-        if message.is_expired(self.house.now_ms()):
-            self.house.send_to_dead_letter_queue(message, expiry_cause(message))
+        if message.is_expired(self.region.now_ms()):
+            self.region.send_to_dead_letter_queue(message, expiry_cause(message))
         elif transaction is None:
             self._publish(message)
         else:
             transaction.enlist(on_commit=lambda: self._publish(message))
 
     def _publish(self, message: StoredMessage) -> None:
-        self.enqueued += 1
         for subscription in list(self.subscriptions):
             if subscription.matches(message):
                 subscription.add(message)
+
+
+class TopicSubscription(Subscription):
+    """
+    A subscription to a topic that is not durable: what it does not take is gone.
+
+    Source: activemq-broker 6.1.8 TopicSubscription. NACK only counts: there is no dead letter.
+    """
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        topic: Topic,
+        deliver: Callable[[StoredMessage], None],
+    ) -> None:
+        super().__init__(options, topic.region, deliver)
+        self._topic = topic
+        self._pending: deque[StoredMessage] = deque()
+
+    def add(self, message: StoredMessage) -> None:
+        """Take a message that was published, now or when there is room."""
+        self._pending.append(message)
+        self.open_window()
+
+    def open_window(self) -> None:
+        """Dispatch what the window now allows; expired messages vanish."""
+        while self._pending and not self.is_full:
+            message = self._pending.popleft()
+            if not message.is_expired(self.region.now_ms()):
+                self.dispatch(message)
+
+    def acknowledge(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
+        """Do what `ack` says; raises BrokerFault on a NACK in a transaction."""
+        if ack.type is AckType.DELIVERED:
+            self.expand(ack.count)
+        elif transaction is None:
+            self._forget(ack)
+        elif ack.type is AckType.POISON:
+            raise BrokerFault(f"Poison ack cannot be transacted: {ack}")
+        else:
+            self._forget_at_commit(ack, transaction)
+            if ack.type is AckType.INDIVIDUAL:
+                self.expand(1)
+        self.open_window()
+
+    def _forget_at_commit(self, ack: Acknowledgement, transaction: ClassicTransaction) -> None:
+        def commit() -> None:
+            self._forget(ack)
+            self.open_window()
+
+        transaction.enlist(on_commit=commit, on_rollback=lambda: self.contract(ack.count))
+
+    def _forget(self, ack: Acknowledgement) -> None:
+        self.contract(ack.count)
+        if ack.type is not AckType.STANDARD:
+            self.dispatched.pop(ack.last, None)
+            return
+        for message_id in list(self.dispatched):
+            del self.dispatched[message_id]
+            if message_id == ack.last:
+                break
+
+    def close(self) -> None:
+        """Get no more copies."""
+        self._topic.subscriptions.remove(self)
+
+
+class DurableSubscription(StoreSubscription):
+    """
+    A named subscription to a topic that keeps its messages while nobody is there.
+
+    It never raises the counter of a message: over STOMP nothing of it is ever `redelivered`.
+    Source: activemq-broker 6.1.8 DurableTopicSubscription.
+    """
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        region: Region,
+        deliver: Callable[[StoredMessage], None],
+    ) -> None:
+        super().__init__(options, region, deliver)
+        self.active = True
+        self._pending: deque[StoredMessage] = deque()
+
+    def add(self, message: StoredMessage) -> None:
+        """Keep a message that was published, and dispatch it if somebody is there."""
+        self._pending.append(message)
+        self.open_window()
+
+    def open_window(self) -> None:
+        """Dispatch what the window now allows; expired messages become dead letters."""
+        while self.active and self._pending and not self.is_full:
+            message = self._pending.popleft()
+            if message.is_expired(self.region.now_ms()):
+                self.region.send_to_dead_letter_queue(message, expiry_cause(message))
+            else:
+                self.dispatch(message)
+
+    def settle(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
+        """Nothing is left to do: leaving the window is leaving the store."""
+
+    def close(self) -> None:
+        """Keep what comes from now on; what was in flight goes back to the front, in order."""
+        self.active = False
+        self._pending.extendleft(reversed(self.dispatched.values()))
+        self.dispatched.clear()
+        self.extension = 0
+
+    def activate(self, options: ConsumerOptions, deliver: Callable[[StoredMessage], None]) -> None:
+        """Dispatch to somebody who is back; persistent messages come before the others, each in order."""
+        self.options = options
+        self.deliver = deliver
+        self._pending = deque(sorted(self._pending, key=lambda message: not message.persistent))
+        self.active = True
+        self.open_window()

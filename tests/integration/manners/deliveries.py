@@ -251,30 +251,14 @@ def groups(side: Side) -> None:
     two.see()
 
 
-def exclusive(side: Side) -> None:
-    """One consumer has it all until it goes."""
+def round_robin(side: Side) -> None:
+    """Consumers take turns."""
     one, two = side.open(), side.open()
-    one.subscribe("/queue/~", activemq___exclusive="true")
-    two.subscribe("/queue/~", activemq___exclusive="true", activemq___priority="5")
-    one.put("/queue/~", "a", "b")
-    one.see()
-    two.see()
-    two.cut()
-    one.see()
-
-
-def round_robin_and_priority(side: Side) -> None:
-    """Consumers of one priority take turns; a higher one is served first."""
-    one, two, three = side.open(), side.open(), side.open()
     one.subscribe("/queue/~")
     two.subscribe("/queue/~")
     one.put("/queue/~", "a", "b", "c", "d")
     one.see()
     two.see()
-    three.subscribe("/queue/~", activemq___priority="9", activemq___prefetchSize="2")
-    one.put("/queue/~", "e", "f", "g")
-    for each in (one, two, three):
-        each.see()
 
 
 def priority_does_not_sort(side: Side) -> None:
@@ -373,8 +357,7 @@ DELIVERIES: list[Callable[[Side], None]] = [
     browser,
     expiry,
     groups,
-    exclusive,
-    round_robin_and_priority,
+    round_robin,
     priority_does_not_sort,
     given_back_by_a_small_window,
     scheduled,

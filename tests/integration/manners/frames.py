@@ -14,11 +14,7 @@ def connecting(side: Side) -> None:
     """CONNECTED, and who is refused."""
     side.open(client__id="~a", heart__beat="3000,5000")
     side.open(client__id="~a").see()
-    side.open(accept__version="1.1,1.0")
-    side.open(accept__version="1.1, 1.2")
-    side.open(accept__version="1.9").see()
     side.open(heart__beat="a,b").see()
-    side.open(request__id="x")
     again = side.open()
     again.ask("CONNECT")
     again.ask("FOO")

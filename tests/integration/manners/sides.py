@@ -18,7 +18,7 @@ from tests.integration.manners.wires import REPEATED, FakeWire, RealWire
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.testing.house import Manners
+    from jmsx.testing.profiles import Profile
     from tests.integration.manners.wires import Seen, Wire
     from tests.integration.manners.words import Words
 
@@ -192,10 +192,10 @@ def real_side(port: int, words: Words) -> Side:
     return Side(lambda: RealWire(port), time.sleep, time.time, words)
 
 
-def fake_side(manners: Manners | str, words: Words) -> Side:
+def fake_side(profile: Profile | str, words: Words) -> Side:
     """A fake broker, at today's date."""
     origin = time.time()
-    broker, clock = FakeBroker(manners, origin=origin), FakeClock()
+    broker, clock = FakeBroker(profile, origin=origin), FakeClock()
 
     def wait(seconds: float) -> None:
         broker.handle_timer(clock.advance(seconds))

@@ -231,18 +231,6 @@ def ack_after_unsubscribe(side: Side) -> None:
     client.subscribe("/queue/~", "t")
 
 
-def old_version(side: Side) -> None:
-    """1.1 acknowledges by message id; after UNSUBSCRIBE that is an ERROR."""
-    client = side.open(accept__version="1.1")
-    client.put("/queue/~", "a", "b")
-    client.subscribe("/queue/~")
-    client.ask("ACK", message__id="ID:x-1-1:1:1:1:1")
-    client.ask("ACK", subscription="s")
-    client.ask("ACK", subscription="s", message__id="ID:x-1-1:1:1:1:1")
-    client.ask("UNSUBSCRIBE", id="s")
-    client.ask("ACK", subscription="s", message__id="ID:x-1-1:1:1:1:1")
-
-
 def ack_twice_in_transaction(side: Side) -> None:
     """The second one is an ERROR and harms nothing."""
     client = side.open()
@@ -333,7 +321,6 @@ TRANSACTIONS: list[Callable[[Side], None]] = [
     unsubscribe_in_transaction_client,
     unsubscribe_in_transaction_individual,
     ack_after_unsubscribe,
-    old_version,
     ack_twice_in_transaction,
     acks_after_abort,
     ack_out_of_order_in_transaction,

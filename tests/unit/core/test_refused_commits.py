@@ -23,7 +23,7 @@ from jmsx_classic import DIALECT
 from tests.unit.core.harness import TRANSACTED, WALL, Talk, at_most
 
 if TYPE_CHECKING:
-    from jmsx.testing.fake_link import FakeLink
+    from jmsx.testing.link import FakeLink
 
 
 def refused(talk: Talk, *names: str, **fields: Any) -> list[str]:

@@ -9,5 +9,5 @@ from jmsx.testing import FakeBroker
 
 @pytest.fixture
 def broker() -> FakeBroker:
-    """A broker with Classic's manners and nothing in it."""
+    """A Classic broker with nothing in it."""
     return FakeBroker()

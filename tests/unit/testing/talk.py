@@ -16,13 +16,13 @@ INDIVIDUAL = {"ack": "client-individual"}
 class Talk:
     """One connected client; `messages` are all MESSAGEs it saw, oldest first."""
 
-    def __init__(self, broker: FakeBroker, version: str = "1.2", **connect: str) -> None:
+    def __init__(self, broker: FakeBroker, **connect: str) -> None:
         self.broker = broker
         self.link = broker.open_link(broker.now)
         self.messages: list[MessageFrame] = []
         self.answers: list[Frame] = []
         self._receipts = 0
-        self.tell("CONNECT", {"accept-version": version, "host": "x", **connect})
+        self.tell("CONNECT", {"accept-version": "1.2", "host": "x", **connect})
         self.connected = self.answers.pop()
 
     def tell(self, command: str, headers: dict[str, str] | None = None, body: str = "") -> None:

@@ -1,7 +1,7 @@
 """
 A backlog is paged in by wake-ups, at most 200 messages each: jmsx_classic/BROKER.md C10 to C12.
 
-Where the probes saw two values, because two wake-ups of the real broker may fall together, the fake has the lower one.
+Where two wake-ups of the real broker may fall together, the fake has the lower of two values.
 """
 
 from __future__ import annotations
@@ -98,15 +98,6 @@ def test_consumers_page_in(broker: FakeBroker) -> None:
     other.ask("UNSUBSCRIBE", {"id": "s"})
     client.collect()
     assert len(client.messages) == 200 + 400 + 200
-
-
-def test_waiting_pages_in_every_thirty_seconds(broker: FakeBroker) -> None:
-    """With the look for expired messages, and not before."""
-    client = stalled(broker)
-    for moment, got in ((29.9, 200), (30.0, 400), (59.9, 400), (60.0, 600)):
-        broker.handle_timer(moment)
-        client.collect()
-        assert len(client.messages) == got
 
 
 def _consume(client: Talk, every: int) -> int:

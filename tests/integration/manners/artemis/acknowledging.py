@@ -16,8 +16,8 @@ def _rest(side: Side) -> None:
     side.open().subscribe("~")
 
 
-def _holding(side: Side, mode: str = "client", version: str = "1.2") -> Client:
-    client = side.open(accept__version=version)
+def _holding(side: Side, mode: str = "client") -> Client:
+    client = side.open()
     client.put("~", "a", "b", "c", "d")
     client.subscribe("~", ack=mode)
     return client
@@ -95,27 +95,6 @@ def bad_acks(side: Side) -> None:
             client.see()
 
 
-def bad_acks_of_old_versions(side: Side) -> None:
-    """The connection stays, with what it has in flight; a wrong subscription makes a message unsettleable by itself."""
-    client = _holding(side, version="1.1")
-    ids = client.message_ids
-    client.ask("ACK", **{"message-id": ids["a"]})
-    client.ask("ACK", subscription="s")
-    client.ask("ACK", subscription="s", **{"message-id": "x"})
-    client.ask("ACK", subscription="s", **{"message-id": "1,1"})
-    client.ask("ACK", subscription="other", **{"message-id": ids["a"]})
-    client.ask("ACK", subscription="s", **{"message-id": ids["a"]})
-    client.ask("NACK", subscription="s", **{"message-id": ids["b"]})
-    client.ask("UNSUBSCRIBE", id="s")
-    client.ask("ACK", subscription="s", **{"message-id": ids["c"]})
-    client.ask("UNSUBSCRIBE", id="s")
-    _rest(side)
-    oldest = side.open(accept__version="1.0")
-    oldest.ask("ACK", **{"message-id": "1,1"})
-    oldest.ask("NACK", **{"message-id": "1,1"})
-    oldest.ask("ACK")
-
-
 def new_ids_for_every_subscription(side: Side) -> None:
     """The part after the comma stays, the part before does not."""
     client = _holding(side)
@@ -148,7 +127,6 @@ ACKNOWLEDGING: list[Callable[[Side], None]] = [
     ack_after_unsubscribe,
     ack_of_another_connection,
     bad_acks,
-    bad_acks_of_old_versions,
     new_ids_for_every_subscription,
     two_subscriptions_to_a_topic,
 ]

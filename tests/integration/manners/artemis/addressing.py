@@ -117,22 +117,6 @@ def expired(side: Side) -> None:
     client.ack("a")
 
 
-def counting(side: Side) -> None:
-    """The management address: counts of a queue, by attribute or operation."""
-    client = side.open()
-    client.subscribe("~answers", "answers", ack="auto")
-    client.put("~", "a", "b", foo="1")
-    client.put("~", "c", foo="2")
-    client.subscribe("~", **{"consumer-window-size": "0"})
-    for attribute in ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded"):
-        _ask(client, b"", _AMQ_ResourceName="queue.~", _AMQ_Attribute=attribute)
-    _ask(client, b"", _AMQ_ResourceName="queue.~nothing", _AMQ_Attribute="MessageCount")
-    count = {"_AMQ_ResourceName": "queue.~", "_AMQ_OperationName": "countMessages"}
-    for arguments in (b"[]", b"[\"foo = '1'\"]", b"[\"foo = '2'\"]"):
-        _ask(client, arguments, correlation__id="c", **count)
-    client.ask("SEND", b"[]", destination="activemq.management", **count)
-
-
 def destroying(side: Side) -> None:
     """The management address: the end of a queue, which nobody may read."""
     client = side.open()
@@ -163,6 +147,5 @@ ADDRESSING: list[Callable[[Side], None]] = [
     delayed,
     priorities,
     expired,
-    counting,
     destroying,
 ]

@@ -146,21 +146,6 @@ def topic_ends(side: Side) -> None:
         side.renew()
 
 
-def redelivery_delay(side: Side) -> None:
-    """DISCONNECT: for all of them. UNSUBSCRIBE: for none."""
-    client = _holding(side, "delayed.~", "a", "b")
-    client.ask("UNSUBSCRIBE", id="s")
-    client.subscribe("delayed.~")
-    client.ask("DISCONNECT")
-    side.wait(0.2)
-    client = side.open()
-    client.subscribe("delayed.~")
-    client.put("delayed.~", "c")
-    client.see()
-    side.wait(0.6)
-    client.see()
-
-
 ENDING: list[Callable[[Side], None]] = [
     unsubscribe,
     disconnect,
@@ -173,5 +158,4 @@ ENDING: list[Callable[[Side], None]] = [
     order_with_priorities,
     delayed_message_comes_back,
     topic_ends,
-    redelivery_delay,
 ]

@@ -11,11 +11,8 @@ if TYPE_CHECKING:
 
 
 def connecting(side: Side) -> None:
-    """Versions, heart-beats and the other headers of CONNECT."""
-    side.open(accept__version="1.1, 1.2")
-    side.open(accept__version="1.0")
-    side.open(client__id="~", request__id="7", receipt="r")
-    side.open_silent().tell("CONNECT")
+    """Heart-beats and the other headers of CONNECT."""
+    side.open(client__id="~", receipt="r")
     for beats in ("0,0", "100,0", "5000,0", "0,100", "0,7000", "400,9000"):
         side.open(heart__beat=beats)
     for client in side.clients:
@@ -24,7 +21,7 @@ def connecting(side: Side) -> None:
 
 def refused_connections(side: Side) -> None:
     """An ERROR, and the end."""
-    for headers in ({"accept-version": "1.9"}, {"heart-beat": "5"}, {"heart-beat": "a,b"}):
+    for headers in ({"heart-beat": "5"}, {"heart-beat": "a,b"}):
         side.open(**headers).see()
 
 
@@ -71,15 +68,6 @@ def bodies(side: Side) -> None:
     client.subscribe("~")
 
 
-def old_versions(side: Side) -> None:
-    """1.1 has no `ack`; 1.0 escapes nothing, and a property of the sender comes in the place of the broker's header."""
-    side.open().put("~", "a", foo="a:b", redelivered="yes")
-    for version in ("1.1", "1.0"):
-        client = side.open(accept__version=version)
-        client.subscribe("~")
-        client.ask("UNSUBSCRIBE", id="s")
-
-
 def bad_frames(side: Side) -> None:
     """Each is the end of its connection."""
     for command, headers_ in (
@@ -95,24 +83,10 @@ def bad_frames(side: Side) -> None:
         ("SUBSCRIBE", {"destination": "~", "durable-subscription-name": "n"}),
         ("UNSUBSCRIBE", {}),
         ("UNSUBSCRIBE", {"id": "s"}),
-        ("WHATEVER", {}),
     ):
         client = side.open()
         client.ask(command, **headers_)
         client.see()
-
-
-def bad_frames_of_old_versions(side: Side) -> None:
-    """The connection goes on."""
-    for version in ("1.1", "1.0"):
-        client = side.open(accept__version=version)
-        client.ask("SEND", destination="~", priority="x")
-        client.ask("ACK", id="1,2")
-        client.ask("NACK", **{"message-id": "1,2", "subscription": "s"})
-        client.ask("UNSUBSCRIBE")
-        client.ask("BEGIN")
-        client.ask("ABORT", transaction="t")
-        client.put("~", "a")
 
 
 FRAMES: list[Callable[[Side], None]] = [
@@ -122,7 +96,5 @@ FRAMES: list[Callable[[Side], None]] = [
     one_client_id_for_two,
     headers,
     bodies,
-    old_versions,
     bad_frames,
-    bad_frames_of_old_versions,
 ]

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of Artemis' manners."""
+"""Fixtures of the tests of the fake Artemis."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from jmsx.testing import FakeBroker
 
 @pytest.fixture
 def broker() -> FakeBroker:
-    """A broker with Artemis' manners and nothing in it."""
+    """An Artemis broker with nothing in it."""
     return FakeBroker("artemis")

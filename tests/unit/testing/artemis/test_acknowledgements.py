@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 MODES = ["client", "client-individual"]
 
 
-def holding(broker: FakeBroker, mode: str = "client", version: str = "1.2") -> ArtemisTalk:
+def holding(broker: FakeBroker, mode: str = "client") -> ArtemisTalk:
     """A client that was given a, b and c, none of them settled."""
-    client = ArtemisTalk(broker, version)
+    client = ArtemisTalk(broker)
     client.put("q", "a", "b", "c")
     assert client.subscribe("q", ack=mode, **UNLIMITED) == ["a", "b", "c"]
     return client
@@ -105,21 +105,4 @@ def test_auto_is_settled_before_it_is_read(broker: FakeBroker) -> None:
     """And it has no ack id."""
     client = holding(broker, "auto")
     assert len(broker.queue("q")) == 0
-    assert broker.queue("q").dequeued == 3
     assert client.ask("ACK", {"id": client.message_id("a")}).startswith("AMQ339025")
-
-
-def test_1_1_names_the_subscription(broker: FakeBroker) -> None:
-    """A wrong one is an ERROR, after which only a cumulative ACK reaches the message."""
-    client = holding(broker, version="1.1")
-    a = {"message-id": client.message_id("a")}
-    assert client.ask("ACK", a) == "AMQ339037 Must specify the subscription's id"
-    assert (
-        client.ask("ACK", {**a, "subscription": "x"})
-        == "AMQ339026 subscription id x does not match s"
-    )
-    assert client.ask("ACK", {**a, "subscription": "s"}).startswith("AMQ339025")
-    b = {"message-id": client.message_id("b"), "subscription": "s"}
-    assert client.ask("ACK", b) == "RECEIPT"
-    client.ask("UNSUBSCRIBE", {"id": "s"})
-    assert left(broker, "q") == ["c"]

@@ -12,8 +12,6 @@ from tests.unit.testing.artemis.talk import TX, ArtemisTalk, left
 if TYPE_CHECKING:
     from jmsx.testing import FakeBroker
 
-BAD_ACK = {"id": "1,1", "message-id": "1,1", "subscription": "s"}
-
 
 def test_connected(broker: FakeBroker) -> None:
     """It names itself as 2.44.0 does, and nobody else may have a session of that name."""
@@ -44,46 +42,24 @@ def test_heart_beats(
     assert client.link.heart_beat == promised
 
 
-@pytest.mark.parametrize(("version", "closed"), [("1.2", True), ("1.1", False), ("1.0", False)])
-def test_every_error_of_1_2_is_the_end(broker: FakeBroker, version: str, *, closed: bool) -> None:
-    """The older versions go on."""
-    client = ArtemisTalk(broker, version)
-    assert client.ask("ACK", BAD_ACK).startswith("AMQ339025 failed to ack")
-    assert client.link.closed is closed
-
-
-def test_silence(broker: FakeBroker) -> None:
-    """An ERROR that names the time to live, and the end; messages in flight come back."""
-    client = ArtemisTalk(broker, **{"heart-beat": "4000,0"})
-    client.put("q", "a")
-    client.subscribe("q")
-    broker.silence(client.link, 8.0)
-    client.collect()
-    (message,) = client.errors()
-    assert message == (
-        "AMQ229014: Did not receive data from 127.0.0.1:1 within the 8000ms connection TTL."
-        " The connection will now be closed."
-    )
-    assert client.link.closed
-    assert left(broker, "q") == ["a R"]
-
-
-@pytest.mark.parametrize("command", ["SUBSCRIBE", "WHATEVER"])
-def test_errors_without_receipt_id(broker: FakeBroker, command: str) -> None:
-    """A refused SUBSCRIBE does not say whose it is, nor does what is no command."""
+def test_every_error_is_the_end(broker: FakeBroker) -> None:
+    """Of a frame that makes no sense, and of bytes that are none."""
     client = ArtemisTalk(broker)
-    client.tell(command, {"destination": "q", "selector": "", "receipt": "r"})
-    (error,) = client.answers
-    assert "receipt-id" not in error.headers
+    assert client.ask("ACK", {"id": "1,1"}).startswith("AMQ339025 failed to ack")
     assert client.link.closed
-
-
-def test_garbage_is_the_end(broker: FakeBroker) -> None:
-    """What is no STOMP ends every version."""
-    client = ArtemisTalk(broker, "1.1")
+    client = ArtemisTalk(broker)
     client.link.receive(b"SEND\nno colon\n\nx\0", broker.now)
     client.collect()
     assert len(client.errors()) == 1
+    assert client.link.closed
+
+
+def test_refused_subscribe_has_no_receipt_id(broker: FakeBroker) -> None:
+    """It does not say whose it is."""
+    client = ArtemisTalk(broker)
+    client.tell("SUBSCRIBE", {"destination": "q", "selector": "", "receipt": "r"})
+    (error,) = client.answers
+    assert "receipt-id" not in error.headers
     assert client.link.closed
 
 
