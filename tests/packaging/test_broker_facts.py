@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).parents[2]
 DOCUMENTS: Final = {"C": "adapters/jmsx_classic/BROKER.md", "A": "adapters/jmsx_artemis/BROKER.md"}
 
 #: Programs of raw frames, which a test runs if they stand in the list of their file.
-PROGRAMS: Final = "tests/integration/manners/"
+PROGRAMS: Final = "tests/integration/parity/"
 
 FACT: Final = re.compile(r"^\*\*([A-Z]\d+)\.\*\* ")
 EVIDENCE: Final = re.compile(r"^- (?:Shown by: `|By reading: `|Not tested\b)", re.MULTILINE)

@@ -1,7 +1,7 @@
 """
 Selectors, in the broker's reading.
 
-The same expressions run against a real broker in tests/integration/manners/selecting.py.
+The same expressions run against a real broker in tests/integration/parity/selecting.py.
 """
 
 from __future__ import annotations

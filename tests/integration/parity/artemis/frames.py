@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.manners.sides import Side
+    from tests.integration.parity.sides import Side
 
 
 def connecting(side: Side) -> None:

@@ -1,7 +1,7 @@
 """
 The fake broker against real ones: the same frames go in, the same frames must come out.
 
-Each program in `manners` runs on both, and what its clients saw is compared. On the real broker they run side by side,
+Each program in `parity` runs on both, and what its clients saw is compared. On the real broker they run side by side,
 since they mostly wait.
 """
 
@@ -17,21 +17,21 @@ import pytest
 from jmsx.testing.profiles import ArtemisProfile
 from jmsx_broker import ArtemisBroker
 from tests.integration.broker_support import eventually
-from tests.integration.manners import artemis
-from tests.integration.manners.deliveries import DELIVERIES
-from tests.integration.manners.frames import FRAMES
-from tests.integration.manners.selecting import SELECTING
-from tests.integration.manners.sides import Side, fake_side, real_side
-from tests.integration.manners.transactions import TRANSACTIONS
-from tests.integration.manners.words import ArtemisWords, ClassicWords
+from tests.integration.parity import artemis
+from tests.integration.parity.deliveries import DELIVERIES
+from tests.integration.parity.frames import FRAMES
+from tests.integration.parity.selecting import SELECTING
+from tests.integration.parity.sides import Side, fake_side, real_side
+from tests.integration.parity.transactions import TRANSACTIONS
+from tests.integration.parity.words import ArtemisWords, ClassicWords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
 
     from jmsx_broker import Broker
-    from tests.integration.manners.sides import Entry
-    from tests.integration.manners.words import Words
+    from tests.integration.parity.sides import Entry
+    from tests.integration.parity.words import Words
 
 pytestmark = pytest.mark.broker
 
@@ -68,7 +68,7 @@ class Diaries:
         Whether the broker gave all that it had.
 
         Artemis 2.44.0 may keep the oldest message of a consumer whose socket died "in delivery" for nobody: in 1 of 200
-        runs of such a program (measured). What it shows then is no manner of it.
+        runs of such a program (measured). What it shows then is not how it behaves.
         """
         queues = self._futures[run].result().destinations
         return eventually(

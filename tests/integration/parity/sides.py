@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
 from jmsx.testing import FakeBroker, FakeClock
-from tests.integration.manners.wires import REPEATED, FakeWire, RealWire
+from tests.integration.parity.wires import REPEATED, FakeWire, RealWire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.testing.profiles import Profile
-    from tests.integration.manners.wires import Seen, Wire
-    from tests.integration.manners.words import Words
+    from tests.integration.parity.wires import Seen, Wire
+    from tests.integration.parity.words import Words
 
 #: Seconds without a frame after which a real broker has nothing more to say.
 QUIET = 0.3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.manners.sides import Client, Side
+    from tests.integration.parity.sides import Client, Side
 
 
 def _full(side: Side, count: int, size: int) -> Client:
