@@ -1,7 +1,7 @@
 """
 One connection of an Artemis broker: what STOMP keeps of it, and what each frame of a client does.
 
-Source: BROKER.md of jmsx_artemis; artemis-stomp-protocol 2.44.0 VersionedStompFrameHandler, StompFrameHandlerV12,
+Source: jmsx_artemis/BROKER.md; artemis-stomp-protocol 2.44.0 VersionedStompFrameHandler, StompFrameHandlerV12,
 StompConnection and StompSession, with the words of their errors as a live broker writes them.
 """
 

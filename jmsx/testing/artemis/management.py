@@ -1,7 +1,7 @@
 """
 The management address, as far as jmsx asks: an address's settings, which queues and addresses there are, their end.
 
-Source: BROKER.md of jmsx_artemis; artemis-server 2.44.0 ManagementServiceImpl, ActiveMQServerControlImpl, QueueView and
+Source: jmsx_artemis/BROKER.md; artemis-server 2.44.0 ManagementServiceImpl, ActiveMQServerControlImpl, QueueView and
 AddressView, with the words of a live broker. All values of a view are texts.
 """
 

@@ -1,7 +1,7 @@
 """
 Addresses, messages and selectors: what a SEND means, and the MESSAGE that shows it.
 
-Source: BROKER.md of jmsx_artemis; artemis-stomp-protocol 2.44.0 StompUtils, VersionedStompFrameHandler and
+Source: jmsx_artemis/BROKER.md; artemis-stomp-protocol 2.44.0 StompUtils, VersionedStompFrameHandler and
 ActiveMQStompException, artemis-core-client 2.44.0 Message.referenceOriginalMessage, artemis-selector 2.44.0
 SelectorParser.
 """

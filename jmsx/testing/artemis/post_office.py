@@ -1,7 +1,7 @@
 """
 What is behind the links of an Artemis broker: addresses, their queues, and the way of a message into them.
 
-Source: BROKER.md of jmsx_artemis; artemis-stomp-protocol 2.44.0 StompConnection.autoCreateDestinationIfPossible and
+Source: jmsx_artemis/BROKER.md; artemis-stomp-protocol 2.44.0 StompConnection.autoCreateDestinationIfPossible and
 StompSession, artemis-server 2.44.0 PostOfficeImpl, BindingsImpl and QueueImpl.
 """
 

@@ -1,7 +1,7 @@
 """
 A queue and its consumers: who gets which message, what comes back, and when a message is dead.
 
-Source: BROKER.md of jmsx_artemis; artemis-server 2.44.0 QueueImpl, ServerConsumerImpl, QueueConsumersImpl and
+Source: jmsx_artemis/BROKER.md; artemis-server 2.44.0 QueueImpl, ServerConsumerImpl, QueueConsumersImpl and
 ScheduledDeliveryHandlerImpl, artemis-commons 2.44.0 PriorityLinkedListImpl and ArrayResettableIterator.
 """
 

@@ -3,7 +3,7 @@ What the STOMP converter remembers of one subscription: which ACK fits which mes
 
 The list of what is in a transaction is one for all transactions of the connection: two of them with ACKs on the wire
 corrupt each other.
-Source: BROKER.md of jmsx_classic; activemq-stomp 6.1.8 StompSubscription.
+Source: jmsx_classic/BROKER.md; activemq-stomp 6.1.8 StompSubscription.
 """
 
 from __future__ import annotations

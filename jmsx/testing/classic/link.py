@@ -1,7 +1,7 @@
 """
 One connection of a Classic broker: what STOMP keeps of it, and what each frame of a client does.
 
-Source: BROKER.md of jmsx_classic; activemq-stomp 6.1.8 ProtocolConverter, with the words of its errors as a live broker
+Source: jmsx_classic/BROKER.md; activemq-stomp 6.1.8 ProtocolConverter, with the words of its errors as a live broker
 writes them.
 """
 

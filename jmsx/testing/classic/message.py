@@ -1,7 +1,7 @@
 """
 Destinations and messages: what a SEND means, and the MESSAGE that shows it.
 
-Source: BROKER.md of jmsx_classic; activemq-stomp 6.1.8 FrameTranslator and LegacyFrameTranslator, activemq-client 6.1.8
+Source: jmsx_classic/BROKER.md; activemq-stomp 6.1.8 FrameTranslator and LegacyFrameTranslator, activemq-client 6.1.8
 ActiveMQMessage (the property setters).
 """
 

@@ -3,7 +3,7 @@ A queue: a backlog that is paged in by wake-ups, and the messages that are ready
 
 Every wake-up runs `iterate` once, and one `iterate` pages in at most `max_page_size` messages. That is why a consumer
 that waits with its acknowledgements stalls on a backlog.
-Source: BROKER.md of jmsx_classic; activemq-broker 6.1.8 Queue, QueueDispatchPendingList and QueueSubscription.
+Source: jmsx_classic/BROKER.md; activemq-broker 6.1.8 Queue, QueueDispatchPendingList and QueueSubscription.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 What is behind the links of a Classic broker: queues, topics, durable subscriptions, and the way of a message.
 
-Source: BROKER.md of jmsx_classic; activemq-broker 6.1.8 RegionBroker, TopicRegion and SchedulerBroker.
+Source: jmsx_classic/BROKER.md; activemq-broker 6.1.8 RegionBroker, TopicRegion and SchedulerBroker.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ The broker's side of a subscription and of a transaction: its window, what is di
 
 A subscription does not know STOMP: `deliver` hands a message to the connection, and acknowledgements come as
 `Acknowledgement` values.
-Source: BROKER.md of jmsx_classic; activemq-broker 6.1.8 AbstractSubscription, PrefetchSubscription, Transaction and
+Source: jmsx_classic/BROKER.md; activemq-broker 6.1.8 AbstractSubscription, PrefetchSubscription, Transaction and
 LocalTransaction.
 """
 

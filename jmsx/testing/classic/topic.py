@@ -1,7 +1,7 @@
 """
 A topic: everyone who is there gets a copy, and durable subscriptions get theirs later.
 
-Source: BROKER.md of jmsx_classic; activemq-broker 6.1.8 Topic, TopicSubscription and DurableTopicSubscription.
+Source: jmsx_classic/BROKER.md; activemq-broker 6.1.8 Topic, TopicSubscription and DurableTopicSubscription.
 """
 
 from __future__ import annotations
