@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.testing.classic.link import ClassicLink
 from tests.unit.testing.talk import INDIVIDUAL, Talk, left
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ def test_individual_transactions_leak(broker: FakeBroker) -> None:
         client.tell("BEGIN", TX)
         client.tell("ACK", {"id": message.headers["ack"], **TX})
         assert client.ask("COMMIT", TX) == "RECEIPT"
+    assert isinstance(client.link, ClassicLink)
     assert client.link._pending_acks == {}
     client.tell("BEGIN", TX)
     client.tell("ABORT", TX)
