@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.clock import SystemClock
 from jmsx.core.checks import kind_of
-from jmsx.core.ledger import Entry, Identity
+from jmsx.core.ledger import Entry, StoreKey
 from jmsx.errors import StoreError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
@@ -108,8 +108,8 @@ class DeliveryLedger:
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
-        self._done: OrderedDict[Identity, tuple[int, bool]] = OrderedDict()  #: number, settled
-        self._open_entries: OrderedDict[Identity, Entry] = OrderedDict()  #: handed out, not settled
+        self._done: OrderedDict[StoreKey, tuple[int, bool]] = OrderedDict()  #: number, settled
+        self._open_entries: OrderedDict[StoreKey, Entry] = OrderedDict()  #: handed out, not settled
         self._anew = False  #: the file does not know of those
         self._begun = 0
         self._closed = False
@@ -126,7 +126,7 @@ class DeliveryLedger:
         self._done.clear()
         self._open_entries.clear()
 
-    def begin(self, identity: Identity) -> Entry | None:
+    def begin(self, identity: StoreKey) -> Entry | None:
         """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
         with self._file.lock:
             return self._try(identity)
@@ -165,7 +165,7 @@ class DeliveryLedger:
         )
         self._anew = True
 
-    def _try(self, identity: Identity | None) -> Entry | None:
+    def _try(self, identity: StoreKey | None) -> Entry | None:
         """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
         if self._closed:
             raise StoreError(f"{self.path}: the delivery ledger is closed")
@@ -197,7 +197,7 @@ class DeliveryLedger:
         self._away, self._resume_at = why, now + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
-    def _write(self, identity: Identity | None) -> Entry | None:
+    def _write(self, identity: StoreKey | None) -> Entry | None:
         """What is done, and the hand-out of `identity`, in one transaction."""
 
         def work(connection: sqlite3.Connection) -> Entry | None:
@@ -218,7 +218,7 @@ class DeliveryLedger:
                 self._open_entries.popitem(last=False)
         return entry
 
-    def _count(self, connection: sqlite3.Connection, identity: Identity) -> Entry:
+    def _count(self, connection: sqlite3.Connection, identity: StoreKey) -> Entry:
         self._begun += 1
         if self._begun % PRUNE_EVERY == 0:
             self._prune(connection)
@@ -284,7 +284,7 @@ class CustomLedger:
         self._ledger = ledger
         self._told: set[type[BaseException]] = set()
 
-    def begin(self, identity: Identity) -> Entry | None:
+    def begin(self, identity: StoreKey) -> Entry | None:
         """As `Ledger.begin`."""
         entry = self._ask("begin()", lambda: self._ledger.begin(identity))
         if not isinstance(entry, Entry | None):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import CERTIFIED, Room, fitting
-from jmsx.core.delivery import COUNT_HEADER, KEY_HEADER
+from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
 
 if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate

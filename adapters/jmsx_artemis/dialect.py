@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
+from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.errors import (
     BrokerError,
     BrokerFaultError,

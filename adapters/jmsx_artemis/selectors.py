@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jmsx.core.delivery import SENDER_HEADER
+from jmsx.core.headers import SENDER_HEADER
 from jmsx.core.selectors import spelled_out
 
 #: Compares texts with numbers too; every property is a text over STOMP.

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import FURTHER
 from jmsx.core.frames import Frame
+from jmsx.core.headers import FURTHER
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.certificate import CERTIFIED, MESSAGE_LIMIT, Room, cut, fitting
-from jmsx.core.delivery import COUNT_HEADER, GROUP_HEADERS, KEY_HEADER
-from jmsx.core.headers import INT, LONG, time_ms, whole
+from jmsx.core.headers import COUNT_HEADER, GROUP_HEADERS, INT, KEY_HEADER, LONG, time_ms, whole
 
 if TYPE_CHECKING:
     from jmsx.core.certificate import DeathCertificate

@@ -11,9 +11,9 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
+from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.identity import identify
 from jmsx.core.selectors import check_arithmetic, spelled_out
 from jmsx.core.spelling import is_composite, is_pattern, parts

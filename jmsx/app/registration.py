@@ -15,7 +15,7 @@ from jmsx.core.checks import (
     misfit,
     unknown,
 )
-from jmsx.core.ledger import Identity
+from jmsx.core.ledger import StoreKey
 from jmsx.core.policy import check_policy, matches
 from jmsx.core.spelling import is_pattern, parts
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
@@ -95,7 +95,7 @@ class Consumer:
             raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
         self._check_dedupe()
 
-    def identity(self, message: Message, client_id: str | None) -> Identity | None:
+    def identity(self, message: Message, client_id: str | None) -> StoreKey | None:
         """
         What the idempotency store knows `message` by; None: nothing names it.
 
@@ -108,7 +108,7 @@ class Consumer:
         reader = self.name if self.durable is None else f"{client_id}.{self.durable}"
         place = f"{source.uri} {reader}" if source.is_topic else source.uri
         return (
-            None if key in (None, "") else Identity(place, str(key))
+            None if key in (None, "") else StoreKey(place, str(key))
         )  # a property may be a number
 
     def _check_dedupe(self) -> None:

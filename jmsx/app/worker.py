@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jmsx.app.availability import Availability
     from jmsx.app.progress import Progress
     from jmsx.app.registration import Consumer
-    from jmsx.core.ledger import Identity
+    from jmsx.core.ledger import StoreKey
     from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.connection import Connection
     from jmsx.jms.destination import Destination
@@ -224,7 +224,7 @@ class Worker:
             _log.info("duplicate", consumer=consumer.name, message_id=message.message_id)
             raise Duplicate
 
-    def _when_back(self, store: IdempotencyStore, identity: Identity, message: Message) -> bool:
+    def _when_back(self, store: IdempotencyStore, identity: StoreKey, message: Message) -> bool:
         """
         As `store.once`, which is tried until the store can be used; that it cannot is no failure of the message.
 

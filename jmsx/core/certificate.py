@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.delivery import COUNT_HEADER
 from jmsx.core.frames import escape
+from jmsx.core.headers import COUNT_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

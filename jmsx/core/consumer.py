@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from jmsx.core.actions import Outbox
-    from jmsx.core.delivery import Delivery
+    from jmsx.core.delivery import Delivery, Held
     from jmsx.core.dialect import Dialect
-    from jmsx.core.handing_out import Held
     from jmsx.core.memory import Recollection
     from jmsx.core.values import ConsumerSettings, Failure
     from jmsx.core.window import Window

@@ -4,38 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.headers import time_ms
+from jmsx.core.headers import FURTHER, time_ms
 from jmsx.core.values import Failure
 
 if TYPE_CHECKING:
     from jmsx.core.frames import MessageFrame
-    from jmsx.core.identity import Identity
     from jmsx.core.ledger import Entry
-
-#: Parts a consumer's id from the rest in the ids of its further subscriptions.
-FURTHER = "+"
-
-#: Header of a message that was sent back for a later redelivery: how often it was redelivered before.
-COUNT_HEADER = "jmsx_redelivery_count"
-
-#: Header that jmsx senders put on each message: its identity wherever it goes.
-KEY_HEADER = "jmsx_key"
-
-#: Header beside it: a digest of what the key was made for (identity.py).
-DIGEST_HEADER = "jmsx_digest"
-
-#: Properties of a message's group, which Classic does not show to STOMP consumers, and the headers that tell of them.
-GROUP_HEADERS = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq"}
-
-#: Header that tells which connection sent a message; written while a consumer of that connection leaves out its own.
-SENDER_HEADER = "jmsx_connection"
-
-#: Header that tells which properties are no texts, such as `i=count,size b=urgent`.
-TYPES_HEADER = "jmsx_types"
-
-#: Header of a copy whose original had a body that STOMP does not carry.
-UNREADABLE_HEADER = "jmsx_unreadable"
-
 
 #: The reason of dead letters that could not be understood.
 UNDECODABLE: Final = "undecodable"
@@ -51,6 +25,15 @@ class Doom(NamedTuple):
     reason: str
     failure: Failure
     sure: bool  #: the broker cannot have buried it
+
+
+class MessageIdentity(NamedTuple):
+    """The names that one message is recognised by, as `identity.identify` finds them."""
+
+    key: str  #: its sender's, if that was made for it, else the broker's; what the application sees
+    name: str  #: whether its sender sent it before: the key and a digest of the body; empty if there is no key
+    copy: str  #: whether it came before: the broker's id and time, and a digest of the body; empty if there is no id
+    vouched: bool  #: the key was made for this message, and so was its count
 
 
 class Delivery:
@@ -120,7 +103,7 @@ class Delivery:
         self.ack_id = headers.get("ack", "") if ack_id is None else ack_id
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.subscribed = ""  #: URI of what its consumer reads, or nothing
-        self.identity: Identity | None = None  #: what it is known by, once somebody asked
+        self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
         self.before = 0  #: redeliveries before it was sent back to the broker, which has it as a new message since
         self.known = 0  #: redeliveries that are no guess
         self.flagged = headers.get("redelivered") == "true"  #: the broker says so
@@ -249,6 +232,15 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.epoch}>"
+
+
+class Held:
+    """What one `receive()` was given, from the moment on in which it leaves what waits; for `take_back`."""
+
+    __slots__ = ("delivery",)
+
+    def __init__(self) -> None:
+        self.delivery: Delivery | None = None
 
 
 def _failure(error: Exception) -> Failure:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.core.ledger import identity
+from jmsx.core.delivery import Held
+from jmsx.core.identity import store_key
 from jmsx.core.translating import is_browsable
 from jmsx.errors import MessageFormatError
 
@@ -20,19 +21,10 @@ if TYPE_CHECKING:
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.core.ledger import Entry, Identity
+    from jmsx.core.ledger import Entry, StoreKey
     from jmsx.core.subscriptions import Subscriptions
     from jmsx.core.unit_of_work import UnitOfWork
     from jmsx.core.verdicts import Verdicts
-
-
-class Held:
-    """What one `receive()` was given, from the moment on in which it leaves what waits; for `take_back`."""
-
-    __slots__ = ("delivery",)
-
-    def __init__(self) -> None:
-        self.delivery: Delivery | None = None
 
 
 class HandingOut:
@@ -86,11 +78,11 @@ class HandingOut:
             held.delivery = None
         return None
 
-    def identity(self, delivery: Delivery) -> Identity | None:
+    def store_key(self, delivery: Delivery) -> StoreKey | None:
         """What a ledger counts `delivery` as; None: it is not counted."""
         consumer = self._consumers.find(delivery.subscription_id)
         try:
-            return identity(delivery, consumer.settings, self._dialect)
+            return store_key(delivery, consumer.settings, self._dialect)
         except Exception as error:
             if not self._is_odd(consumer, delivery):
                 raise
@@ -151,7 +143,7 @@ class HandingOut:
         try:
             consumer.key(delivery)
             consumer.recollection.name(delivery)
-            identity(delivery, consumer.settings, self._dialect)
+            store_key(delivery, consumer.settings, self._dialect)
         except Exception:  # noqa: BLE001 - whatever it is, one message must not end the session
             return True
         return False

@@ -1,5 +1,5 @@
 """
-Numbers in the headers of frames, which anybody may have written.
+The headers that jmsx writes itself, and numbers in headers, which anybody may have written.
 
 `str.isdigit` is true for `²`, `int` takes `٣` and `1_000`, and raises for 5,000 digits; so whole numbers are read here
 and nowhere else (tests/packaging/test_wire_numbers.py).
@@ -18,6 +18,30 @@ INT: Final = 2**31 - 1
 
 #: The last millisecond of the year 9999, which is the last that Python's `datetime` knows.
 LAST_MS: Final = 253_402_300_799_999
+
+#: Parts a consumer's id from the rest in the ids of its further subscriptions.
+FURTHER: Final = "+"
+
+#: Header of a message that was sent back for a later redelivery: how often it was redelivered before.
+COUNT_HEADER: Final = "jmsx_redelivery_count"
+
+#: Header that jmsx senders put on each message: its identity wherever it goes.
+KEY_HEADER: Final = "jmsx_key"
+
+#: Header beside it: a digest of what the key was made for (identity.py).
+DIGEST_HEADER: Final = "jmsx_digest"
+
+#: Properties of a message's group, which Classic does not show to STOMP consumers, and the headers that tell of them.
+GROUP_HEADERS: Final = {"JMSXGroupID": "jmsx_group_id", "JMSXGroupSeq": "jmsx_group_seq"}
+
+#: Header that tells which connection sent a message; written while a consumer of that connection leaves out its own.
+SENDER_HEADER: Final = "jmsx_connection"
+
+#: Header that tells which properties are no texts, such as `i=count,size b=urgent`.
+TYPES_HEADER: Final = "jmsx_types"
+
+#: Header of a copy whose original had a body that STOMP does not carry.
+UNREADABLE_HEADER: Final = "jmsx_unreadable"
 
 _WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
 

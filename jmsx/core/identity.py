@@ -18,17 +18,21 @@ A digest is no signature: whoever may write to a queue may send the same message
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import COUNT_HEADER, DIGEST_HEADER, KEY_HEADER
+from jmsx.core.delivery import MessageIdentity
 from jmsx.core.frames import Frame
-from jmsx.core.headers import INT, whole
+from jmsx.core.headers import COUNT_HEADER, DIGEST_HEADER, INT, KEY_HEADER, whole
+from jmsx.core.ledger import StoreKey
+from jmsx.core.spelling import is_pattern
+from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.values import ConsumerSettings
 
 #: Bytes of a digest.
 _SIZE: Final = 16
@@ -41,15 +45,6 @@ _SEVERAL: Final = ","
 
 #: What a message to a temporary destination is bound to: on Classic that has another name on each connection.
 _TEMPORARY: Final = "temp-"
-
-
-class Identity(NamedTuple):
-    """What one message is known by."""
-
-    key: str  #: its sender's, if that was made for it, else the broker's; what the application sees
-    name: str  #: whether its sender sent it before: the key and a digest of the body; empty if there is no key
-    copy: str  #: whether it came before: the broker's id and time, and a digest of the body; empty if there is no id
-    vouched: bool  #: the key was made for this message, and so was its count
 
 
 def stamp(
@@ -69,14 +64,14 @@ def stamp_again(copy: Frame, delivery: Delivery, destination: str, dialect: Dial
     return Frame("SEND", stamp(copy.headers, copy.body, known.key, destination, dialect), copy.body)
 
 
-def identify(delivery: Delivery, dialect: Dialect) -> Identity:
+def identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
     """What `delivery` is known by; found out at the first question. Never fails, whatever came in."""
     if delivery.identity is None:
         try:
             delivery.identity = _identify(delivery, dialect)
         except Exception:  # noqa: BLE001 - a message that nothing names must not end its session
             name = _short(delivery.message_id)
-            delivery.identity = Identity(name, name, name, vouched=False)
+            delivery.identity = MessageIdentity(name, name, name, vouched=False)
     return delivery.identity
 
 
@@ -86,7 +81,27 @@ def count(delivery: Delivery, dialect: Dialect) -> int:
     return told if told and identify(delivery, dialect).vouched else 0
 
 
-def _identify(delivery: Delivery, dialect: Dialect) -> Identity:
+def store_key(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> StoreKey | None:
+    """
+    What to count `delivery` as; None: it is not counted.
+
+    Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
+    there is nothing to count. What a sender sends twice is two messages, which fail each by itself.
+    """
+    if settings.kind is DestinationKind.TOPIC or delivery.acknowledged:
+        return None
+    copy = identify(delivery, dialect).copy
+    return StoreKey(place(delivery, settings, dialect), copy) if copy else None
+
+
+def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:
+    """The queue or durable subscription that has `delivery`; of a pattern of queues the message's own."""
+    if not is_pattern(settings.origin):
+        return settings.origin
+    return dialect.addresses(delivery.headers).destination or settings.origin
+
+
+def _identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
     headers = delivery.headers
     digest = blake2b(dialect.content(headers, delivery.frame.body), digest_size=_SIZE)
     body = digest.hexdigest()
@@ -107,7 +122,7 @@ def _identify(delivery: Delivery, dialect: Dialect) -> Identity:
     name = f"{key}:{body}" if key else ""
     own = _short(f"{delivery.message_id}@{headers.get('timestamp', '')}")
     copy = f"{own}:{body}" if delivery.message_id else ""
-    return Identity(key, name, copy, vouched)
+    return MessageIdentity(key, name, copy, vouched)
 
 
 def _claim(key: str, repeated: str, destination: str) -> bytes:

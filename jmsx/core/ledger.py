@@ -9,20 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from jmsx.core.identity import identify
-from jmsx.core.spelling import is_pattern
-from jmsx.core.values import DestinationKind
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.values import ConsumerSettings
 
-
-class Identity(NamedTuple):
-    """What a ledger knows a message by, over links, processes and restarts."""
+class StoreKey(NamedTuple):
+    """Names one message in a ledger or an idempotency store, over links, processes and restarts."""
 
     place: str  #: the queue, or the durable subscription
     key: str  #: what the broker knows it by, and a digest of its body
@@ -31,7 +23,7 @@ class Identity(NamedTuple):
 class Entry(NamedTuple):
     """One hand-out of a message, as a ledger has it."""
 
-    identity: Identity
+    identity: StoreKey
     number: int  #: which hand-out of the message this is, from 1
     #: How many of those before it did not fail, although the broker never heard of it.
     finished: int = 0
@@ -50,7 +42,7 @@ class Ledger(Protocol):
     second then. Until it is back, the messages wait.
     """
 
-    def begin(self, identity: Identity) -> Entry | None:
+    def begin(self, identity: StoreKey) -> Entry | None:
         """
         Write down one more hand-out of a message, before the application sees it; None: this one is not counted.
 
@@ -69,23 +61,3 @@ class Ledger(Protocol):
 
         Raises StoreError if it is away; what was not written is kept for another time.
         """
-
-
-def identity(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> Identity | None:
-    """
-    What to count `delivery` as; None: it is not counted.
-
-    Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
-    there is nothing to count. What a sender sends twice is two messages, which fail each by itself.
-    """
-    if settings.kind is DestinationKind.TOPIC or delivery.acknowledged:
-        return None
-    copy = identify(delivery, dialect).copy
-    return Identity(place(delivery, settings, dialect), copy) if copy else None
-
-
-def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:
-    """The queue or durable subscription that has `delivery`; of a pattern of queues the message's own."""
-    if not is_pattern(settings.origin):
-        return settings.origin
-    return dialect.addresses(delivery.headers).destination or settings.origin

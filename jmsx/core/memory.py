@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.ledger import place
+from jmsx.core.identity import place
 from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 

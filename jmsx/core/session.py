@@ -40,8 +40,8 @@ from jmsx.errors import ConnectionFailedError, IllegalStateError, MessageFormatE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from jmsx.core.delivery import Held
     from jmsx.core.dialect import Dialect
-    from jmsx.core.handing_out import Held
     from jmsx.core.memory import Memory
     from jmsx.core.policy import Policy
     from jmsx.core.values import ConsumerSettings, SessionSettings

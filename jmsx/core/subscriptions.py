@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
-from jmsx.core.delivery import COUNT_HEADER, FURTHER
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
+from jmsx.core.headers import COUNT_HEADER, FURTHER
 from jmsx.core.identity import count
 from jmsx.core.memory import Recollection
 from jmsx.core.requests import answered, subscribe

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jmsx.clock import Clock
-    from jmsx.core.ledger import Identity
+    from jmsx.core.ledger import StoreKey
 
 #: How each `paramstyle` of DB-API (PEP 249) writes parameter number `n`, called `name`.
 _MARKS: Final = {
@@ -143,7 +143,7 @@ class DatabaseStore:
                 f" table, or run: {self.ddl}"
             ) from error
 
-    def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """
         Do `work(connection)` in one transaction with the row that says so; False if that row is there.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.clock import Clock
-    from jmsx.core.ledger import Identity
+    from jmsx.core.ledger import StoreKey
 
 
 class MemoryStore:
@@ -40,7 +40,7 @@ class MemoryStore:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._turns = Turns()
-        self._done: OrderedDict[Identity, float] = OrderedDict()  #: last seen, oldest first
+        self._done: OrderedDict[StoreKey, float] = OrderedDict()  #: last seen, oldest first
         tell_of_forks(self)
 
     def after_fork(self) -> None:
@@ -50,7 +50,7 @@ class MemoryStore:
     def open(self) -> None:
         """Nothing to open."""
 
-    def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """Do `work(None)`, unless that was done for the message; the second of two at a time waits for the first."""
         with self._turns.turn(identity):
             if self._known(identity):
@@ -62,7 +62,7 @@ class MemoryStore:
     def close(self) -> None:
         """What is known stays known as long as the object lives."""
 
-    def _known(self, identity: Identity) -> bool:
+    def _known(self, identity: StoreKey) -> bool:
         with self._lock:
             seen = self._done.pop(identity, None)
             if seen is None or self._clock.monotonic() > seen + self._ttl:
@@ -70,7 +70,7 @@ class MemoryStore:
             self._done[identity] = self._clock.monotonic()
             return True
 
-    def _remember(self, identity: Identity) -> None:
+    def _remember(self, identity: StoreKey) -> None:
         with self._lock:
             self._done[identity] = self._clock.monotonic()
             if len(self._done) > self._maximum:

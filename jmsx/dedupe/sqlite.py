@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.clock import Clock
-    from jmsx.core.ledger import Identity
+    from jmsx.core.ledger import StoreKey
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class SqliteStore:
         self._turns = Turns()
         self._users = 0
         self._written = 0
-        self._owed: dict[Identity, int] = {}  #: done and not written, with when, epoch milliseconds
+        self._owed: dict[StoreKey, int] = {}  #: done and not written, with when, epoch milliseconds
         self._away: str | None = None  #: why that cannot be written
         self._ended = threading.Event()
         tell_of_forks(self)
@@ -98,7 +98,7 @@ class SqliteStore:
                 with contextlib.suppress(StoreError):
                     self._write(_nothing)
 
-    def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """
         Do `work(None)`, unless that was done for the message.
 
@@ -138,7 +138,7 @@ class SqliteStore:
             path=str(self.path),
         )
 
-    def _known(self, identity: Identity) -> bool:
+    def _known(self, identity: StoreKey) -> bool:
         """Whether it was done; what could not be remembered is not begun."""
         with self._file.lock:
             try:
@@ -151,7 +151,7 @@ class SqliteStore:
                 ) from error
         return found is not None and found[0] >= self._oldest_ms()
 
-    def _remember(self, identity: Identity) -> None:
+    def _remember(self, identity: StoreKey) -> None:
         """The message was done, so it is acknowledged in any case; what cannot be written is written later."""
         with self._file.lock:
             self._owed[identity] = self._now_ms()

@@ -11,7 +11,7 @@ from jmsx.process import tell_of_forks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jmsx.core.ledger import Identity
+    from jmsx.core.ledger import StoreKey
 
 
 class IdempotencyStore(Protocol):
@@ -24,7 +24,7 @@ class IdempotencyStore(Protocol):
     def open(self) -> None:
         """Be ready; called when an app starts. Raises StoreError or ConfigurationError."""
 
-    def once(self, identity: Identity, work: Callable[[Any], object]) -> bool:
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """
         Call `work(connection)` and remember the message, unless it is known; False: it is known.
 
@@ -40,7 +40,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._busy: set[Identity] = set()
+        self._busy: set[StoreKey] = set()
         tell_of_forks(self)
 
     def after_fork(self) -> None:
@@ -49,7 +49,7 @@ class Turns:
         self._busy = set()
 
     @contextlib.contextmanager
-    def turn(self, identity: Identity) -> Iterator[None]:
+    def turn(self, identity: StoreKey) -> Iterator[None]:
         """Wait until nobody else is at this message, and keep others off."""
         with self._changed:
             self._changed.wait_for(lambda: identity not in self._busy)

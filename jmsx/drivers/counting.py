@@ -12,7 +12,7 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jmsx.core.handing_out import Held
+from jmsx.core.delivery import Held
 from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
 
@@ -77,7 +77,7 @@ class Counting:
                 self.withheld = True
                 core.handing_out.decline(held)
                 return None
-            identity = None if ledger is None else core.handing_out.identity(delivery)
+            identity = None if ledger is None else core.handing_out.store_key(delivery)
             entry = None
             if ledger is not None and identity is not None:
                 entry = self._ask(partial(ledger.begin, identity), now)

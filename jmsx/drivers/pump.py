@@ -13,8 +13,7 @@ from jmsx.log import logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.handing_out import Held
+    from jmsx.core.delivery import Delivery, Held
     from jmsx.core.requests import Request
     from jmsx.core.session import SessionCore
 

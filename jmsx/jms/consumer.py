@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.handing_out import Held
+from jmsx.core.delivery import Held
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.handlers import check_runs, check_takes_message
 from jmsx.jms.translation import received

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import COUNT_HEADER, DEAD
+from jmsx.core.delivery import DEAD
+from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.policy import UNLIMITED
 from jmsx.core.values import Verdict
 from jmsx.log import logger, shortened

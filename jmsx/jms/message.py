@@ -12,8 +12,8 @@ from jmsx.jms.destination import Destination, destination
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
+    from jmsx.core.delivery import MessageIdentity
     from jmsx.core.dialect import Body
-    from jmsx.core.identity import Identity
 
     #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
     Property = str | int | float | bool | None
@@ -68,7 +68,7 @@ class Message:
         self.delivery_count = 0  #: which delivery this is, from 1; across crashes at least this
         self.redelivered = False  #: it was, or may have been, delivered before (JMSRedelivered)
         self._acknowledge: Callable[[], None] | None = None
-        self._identify: Callable[[], Identity] | None = None
+        self._identify: Callable[[], MessageIdentity] | None = None
 
     @property
     def key(self) -> str | None:
@@ -193,7 +193,7 @@ class Message:
             size = len(self._body) if self._body is not None else 0
         return f"<Message {self.message_id or 'unsent'} #{self.delivery_count} [{size}]>"
 
-    def on_identify(self, identify: Callable[[], Identity]) -> None:
+    def on_identify(self, identify: Callable[[], MessageIdentity]) -> None:
         """Set how it is known, which is found out when somebody asks; the session's affair."""
         self._identify = identify
 

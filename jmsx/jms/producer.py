@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Never
 
 from jmsx.core.checks import check_flag, unknown
-from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame
+from jmsx.core.headers import SENDER_HEADER
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,

@@ -16,16 +16,17 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.checks import kind_of
-from jmsx.core.delivery import (
+from jmsx.core.headers import (
     COUNT_HEADER,
     DIGEST_HEADER,
     GROUP_HEADERS,
     KEY_HEADER,
+    LONG,
     SENDER_HEADER,
     TYPES_HEADER,
     UNREADABLE_HEADER,
+    whole,
 )
-from jmsx.core.headers import LONG, whole
 from jmsx.errors import MessageFormatError, MessageNotWriteableError
 from jmsx.jms.message import READ_ONLY
 

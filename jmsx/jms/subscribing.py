@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import SENDER_HEADER
-from jmsx.core.headers import INT, whole
+from jmsx.core.headers import INT, SENDER_HEADER, whole
 from jmsx.core.selectors import literal
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError, InvalidSelectorError

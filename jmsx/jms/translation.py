@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import GROUP_HEADERS, TYPES_HEADER, UNREADABLE_HEADER
 from jmsx.core.dialect import Sender
 from jmsx.core.frames import Frame, escape
-from jmsx.core.headers import INT, time_ms, whole
+from jmsx.core.headers import GROUP_HEADERS, INT, TYPES_HEADER, UNREADABLE_HEADER, time_ms, whole
 from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination

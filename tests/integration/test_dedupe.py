@@ -15,7 +15,7 @@ import pytest
 from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Topic
 from jmsx.app import App
 from jmsx.core.events import DeliveryEnded, MessageDeadLettered, Outcome
-from jmsx.core.ledger import Identity
+from jmsx.core.ledger import StoreKey
 from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx_prometheus import PrometheusObserver
@@ -158,7 +158,7 @@ def test_the_second_of_two_at_a_time_waits_for_the_first(
     made = {"memory": MemoryStore(), "sqlite": SqliteStore(tmp_path / "x.db"), "database": shop}
     store: IdempotencyStore = made[kind]
     store.open()
-    slow, key = Slow(well=well), Identity("queue://q", "a")
+    slow, key = Slow(well=well), StoreKey("queue://q", "a")
     first = Call(store, key, slow)
     assert slow.inside.wait(5)
     second = Call(store, key, lambda _connection: None)
@@ -171,7 +171,7 @@ def test_the_second_of_two_at_a_time_waits_for_the_first(
 class Call:
     """`store.once` in a thread of its own; None if it raised."""
 
-    def __init__(self, store: IdempotencyStore, key: Identity, work: Any) -> None:
+    def __init__(self, store: IdempotencyStore, key: StoreKey, work: Any) -> None:
         self._result: bool | None = None
         self._thread = threading.Thread(target=self._run, args=(store, key, work), daemon=True)
         self._thread.start()
@@ -182,7 +182,7 @@ class Call:
         assert not self._thread.is_alive()
         return self._result
 
-    def _run(self, store: IdempotencyStore, key: Identity, work: Any) -> None:
+    def _run(self, store: IdempotencyStore, key: StoreKey, work: Any) -> None:
         try:
             self._result = store.once(key, work)
         except ValueError:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jmsx.core.delivery import GROUP_HEADERS
 from jmsx.core.events import DeliveryEnded
 from jmsx.core.frames import MessageFrame
-from jmsx.core.headers import INT, time_ms
+from jmsx.core.headers import GROUP_HEADERS, INT, time_ms
 from jmsx.core.values import AcknowledgeMode
 from jmsx.jms.translation import received
 from jmsx_artemis.dialect import DIALECT as ARTEMIS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.ledger import Entry, Identity
+from jmsx.core.ledger import Entry, StoreKey
 from jmsx.errors import StoreError
 from jmsx.ledger import FIRST_PAUSE, LONGEST_PAUSE, DeliveryLedger, release, share
 from tests.unit.interrupts import Alarm, Interrupt
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-A = Identity("queue://q", "a")
-B = Identity("queue://q", "b")
+A = StoreKey("queue://q", "a")
+B = StoreKey("queue://q", "b")
 
 
 class Clock:
@@ -87,7 +87,7 @@ def test_another_process_goes_on_counting(ledger: DeliveryLedger, path: Path, cl
 def test_places_do_not_mix(ledger: DeliveryLedger) -> None:
     """One message may lie in many queues."""
     ledger.begin(A)
-    assert ledger.begin(Identity("queue://r", "a")) == Entry(Identity("queue://r", "a"), 1)
+    assert ledger.begin(StoreKey("queue://r", "a")) == Entry(StoreKey("queue://r", "a"), 1)
 
 
 def test_settled_is_forgotten_with_the_next_hand_out(ledger: DeliveryLedger, path: Path) -> None:
@@ -158,7 +158,7 @@ def test_too_many_rows_are_deleted(path: Path, clock: Clock) -> None:
     with_limit = DeliveryLedger(path, clock=clock)
     for key in "abcd":
         clock.now += 1.0
-        with_limit.begin(Identity("queue://q", key))
+        with_limit.begin(StoreKey("queue://q", key))
     with_limit.close()
     DeliveryLedger(path, maximum_rows=2, clock=clock).close()
     assert set(rows(path)) == {"c", "d"}
@@ -214,7 +214,7 @@ def test_a_full_disk_is_away(ledger: DeliveryLedger, path: Path, clock: Clock) -
     ledger.settle([entry])
     (pages,) = ledger._file.connection.execute("PRAGMA page_count").fetchone()
     ledger._file.connection.execute(f"PRAGMA max_page_count={pages}")
-    big = Identity("queue://q", "k" * 100_000)
+    big = StoreKey("queue://q", "k" * 100_000)
     with pytest.raises(StoreError, match="full; make room"):
         ledger.begin(big)
     clock.now += FIRST_PAUSE  # it is opened anew, without that limit
@@ -226,7 +226,7 @@ def test_a_broken_file_is_away_until_it_is_removed(path: Path, clock: Clock) -> 
     """Somebody wrote over it while it was in use; nobody knows what it had counted."""
     ledger = DeliveryLedger(path, clock=clock)
     for number in range(100):
-        ledger.begin(Identity("queue://q", str(number)))
+        ledger.begin(StoreKey("queue://q", str(number)))
     ledger._file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with path.open("r+b") as file:
         file.seek(1024)
@@ -282,7 +282,7 @@ def test_a_file_that_was_removed(
 
 def test_what_is_handed_out_when_the_file_is_removed(ledger: DeliveryLedger, path: Path) -> None:
     """It keeps its count in the new one; what is settled is gone, and who had finished has not failed."""
-    c, d = (Identity("queue://q", key) for key in "cd")
+    c, d = (StoreKey("queue://q", key) for key in "cd")
     entries = [ledger.begin(each) for each in (A, A, B, c)]
     ledger.finish([entry for entry in entries if entry is not None and entry.identity == B])
     path.unlink()
@@ -400,7 +400,7 @@ def test_a_ledger_of_the_application_s_is_away_whatever_it_raises(path: Path) ->
     """Also one that is made of jmsx's own."""
 
     class Broken(DeliveryLedger):
-        def begin(self, identity: Identity) -> Entry | None:
+        def begin(self, identity: StoreKey) -> Entry | None:
             raise TypeError(str(identity))
 
     with pytest.raises(StoreError, match=r"Broken.begin\(\) failed: TypeError"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.app.signals import Signals
-from jmsx.core.ledger import Identity
+from jmsx.core.ledger import StoreKey
 from jmsx.dedupe import DatabaseStore, MemoryStore, SqliteStore
 from jmsx.errors import IllegalStateError
 from jmsx.ledger import DeliveryLedger
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 #: Python 3.12 warns of forks in a process with threads, which is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
-FIRST = Identity("queue://orders", "first")
-SECOND = Identity("queue://orders", "second")
+FIRST = StoreKey("queue://orders", "first")
+SECOND = StoreKey("queue://orders", "second")
 
 
 def in_child(work: Callable[[], object]) -> str:
@@ -102,8 +102,8 @@ def test_files_are_closed_while_the_process_forks(tmp_path: Path) -> None:
     def write() -> None:
         while not over.is_set():
             number = len(counted)
-            assert ledger.begin(Identity("queue://orders", f"parent {number}")) is not None
-            assert store.once(Identity("queue://orders", f"parent {number}"), lambda _: None)
+            assert ledger.begin(StoreKey("queue://orders", f"parent {number}")) is not None
+            assert store.once(StoreKey("queue://orders", f"parent {number}"), lambda _: None)
             counted.append(number)
 
     writer = threading.Thread(target=write)
@@ -119,7 +119,7 @@ def test_files_are_closed_while_the_process_forks(tmp_path: Path) -> None:
     writer.join()
     assert told == [f"{number} {number == 1}" for number in range(1, 11)]
     assert not store.once(SECOND, lambda _: None)
-    again = ledger.begin(Identity("queue://orders", "parent 0"))
+    again = ledger.begin(StoreKey("queue://orders", "parent 0"))
     assert again is not None
     assert again.number == 2
     store.close()

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.delivery import COUNT_HEADER, DIGEST_HEADER, KEY_HEADER, Delivery
+from jmsx.core.delivery import Delivery
 from jmsx.core.events import DeliveryEnded
 from jmsx.core.frames import MessageFrame
+from jmsx.core.headers import COUNT_HEADER, DIGEST_HEADER, KEY_HEADER
 from jmsx.core.identity import count, identify, stamp
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import AUTO, CLIENT, TRANSACTED, Talk, at_most
 
 if TYPE_CHECKING:
+    from jmsx.core.delivery import MessageIdentity
     from jmsx.core.dialect import Dialect
-    from jmsx.core.identity import Identity
 
 both = pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
 
@@ -36,7 +37,7 @@ def came(
 
 def known(
     headers: dict[str, str], body: bytes = b"x", dialect: Dialect = CLASSIC, **more: Any
-) -> Identity:
+) -> MessageIdentity:
     """What it is known by."""
     return identify(came(headers, body, dialect, **more), dialect)
 

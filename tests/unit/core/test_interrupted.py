@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.handing_out import Held
+from jmsx.core.delivery import Held
 from jmsx.core.values import OptimizeAcknowledge
 from jmsx.drivers.counting import AGAIN, Counting
 from tests.unit.core.harness import (

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.delivery import COUNT_HEADER, Delivery
+from jmsx.core.delivery import Delivery
 from jmsx.core.events import MessageDeadLettered
+from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.identity import identify, stamp
-from jmsx.core.ledger import Entry, Identity
+from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.policy import ArtemisRedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode, DestinationKind
 from jmsx.drivers.counting import AGAIN, Counting
@@ -50,13 +51,13 @@ class Book:
 
     def __init__(self, **deliveries: int) -> None:
         self.rows = {
-            Identity("queue://q", known_as(key)): (number, 0) for key, number in deliveries.items()
+            StoreKey("queue://q", known_as(key)): (number, 0) for key, number in deliveries.items()
         }
         self.broken = False
         self.away = False
         self.flushed = 0
 
-    def begin(self, identity: Identity) -> Entry | None:
+    def begin(self, identity: StoreKey) -> Entry | None:
         """Count, unless it is broken, or away."""
         self._check()
         if self.broken:
@@ -277,7 +278,7 @@ def test_finished_but_not_acknowledged_is_no_failure(mode: AcknowledgeMode) -> N
 def test_only_failures_count_for_the_limit() -> None:
     """Delivered twice without failing, it still has three deliveries in which to fail; it is told which one it is."""
     book = Book()
-    book.rows[Identity("queue://q", known_as("a"))] = (2, 2)
+    book.rows[StoreKey("queue://q", known_as("a"))] = (2, 2)
     talk = start(AUTO, book)
     talk.comes("a", redelivered="true")
     assert [talk.listen(BROKEN) for _ in range(4)] == ["a#3", "a#4", "a#5", None]

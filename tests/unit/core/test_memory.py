@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.ledger import Entry, Identity
+from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.memory import UNSEEN, Memory, Past
 from jmsx.core.values import AcknowledgeMode, DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
@@ -272,7 +272,7 @@ def test_a_ledger_that_has_forgotten_it_does_not_win() -> None:
     talk.comes("a")
     delivery = talk.core.handing_out.offer(["1"], talk.now)
     assert delivery is not None
-    assert talk.core.handing_out.admit(delivery, talk.now, Entry(Identity("queue://q", "a"), 1))
+    assert talk.core.handing_out.admit(delivery, talk.now, Entry(StoreKey("queue://q", "a"), 1))
     assert (called(delivery), delivery.redelivered) == ("a#2", True)
 
 

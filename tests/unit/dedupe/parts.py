@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jmsx.core.ledger import Identity
+from jmsx.core.ledger import StoreKey
 
-A = Identity("queue://q", "a")
-B = Identity("queue://q", "b")
+A = StoreKey("queue://q", "a")
+B = StoreKey("queue://q", "b")
 
 
 class Clock:

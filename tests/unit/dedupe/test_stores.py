@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.ledger import Identity
+from jmsx.core.ledger import StoreKey
 from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
 from jmsx.errors import ConfigurationError, StoreError
 from tests.unit.dedupe.parts import A, B, Clock, Handler
@@ -57,7 +57,7 @@ def test_what_was_done_is_not_done_again(store: IdempotencyStore, handler: Handl
 
 def test_others_are_done(store: IdempotencyStore, handler: Handler) -> None:
     """Another message, and the same one in another place."""
-    elsewhere = Identity("queue://r", "a")
+    elsewhere = StoreKey("queue://r", "a")
     assert [store.once(each, handler) for each in (A, B, elsewhere)] == [True, True, True]
 
 
@@ -77,8 +77,8 @@ def test_what_failed_is_not_done(
 def test_keys_of_any_kind(store: IdempotencyStore, handler: Handler) -> None:
     """Long ones, and such with the marks of SQL in them."""
     for key in ("k" * 5000, "k" * 5000 + "x", "'; --", "%s", ":key", "{place}", "ключ"):
-        assert store.once(Identity("queue://q", key), handler)
-        assert not store.once(Identity("queue://q", key), handler)
+        assert store.once(StoreKey("queue://q", key), handler)
+        assert not store.once(StoreKey("queue://q", key), handler)
 
 
 # -- in memory --------------------------------------------------------------------------------------------------------
@@ -87,10 +87,10 @@ def test_keys_of_any_kind(store: IdempotencyStore, handler: Handler) -> None:
 def test_memory_is_bounded(handler: Handler, clock: Clock) -> None:
     """What was not seen for the longest time is forgotten first."""
     store = MemoryStore(2, clock=clock)
-    keys = [Identity("q", key) for key in "aabac"]
+    keys = [StoreKey("q", key) for key in "aabac"]
     assert [store.once(key, handler) for key in keys] == [True, False, True, False, True]
-    assert store.once(Identity("q", "b"), handler)
-    assert not store.once(Identity("q", "c"), handler)
+    assert store.once(StoreKey("q", "b"), handler)
+    assert not store.once(StoreKey("q", "c"), handler)
 
 
 def test_memory_has_an_age(handler: Handler, clock: Clock) -> None:
@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_written_when_the_work_is_done(
             assert store.once(key, lambda _: blockers.append(holding(path)))  # noqa: B023 - called before the next turn
         assert "in memory only, until it can be written" in caplog.text
         assert "locked" in str(store.away)
-        for other in (A, B, Identity("queue://q", "c")):
+        for other in (A, B, StoreKey("queue://q", "c")):
             with pytest.raises(StoreError, match="locked"):
                 store.once(other, handler)
         blockers.pop().close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jmsx.core.delivery import KEY_HEADER, TYPES_HEADER
+from jmsx.core.headers import KEY_HEADER, TYPES_HEADER
 from jmsx.errors import MessageFormatError, UnsupportedError
 from jmsx.jms.destination import Queue
 from jmsx.jms.message import Message

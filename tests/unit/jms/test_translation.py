@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.delivery import DIGEST_HEADER, KEY_HEADER, Delivery
+from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame, escape
+from jmsx.core.headers import DIGEST_HEADER, KEY_HEADER
 from jmsx.errors import (
     InvalidSelectorError,
     MessageFormatError,

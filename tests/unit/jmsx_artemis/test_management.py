@@ -7,8 +7,8 @@ import json
 import pytest
 
 from jmsx import RedeliveryPolicy
-from jmsx.core.delivery import SENDER_HEADER
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.headers import SENDER_HEADER
 from jmsx.core.management import Findings, Grave, Question
 from jmsx.core.values import DestinationKind
 from jmsx.errors import (
