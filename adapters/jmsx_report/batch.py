@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import polars as pl
 
 from jmsx_report import segments
 from jmsx_report.events import ABOUT, Events
-from jmsx_report.lines import Content, read
+from jmsx_report.lines import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from jmsx_report.lines import Reading
+    from jmsx_report.lines import Content, Reading
 
 _WHERE: Final = ("writer", "seq")
 T = TypeVar("T")
@@ -33,11 +34,11 @@ def each(
     A larger segment is cut into pieces. If one of its numbers is in two of them it is read as a whole: what comes again
     is found within what is read together.
     """
-    pieces = [piece for content in contents for piece in _pieces(content)]
-    if len(pieces) > len(contents) == 1:
-        done, ranges = [], []
-        for piece in pieces:
-            events = events_of([piece], earlier)
+    if len(contents) == 1 and len(contents[0].data) > segments.BATCH_BYTES:
+        done, ranges, first = [], [], contents[0].first
+        for data in _pieces(contents[0].data):
+            events = events_of([replace(contents[0], data=data, first=first)], earlier)
+            first += events.about("files")["lines"].item()
             ranges.append(events.about("ranges"))
             done.append(of(events))
         if not _overlap(pl.concat(ranges)):
@@ -45,14 +46,11 @@ def each(
     return [of(events_of(contents, earlier))]
 
 
-def _pieces(content: Content) -> Iterator[Content]:
-    begin, first, data = 0, content.first, content.data
-    while True:
+def _pieces(data: bytes) -> Iterator[bytes]:
+    begin = 0
+    while begin < len(data):
         end = data.find(b"\n", begin + segments.BATCH_BYTES) + 1 or len(data)
-        yield Content(content.path, data[begin:end], first) if begin or end < len(data) else content
-        if end == len(data):
-            return
-        first += data.count(b"\n", begin, end)
+        yield data[begin:end]
         begin = end
 
 

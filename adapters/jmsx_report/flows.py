@@ -27,6 +27,7 @@ _PLAUSIBLE_MS: Final = (1_000_000_000_000, 10_000_000_000_000)
 SHARDS: Final = 64
 #: The bucket of messages without any key, which nothing can be compared with.
 NAMELESS: Final = -SHARDS - 1
+_KEY_DIGITS: Final = 32  #: hexadecimal ones, in a key of a jmsx sender
 _SEED: Final = 11
 #: 31 bits of each hash, so that 4 * 10^9 of them sum up.
 _LOW: Final = 0x7FFF_FFFF
@@ -51,11 +52,11 @@ def optional(frame: pl.DataFrame, name: str, of: type[pl.DataType]) -> pl.Expr:
 
 def key_us(key: pl.Expr) -> pl.Expr:
     """Read the time of sending, microseconds since the epoch, off a key; null if not of jmsx."""
-    digits = pl.when(key.str.contains("^[0-9a-f]{32}$")).then(key.str.slice(0, 12))
-    milliseconds = digits.str.to_integer(base=16, strict=False)
-    return (
-        pl.when(milliseconds.is_between(*_PLAUSIBLE_MS)).then(milliseconds).mul(1000).cast(pl.Int64)
-    )
+    milliseconds = key.str.slice(0, 12).str.to_integer(base=16, strict=False)
+    # To look for what must not be there takes a quarter of the time of matching the whole.
+    digits = (key.str.len_bytes() == _KEY_DIGITS) & ~key.str.contains("[^0-9a-f]")
+    ours = digits & milliseconds.is_between(*_PLAUSIBLE_MS)
+    return pl.when(ours).then(milliseconds * 1000).cast(pl.Int64)
 
 
 def hashed(key: pl.Expr) -> pl.Expr:
@@ -208,12 +209,14 @@ def stories(buckets: pl.Series) -> Partial:
 
 
 def _again(events: Events) -> pl.DataFrame:
-    deliveries = events.of("delivery")
     flagged = (pl.col("attempt") > 1) | pl.col("redelivered")
     return (
-        deliveries.filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
+        events.of("delivery")
+        # One filter after the other: the key is looked at where little is left.
+        .filter(flagged)
+        .filter(pl.col("outcome").is_in(DONE), key_us(pl.col("msg_key")).is_null())
         .with_columns(bucket(pl.col("msg_key"), pl.lit(None, pl.Int64)).alias("bucket"))
-        .filter(pl.col("bucket") != NAMELESS, flagged)
+        .filter(pl.col("bucket") != NAMELESS)
         .group_by(
             "bucket",
             (pl.coalesce("sent_us", "recv_us", "ts_us") // HOUR_US * HOUR_US).alias("hour_us"),

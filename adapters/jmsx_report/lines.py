@@ -22,6 +22,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import reduce
+from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,8 @@ _MANY: Final = 2000
 #: Shapes of a kind that are looked for in a batch, and lines that are looked at for each.
 _SHAPES: Final = 4
 _SAMPLE: Final = 16
+#: What a text that is written as it is does not have.
+_UNLIKE_A_TEXT: Final = r'["\\\x00-\x1f]'
 #: A line of more members than any kind has is not read by shape.
 _WIDTH: Final = max(len(schema) for schema in SCHEMAS.values())
 _CELLS: Final = tuple(f"column_{number}" for number in range(1, _WIDTH + 1))
@@ -88,19 +91,10 @@ class Reading:
 
 def read(contents: Sequence[Content]) -> Reading:
     """Read lines and judge each by itself."""
-    starts = []
-    count = 0
-    for content in contents:
-        starts.append((content.path, count, content.first))
-        count += content.data.count(b"\n") + (
-            not content.data.endswith(b"\n") and bool(content.data)
-        )
-    whole = b"".join(
-        content.data if content.data.endswith(b"\n") else content.data + b"\n"
-        for content in contents
-        if content.data
-    )
-    lines = _texts(whole, count).with_row_index("line")
+    wholes = [_whole(content.data) for content in contents]
+    whole = b"".join(wholes)
+    texts, ends = _texts(whole)
+    lines = texts.alias("text").to_frame().with_row_index("line")
     found: dict[str, list[pl.DataFrame]] = {}
     cells = _cells(whole, lines)
     rest, odd = lines, []
@@ -120,30 +114,50 @@ def read(contents: Sequence[Content]) -> Reading:
     frames = {kind: _in_order(several) for kind, several in found.items()}
     return Reading(
         lines=lines,
-        starts=pl.DataFrame(
-            starts, {"segment": pl.String, "start": pl.UInt32, "first": pl.Int64}, orient="row"
-        ),
+        starts=_starts(contents, map(len, wholes), ends),
         frames={kind: _without_options(frame) for kind, frame in frames.items()},
         aside=aside,
     )
 
 
-def _texts(whole: bytes, count: int) -> pl.DataFrame:
-    """Split into `count` lines; one that is not UTF-8 becomes an empty one, which is none."""
+def _texts(whole: bytes) -> tuple[pl.Series, pl.Series]:
+    """Split into lines, and tell where each ends, in bytes; one that is not UTF-8 becomes empty, which is no line."""
+    if not whole:
+        return pl.Series(dtype=pl.String), pl.Series(dtype=pl.Int64)
     try:
-        texts = pl.read_lines(io.BytesIO(whole), name="text") if whole else pl.DataFrame()
-        if texts.height == count > 0:
-            return texts.rechunk()
+        texts = pl.read_lines(io.BytesIO(whole)).to_series()
     except pl.exceptions.ComputeError:
         pass
+    else:
+        ends = (texts.str.len_bytes().cast(pl.Int64) + 1).cum_sum()
+        if ends[-1] == len(whole):
+            return texts.rechunk(), ends
+    lines = whole.split(b"\n")[:-1]
+    ends = pl.Series([len(line) + 1 for line in lines], dtype=pl.Int64).cum_sum()
+    return pl.Series(map(_decoded, lines), dtype=pl.String), ends
+
+
+def _whole(data: bytes) -> bytes:
+    """A last line that is torn is a line."""
+    return data + b"\n" if data and not data.endswith(b"\n") else data
+
+
+def _starts(contents: Sequence[Content], sizes: Iterable[int], ends: pl.Series) -> pl.DataFrame:
+    """Segment, start, first, as in `Reading`; `sizes` of the contents, and where lines end, are in bytes."""
+    begins = pl.Series([0, *accumulate(sizes)][:-1], dtype=pl.Int64)
     return pl.DataFrame(
-        {"text": [_decoded(line) for line in whole.split(b"\n")[:count]]}, {"text": pl.String}
+        {
+            "segment": [content.path for content in contents],
+            "start": ends.search_sorted(begins, side="right"),
+            "first": [content.first for content in contents],
+        },
+        {"segment": pl.String, "start": pl.UInt32, "first": pl.Int64},
     )
 
 
 def _decoded(line: bytes) -> str:
     try:
-        return line.decode()
+        return line.removesuffix(b"\r").decode()
     except UnicodeDecodeError:
         return ""
 
@@ -227,7 +241,7 @@ def _of_shape(
         pl.col("text").str.ends_with("}"),
         *(pl.col(cell).is_null() for cell in beyond),
         *(~cells[name].is_in(these, nulls_equal=True) for name, these in odd.items() if these),
-        *(cells[name].str.contains(f"^{_text(name, rules)}$") for name in texts if name not in odd),
+        *(_is_text(name, cells[name]) for name in texts if name not in odd),
         *(cells[name].str.starts_with(f'"{name}":') for name in numbers),
         # JSON has no plus and no leading zero.
         *((pl.col(name) >= "1") | (pl.col(name) == "0") for name in numbers),
@@ -269,27 +283,34 @@ def _before(name: str) -> str:
     return f'"{name}":"'
 
 
-def _text(name: str, rules: _Rules) -> str:
-    """The pattern of the cell of a text that is written as it is, or of the words that there are."""
-    words = rules.words.get(name)
-    inside = f"(?:{'|'.join(map(re.escape, words))})" if words else r'[^"\\\x00-\x1f]*'
-    return f'{_before(name)}{inside}"'
+def _is_text(name: str, cell: pl.Expr) -> pl.Expr:
+    """Whether it is a text that is written as it is; the column `name` has what should be between its quotes."""
+    before = _before(name)
+    # To look for what must not be there takes a quarter of the time of matching the whole.
+    return (
+        cell.str.starts_with(before)
+        & (cell.str.len_bytes() > len(before))
+        & cell.str.ends_with('"')
+        & ~pl.col(name).str.contains(_UNLIKE_A_TEXT)
+    )
 
 
 def _odd_names(
     cells: Mapping[str, pl.Expr], rules: _Rules, lines: pl.DataFrame
 ) -> dict[str, list[str | None]]:
     """
-    Of the `cells` of texts, those columns in which few texts come again and again; and their odd cells.
+    Of the `cells` of texts, those columns in which few come again and again, and those of words; and their odd cells.
 
     To look at each text once, instead of at each line, takes a fifth of the time.
     """
     few = lines.head(_FEW).select(cell.n_unique().alias(name) for name, cell in cells.items())
-    names = [name for name in cells if few[name][0] < _FEW // 2]
+    names = [name for name in cells if few[name][0] < _FEW // 2 or name in rules.words]
     seen = lines.select(cells[name].unique().implode().alias(name) for name in names)
     odd = {}
     for name in names:
-        whole = re.compile(_text(name, rules))
+        words = rules.words.get(name)
+        inside = f"(?:{'|'.join(map(re.escape, words))})" if words else r'[^"\\\x00-\x1f]*'
+        whole = re.compile(f'{_before(name)}{inside}"')
         odd[name] = [one for one in seen[name][0] if one is None or not whole.fullmatch(one)]
     return odd
 
