@@ -156,7 +156,7 @@ class ConsumerSeries:
         self._note_done(_those(events, outcomes, _DONE), offset)
         dead = _those(events, outcomes, _DEAD)
         self._attempts_dead.observe_all([event.attempt for event in dead])
-        for raised in [event.error_type for event in events if event.error_type is not None]:
+        for raised in [one for event in events if (one := event.error_type) is not None]:
             error_type = self._open.error_type.admit(raised)
             self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
 

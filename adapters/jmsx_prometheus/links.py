@@ -145,14 +145,18 @@ class Links:
         """Note which messages wait no longer: all but those that we deliver again, or whose socket is gone already."""
         link = self._current(source)
         held = link.held.get(consumer) if link is not None else None
-        for came in [one.received_at for one in events if one.outcome != Outcome.ROLLED_BACK]:
+        ended = 0
+        for came in [one.received_at for one in events if one.outcome is not Outcome.ROLLED_BACK]:
             if not held:
-                return
+                break
             at = came if came in held else next(iter(held))
-            held[at] -= 1
-            if not held[at]:
+            left = held[at]
+            if left > 1:
+                held[at] = left - 1
+            else:
                 del held[at]
-            consumer.unsettled.value -= 1
+            ended += 1
+        consumer.unsettled.value -= ended
 
     def note_redelivery(
         self, source: Source, consumer: ConsumerSeries, event: RedeliveryScheduled

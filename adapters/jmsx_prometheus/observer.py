@@ -57,10 +57,10 @@ _TURNS: Final = (LinkOpened, LinkClosed, SubscriptionOpened, SubscriptionClosed)
 _Runs: TypeAlias = "dict[tuple[int, str, str], tuple[Source, dict[type, list[Any]]]]"
 
 #: So many events are counted together by whoever tells the last of them, unless another does that already.
-_PENDING: Final = 512
+_PENDING: Final = 1024
 
 #: With so many pending, whoever tells one more waits until it can count them.
-_TOO_MANY: Final = 16 * _PENDING
+_TOO_MANY: Final = 8 * _PENDING
 
 _SEND_OUTCOMES = ("confirmed", "unconfirmed", "error", "rolled_back")
 
@@ -106,7 +106,7 @@ class PrometheusObserver:
     """
     Counts what happens, exactly, and shows it to Prometheus.
 
-    Events wait in a queue that no lock guards, are counted some hundred together under one, and all of
+    Events wait in a queue that no lock guards, are counted a thousand together under one, and all of
     them before somebody reads; Prometheus' objects are made when somebody scrapes. One observer serves
     one process; its numbers outlive `close()`.
 

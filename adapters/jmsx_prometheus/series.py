@@ -41,7 +41,7 @@ class Tally:
 
 
 #: Observations that wait to be put into their buckets; together, sorted, they cost a third of one after the other.
-_PILE: Final = 1000
+_PILE: Final = 256
 
 
 class Distribution:
