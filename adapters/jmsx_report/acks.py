@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_eventlog.schema import FIELDS
+from jmsx_report.additive import HOUR_US, Adds, Partial, mean
 from jmsx_report.consumption import CONSUMPTION, SUBSCRIPTION, SUBSCRIPTIONS
-from jmsx_report.table import HOUR_US, Adds, Partial, Table, mean
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

@@ -19,8 +19,9 @@ from jmsx_report.roster import ROSTER, absent, roster
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jmsx_report.additive import Partial
     from jmsx_report.period import Period
-    from jmsx_report.table import Context, Partial, Sums
+    from jmsx_report.table import Context, Sums
 
 #: Every partial that the audit is made of, but for `stories`, which is made at the second look.
 PARTIALS: Final[tuple[Partial, ...]] = (

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import HOUR_US, MINUTE_US, Adds, Partial
 from jmsx_report.events import SCHEMAS, named
 from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
-from jmsx_report.table import HOUR_US, MINUTE_US, Adds, Partial
 
 if TYPE_CHECKING:
     from jmsx_report.clocks import Clocks

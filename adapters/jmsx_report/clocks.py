@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from jmsx_report.additive import Adds, Partial
 from jmsx_report.flows import PLAUSIBLE_US, hashed, key_us
-from jmsx_report.table import Adds, Partial
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import SETTLED, Outcome
+from jmsx_report.additive import MINUTE_US, Adds, Partial, total
 from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.horizon import RUNS
 from jmsx_report.latency import SOCKET
-from jmsx_report.table import MINUTE_US, Adds, Partial, total
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

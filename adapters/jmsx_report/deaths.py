@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report.table import Adds, Partial, Table
+from jmsx_report.additive import Adds, Partial
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

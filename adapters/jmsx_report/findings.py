@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from jmsx_report.additive import HOUR_US, MINUTE_US, mean
 from jmsx_report.flows import BUCKET_US, FLOWS, SETTLES
 from jmsx_report.histogram import with_percentiles
 from jmsx_report.latency import MEASURED, PERMILLES, SPANS
 from jmsx_report.store import files
-from jmsx_report.table import HOUR_US, MINUTE_US, mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

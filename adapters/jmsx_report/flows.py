@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
+from jmsx_report.additive import HOUR_US, Adds, Partial
 from jmsx_report.events import named
-from jmsx_report.table import HOUR_US, Adds, Partial
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import Adds, Partial
 from jmsx_report.horizon import NOTES, RUNS, completeness
-from jmsx_report.table import Adds, Partial, Table
+from jmsx_report.table import Table
 from jmsx_report.writers import SOCKETS
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from jmsx_eventlog.schema import AUDITED
+from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import SCHEMAS
 from jmsx_report.flows import PLAUSIBLE_US, optional
-from jmsx_report.table import Adds, Partial
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import MINUTE_US, Adds, Partial, mean, total
 from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
-from jmsx_report.table import MINUTE_US, Adds, Partial, Table, mean, total
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

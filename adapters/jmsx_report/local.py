@@ -5,28 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial as bound
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import polars as pl
 
 from jmsx_eventlog.segment import OPEN_SUFFIX
 from jmsx_report import processes as plain
+from jmsx_report.additive import added
 from jmsx_report.batch import each
 from jmsx_report.events import Events
 from jmsx_report.health import ASIDE
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials, together
 from jmsx_report.pieces import chunks, is_piece, lines_before, opened
+from jmsx_report.processes import Engine
 from jmsx_report.segments import Segment, batches
 from jmsx_report.store import Part
-from jmsx_report.table import added
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from jmsx_report.additive import Partial
     from jmsx_report.store import Store
-    from jmsx_report.table import Partial
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -34,18 +35,6 @@ T = TypeVar("T")
 Progress: TypeAlias = Callable[[int, int], None]
 #: JSON that is read in the time that it takes to start a process: up to that, none is started.
 _FEW_BYTES: Final = 64 * 1024 * 1024
-
-
-class Engine(Protocol):
-    """
-    Has `job` done for each of `todo`, here or elsewhere, and gives what it returned, in their order.
-
-    `job`, and each of `todo`, must be such that they can be sent to another process: no closures. It may be done twice,
-    where a worker died. What `job` raises, the engine raises. `map` is an engine.
-    """
-
-    def __call__(self, job: Callable[[A], T], todo: Iterable[A], /) -> Iterable[T]:
-        """Have it done; what is returned must be gone through."""
 
 
 def processes(job: Callable[[A], T], todo: Iterable[A], workers: int | None = None) -> Iterator[T]:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import DAY_US, HOUR_US
 from jmsx_report.consumption import CONSUMPTION, LATENCY_TARGET_US
-from jmsx_report.table import DAY_US, HOUR_US, Table
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.table import Context, Sums

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from jmsx_report.additive import added
 from jmsx_report.batch import each
 from jmsx_report.registry import PARTIALS
-from jmsx_report.table import added
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from jmsx_report.additive import HOUR_US, MINUTE_US
 from jmsx_report.brokerbook import STATS, TRAFFIC
 from jmsx_report.flows import AGAIN, BUCKET_US, FLOWS
 from jmsx_report.horizon import NOTES, RUNS
-from jmsx_report.table import HOUR_US, MINUTE_US
 
 if TYPE_CHECKING:
     from jmsx_report.clocks import Clocks

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import DAY_US, mean
 from jmsx_report.consumption import (
     CONSUMPTION,
     LATENCY_TARGET_US,
@@ -24,7 +25,7 @@ from jmsx_report.consumption import (
     SUBSCRIPTIONS,
 )
 from jmsx_report.sharing import balance
-from jmsx_report.table import DAY_US, Table, mean
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.table import Context, Sums

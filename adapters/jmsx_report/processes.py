@@ -16,15 +16,30 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """
+    Has `job` done for each of `todo`, here or elsewhere, and gives what it returned, in their order.
+
+    `job`, and each of `todo`, must be such that they can be sent to another process: no closures. It may be done twice,
+    where a worker died. What `job` raises, the engine raises. `map` is an engine.
+    """
+
+    def __call__(self, job: Callable[[S], T], todo: Iterable[S], /) -> Iterable[T]:
+        """Have it done; what is returned must be gone through."""
+
+
 #: The variable that says how many threads Polars has; with a process on each core one is best.
 THREADS: Final = "POLARS_MAX_THREADS"
 #: Memory that was freed is kept for the next batch, by both allocators: to give it back and to be given it again took

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx.core.events import Outcome
+from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.latency import SOCKET
-from jmsx_report.table import Adds, Partial, Table
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import HOUR_US, Adds, Partial, mean, total
 from jmsx_report.events import named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import bucket, percentile
 from jmsx_report.latency import SOCKET
-from jmsx_report.table import HOUR_US, Adds, Partial, Table, mean, total
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

@@ -18,7 +18,8 @@ from jmsx_report.transactions import TRANSACTIONS
 from jmsx_report.writers import SOCKETS, WRITERS
 
 if TYPE_CHECKING:
-    from jmsx_report.table import Partial, Table
+    from jmsx_report.additive import Partial
+    from jmsx_report.table import Table
 
 #: In the order in which they are written.
 TABLES: Final[tuple[Table, ...]] = (

@@ -29,7 +29,8 @@ from jmsx_report.store import Part, Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from jmsx_report.local import Engine, Progress
+    from jmsx_report.local import Progress
+    from jmsx_report.processes import Engine
     from jmsx_report.segments import Segment, Survey
     from jmsx_report.store import Run
 

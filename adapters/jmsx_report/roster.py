@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import DAY_US
 from jmsx_report.horizon import GAPS
-from jmsx_report.table import DAY_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import MINUTE_US, mean
 from jmsx_report.consumption import CONSUMPTION, PRESENCE, SUBSCRIPTION, presence
-from jmsx_report.table import MINUTE_US, Table, mean
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.table import Context, Sums

@@ -1,5 +1,5 @@
 """
-What a table is: rows that can be added up, made from events, and the table that is made of their sums.
+What a table is: which rows it is made of (additive.py), and how it is made of their sums.
 
 A table is a value, not a class of its own. The engine goes through the registry and knows nothing of any table: it
 makes each `Partial` from one batch of segments at a time, adds up what batches made, and hands the sums to `gold`.
@@ -9,44 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from jmsx_report.additive import Partial
+
 if TYPE_CHECKING:
     from jmsx_report.clocks import Clocks
-    from jmsx_report.events import Events
-
-MINUTE_US: Final = 60_000_000
-HOUR_US: Final = 60 * MINUTE_US
-DAY_US: Final = 24 * HOUR_US
-
-
-class Adds(StrEnum):
-    """How two values of a column become one; each is associative and commutative, and exact."""
-
-    SUM = "sum"  #: of integers; never of instants, whose sums overflow
-    MIN = "min"  #: also of texts: where one is asked for and several are true, always the same
-    MAX = "max"
-    XOR = "xor"
-    JOIN = "join"  #: of lists: one after the other, in no order
-
-
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """
-    Rows that add up: rows with equal `keys` are one row, whose other columns are added as `adds` says.
-
-    `of` must be pure and give the columns of `keys` and `adds`, no other, with the same types whatever the events.
-    `time` names the key that is an instant (us, epoch), if there is one: rows of two hours of it are never one row.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    adds: Mapping[str, Adds]
-    of: Callable[[Events], pl.DataFrame]
-    time: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,46 +53,3 @@ class Table:
     grain: tuple[str, ...]
     partials: tuple[Partial, ...]
     gold: Callable[[Sums, Context], pl.DataFrame]
-
-
-def _join(lists: pl.Expr) -> pl.Expr:
-    return lists.explode(keep_nulls=False)
-
-
-_ADD: Final[Mapping[Adds, Callable[[pl.Expr], pl.Expr]]] = {
-    Adds.SUM: pl.Expr.sum,
-    Adds.MIN: pl.Expr.min,
-    Adds.MAX: pl.Expr.max,
-    Adds.XOR: pl.Expr.bitwise_xor,
-    Adds.JOIN: _join,
-}
-
-
-def added(partial: Partial, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add up rows of `partial`: one row for each of its keys."""
-    sums = (_ADD[how](pl.col(column)) for column, how in partial.adds.items())
-    return rows.group_by(partial.keys).agg(*sums)
-
-
-_MOST: Final = 2**63
-
-
-def total(frame: pl.DataFrame, column: str) -> pl.Expr:
-    """
-    Sum the integers in `column` of `frame`, by group, as Int128: exact, whatever values a log has.
-
-    64 bits are faster, and nearly always enough.
-    """
-    values = frame[column]
-    widest = max(
-        (abs(end) for end in (values.min(), values.max()) if isinstance(end, int)), default=0
-    )
-    wide = widest * frame.height >= _MOST
-    summed = pl.col(column).cast(pl.Int128).sum() if wide else pl.col(column).sum()
-    return summed.cast(pl.Int128)
-
-
-def mean(name: str) -> pl.Expr:
-    """Divide the sum NAME_us by the count NAME_n; null where nothing was counted."""
-    count = pl.col(f"{name}_n")
-    return pl.when(count > 0).then(pl.col(f"{name}_us") / count)

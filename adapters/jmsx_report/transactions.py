@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import HOUR_US, Adds, Partial
 from jmsx_report.flows import PLAUSIBLE_US
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
 from jmsx_report.latency import PERMILLES
-from jmsx_report.table import HOUR_US, Adds, Partial, Table
+from jmsx_report.table import Table
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

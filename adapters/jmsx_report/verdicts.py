@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance
+from jmsx_report.additive import HOUR_US
 from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import gaps
-from jmsx_report.table import HOUR_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

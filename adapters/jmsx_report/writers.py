@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.additive import Adds, Partial
 from jmsx_report.clocks import RECEIPTS, SAMPLES, clocks
-from jmsx_report.table import Adds, Context, Partial, Sums
+from jmsx_report.table import Context, Sums
 
 if TYPE_CHECKING:
     from jmsx_report.events import Events

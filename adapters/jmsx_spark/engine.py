@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from jmsx_report import ReportResult
-    from jmsx_report.local import Engine
+    from jmsx_report.processes import Engine
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -22,7 +22,6 @@ from pyspark.sql import SparkSession
 import jmsx
 import jmsx_eventlog
 import jmsx_report
-import jmsx_spark
 from jmsx.errors import ConfigurationError
 from jmsx_report.processes import THREADS
 
@@ -43,8 +42,11 @@ _SETTINGS: Final = {
 LOCAL: Final = "local[*]"
 #: What py4j logs to, beside the root logger.
 _LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
-#: Packages whose folders workers are told of: they may be those of a checkout.
-_SHIPPED: Final = (jmsx, jmsx_eventlog, jmsx_report, jmsx_spark)
+#: Folders of packages that workers are told of: they may be those of a checkout.
+_SHIPPED: Final = (
+    *(Path(package.__path__[0]) for package in (jmsx, jmsx_eventlog, jmsx_report)),
+    Path(__file__).parent,
+)
 
 
 @contextmanager
@@ -121,7 +123,7 @@ def _is_here(master: str) -> bool:
 
 
 def _python_path() -> str:
-    folders = dict.fromkeys(str(Path(package.__path__[0]).parent) for package in _SHIPPED)
+    folders = dict.fromkeys(str(package.parent) for package in _SHIPPED)
     return os.pathsep.join(folders)
 
 

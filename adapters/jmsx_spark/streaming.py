@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from jmsx_report import ReportResult
-    from jmsx_report.local import Engine
+    from jmsx_report.processes import Engine
     from jmsx_report.store import Store
 
 _CHECKPOINT: Final = "checkpoint"

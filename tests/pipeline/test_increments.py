@@ -20,9 +20,9 @@ from polars.testing import assert_frame_equal
 
 import jmsx_report
 from jmsx_report import merge, segments, store
+from jmsx_report.additive import Adds, Partial
 from jmsx_report.local import look_again, make, processes
 from jmsx_report.overlaps import earlier
-from jmsx_report.table import Adds, Partial
 from tests.benchmarks.segments import write
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from jmsx_report.additive import added
 from jmsx_report.lines import Content
 from jmsx_report.partial import partials
 from jmsx_report.registry import PARTIALS, TABLES
-from jmsx_report.table import added
 from jmsx_report.writers import context
 
 if TYPE_CHECKING:

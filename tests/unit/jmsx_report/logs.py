@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import polars as pl
 
+from jmsx_report.additive import Partial, added
 from jmsx_report.audit import Audit, audit
 from jmsx_report.books import PARTIALS, Terms, books, second_look
 from jmsx_report.events import SCHEMAS, Events
 from jmsx_report.flows import stories
 from jmsx_report.period import Period
-from jmsx_report.table import Partial, added
 from jmsx_report.writers import SOCKETS, WRITERS, context
 
 SECOND: Final = 1_000_000
