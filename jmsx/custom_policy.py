@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.core.checks import LARGEST_INT, kind_of
+from jmsx.core.option_checks import LARGEST_INT, kind_of
 from jmsx.core.policy import (
     UNLIMITED,
     ArtemisRedeliveryPolicy,

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.clock import SystemClock
-from jmsx.core.checks import kind_of
 from jmsx.core.ledger import Entry, StoreKey
+from jmsx.core.option_checks import kind_of
 from jmsx.errors import StoreError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger

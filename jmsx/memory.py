@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.memory import LIMIT, Memory, Name, Past
+from jmsx.core.process_memory import LIMIT, Memory, Name, Past
 from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:

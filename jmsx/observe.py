@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from jmsx.core.checks import misfit
+from jmsx.core.option_checks import misfit
 from jmsx.errors import ConfigurationError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger

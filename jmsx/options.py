@@ -11,7 +11,8 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from jmsx import plugins
-from jmsx.core.checks import (
+from jmsx.core.destination_names import is_pattern, parse_destination
+from jmsx.core.option_checks import (
     LARGEST_INT,
     by_name,
     check_flag,
@@ -24,7 +25,6 @@ from jmsx.core.checks import (
     unknown,
 )
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap, check_policy
-from jmsx.core.spelling import is_pattern, parse_destination
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.custom_policy import careful
 from jmsx.errors import ConfigurationError

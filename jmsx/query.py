@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from jmsx.core.checks import unknown
+from jmsx.core.option_checks import unknown
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.errors import ConfigurationError
 from jmsx.options import FOR_EVER, ConnectionOptions, PrefetchPolicy, ReconnectPolicy

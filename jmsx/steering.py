@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-from jmsx.core.checks import LARGEST, check_number
+from jmsx.core.option_checks import LARGEST, check_number
 from jmsx.core.values import Failure, Verdict
 from jmsx.foreign import cause_of, exc_info_of, from_a_signal, text_of, traceback_of
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
 
-from jmsx.core.checks import kind_of
+from jmsx.core.option_checks import kind_of
 from jmsx.errors import ConfigurationError
 from jmsx.options import ConnectionOptions, ReconnectPolicy, TlsOptions
 from jmsx.query import PERCENT, apply_query

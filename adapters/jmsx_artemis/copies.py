@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.certificate import CERTIFIED, Room, fitting
+from jmsx.core.death_headers import CERTIFIED, Room, fitting
 from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
 
 if TYPE_CHECKING:
-    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.death_headers import DeathCertificate
     from jmsx.core.delivery import Delivery
     from jmsx.core.values import ConsumerSettings
 

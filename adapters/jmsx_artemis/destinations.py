@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from jmsx.core.spelling import is_composite
+from jmsx.core.destination_names import is_composite
 from jmsx.errors import InvalidDestinationError, UnsupportedError
 
 ANYCAST: Final = "ANYCAST"  #: each message to one queue

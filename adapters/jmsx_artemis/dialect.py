@@ -37,7 +37,7 @@ from jmsx_artemis.window import ByteWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.death_headers import DeathCertificate
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Body
     from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.certificate import CERTIFIED, MESSAGE_LIMIT, Room, cut, fitting
+from jmsx.core.death_headers import CERTIFIED, MESSAGE_LIMIT, Room, cut, fitting
 from jmsx.core.headers import COUNT_HEADER, GROUP_HEADERS, INT, KEY_HEADER, LONG, time_ms, whole
 
 if TYPE_CHECKING:
-    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.death_headers import DeathCertificate
     from jmsx.core.delivery import Delivery
 
 #: Rather a value that is cut than a copy that cannot be sent: the broker hangs up over more than 1,000 headers, or a

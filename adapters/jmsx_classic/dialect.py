@@ -11,12 +11,12 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.destination_names import is_composite, is_pattern, parts
 from jmsx.core.dialect import UNREADABLE, Addresses, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.identity import identify
 from jmsx.core.selectors import check_arithmetic, spelled_out
-from jmsx.core.spelling import is_composite, is_pattern, parts
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import (
     BrokerError,
@@ -38,7 +38,7 @@ from jmsx_classic.window import MessageWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.death_headers import DeathCertificate
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Body
     from jmsx.core.values import ConsumerSettings

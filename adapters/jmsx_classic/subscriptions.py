@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from jmsx import Topic
-from jmsx.core.spelling import is_pattern
+from jmsx.core.destination_names import is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx.core.spelling import KINDS, is_wildcard
+from jmsx.core.destination_names import KINDS, is_wildcard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

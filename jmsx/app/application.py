@@ -18,8 +18,8 @@ from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
-from jmsx.core.checks import check_names, check_seconds, check_text, misfit
-from jmsx.core.spelling import is_swapped
+from jmsx.core.destination_names import is_swapped
+from jmsx.core.option_checks import check_names, check_seconds, check_text, misfit
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
 from jmsx.foreign import from_a_signal
 from jmsx.jms.connection import Connection

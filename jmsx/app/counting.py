@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx import plugins
+from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import QueueCounted
-from jmsx.core.spelling import is_pattern
 from jmsx.direct import connect_to
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.log import logger

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.core.checks import by_name
-from jmsx.core.dead_ends import MANY
+from jmsx.core.option_checks import by_name
+from jmsx.core.poison_frames import MANY
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jmsx.app.counting import Places
-from jmsx.core.dead_ends import DeadEnds
 from jmsx.core.events import (
     DeadLetterFailed,
     DeliveryEnded,
@@ -20,6 +19,7 @@ from jmsx.core.events import (
     SubscriptionClosed,
     SubscriptionOpened,
 )
+from jmsx.core.poison_frames import DeadEnds
 
 if TYPE_CHECKING:
     from jmsx.core.events import Event, Source

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from jmsx.app.signature import connection_parameter
-from jmsx.core.checks import (
+from jmsx.core.destination_names import is_pattern, parts
+from jmsx.core.ledger import StoreKey
+from jmsx.core.option_checks import (
     LARGEST_INT,
     check_flag,
     check_text,
@@ -15,9 +17,7 @@ from jmsx.core.checks import (
     misfit,
     unknown,
 )
-from jmsx.core.ledger import StoreKey
 from jmsx.core.policy import check_policy, matches
-from jmsx.core.spelling import is_pattern, parts
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination

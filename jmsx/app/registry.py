@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Protocol, TypeVar, Un
 
 from jmsx.app.registration import Consumer, acknowledge_mode
 from jmsx.app.signature import takes_session
-from jmsx.core.checks import check_names
+from jmsx.core.option_checks import check_names
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.handlers import name_of

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
-from jmsx.core.copies import OpenCopies
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.evidence import Evidence
 from jmsx.core.frames import Frame
-from jmsx.core.redelivery import RedeliverySchedule
+from jmsx.core.non_blocking_redelivery import RedeliverySchedule
+from jmsx.core.open_copies import OpenCopies
+from jmsx.core.reporting import Evidence
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.delivery import Delivery, Held
     from jmsx.core.dialect import Dialect
-    from jmsx.core.memory import Recollection
+    from jmsx.core.process_memory import Recollection
     from jmsx.core.values import ConsumerSettings, Failure
     from jmsx.core.window import Window
 

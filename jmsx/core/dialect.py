@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.death_headers import DeathCertificate
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
     from jmsx.core.management import Management

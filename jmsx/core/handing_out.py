@@ -1,8 +1,8 @@
 """
 Which message the application gets next, and as which delivery of it.
 
-What the process knows of a message (memory.py) and a ledger counts is asked here, and not before: until it is handed
-out, another session or process may have had it.
+What the process remembers of a message (process_memory.py) and what a ledger counts is asked here, and not before:
+until the message is handed out, another session or process may have had it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from jmsx.errors import MessageFormatError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jmsx.core.burial import DeadLetters
     from jmsx.core.consumer import ConsumerCore
+    from jmsx.core.dead_letters import DeadLetters
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.failed_deliveries import Verdicts
     from jmsx.core.ledger import Entry, StoreKey
     from jmsx.core.subscriptions import Subscriptions
     from jmsx.core.unit_of_work import UnitOfWork
-    from jmsx.core.verdicts import Verdicts
 
 
 class HandingOut:

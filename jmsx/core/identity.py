@@ -21,10 +21,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import MessageIdentity
+from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import Frame
 from jmsx.core.headers import COUNT_HEADER, DIGEST_HEADER, INT, KEY_HEADER, whole
 from jmsx.core.ledger import StoreKey
-from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:

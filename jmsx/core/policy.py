@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jmsx.core.checks import (
+from jmsx.core.destination_names import spelt
+from jmsx.core.option_checks import (
     by_name,
     check_flag,
     check_number,
@@ -22,7 +23,6 @@ from jmsx.core.checks import (
     kind_of,
     misfit,
 )
-from jmsx.core.spelling import spelt
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 
 if TYPE_CHECKING:

@@ -1,9 +1,11 @@
 """
 The session: JMS's unit of order, acknowledgement and transaction, on one STOMP link.
 
-The way of a message: `receive` gives it to its consumer (subscriptions.py, consumer.py), where it goes on counting if
-it was lost with a link (carrying.py); `handing_out.deliver` gives it to the application, or it is buried unseen;
-`consumed` or `failed` say how that went (batching.py; verdicts.py: delivered again, sent back, or dead by burial.py);
+A message takes this way: `receive` gives it to its consumer (subscriptions.py, consumer.py), which goes on counting
+where an older link was lost (lost_deliveries.py). `handing_out.deliver` gives it to the application, unless it is over
+its limit and becomes a dead letter first (dead_letters.py). `consumed` says that it was done (batching.py), `failed`
+that it was not: then failed_deliveries.py decides whether it is delivered again, sent back to the broker, or a dead
+letter.
 `acknowledge`, `commit`, `rollback` and `recover` are the application's calls (unit_of_work.py). After every call run
 `take_actions` and arm a timer for `next_timer`, at which `handle_timer` is due.
 
@@ -17,24 +19,24 @@ from typing import TYPE_CHECKING
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
-from jmsx.core.browsing import Browsings
-from jmsx.core.burial import DeadLetters
-from jmsx.core.carrying import Carrying
-from jmsx.core.conversation import Conversation
+from jmsx.core.broker_errors import Conversation
+from jmsx.core.browsers import Browsings
+from jmsx.core.commit_markers import SUBSCRIPTION
+from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger
+from jmsx.core.failed_deliveries import Verdicts
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.handing_out import HandingOut
-from jmsx.core.markers import SUBSCRIPTION
-from jmsx.core.postponing import Postponements
+from jmsx.core.lost_deliveries import Carrying
 from jmsx.core.requests import Request, Requests, answered, barrier
-from jmsx.core.sending import Sending
+from jmsx.core.scheduled_redelivery import Postponements
+from jmsx.core.sends import Sending
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
 from jmsx.core.translating import Translating
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
-from jmsx.core.verdicts import Verdicts
 from jmsx.errors import ConnectionFailedError, IllegalStateError, MessageFormatError
 
 if TYPE_CHECKING:
@@ -42,8 +44,8 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Held
     from jmsx.core.dialect import Dialect
-    from jmsx.core.memory import Memory
     from jmsx.core.policy import Policy
+    from jmsx.core.process_memory import Memory
     from jmsx.core.values import ConsumerSettings, SessionSettings
     from jmsx.errors import JmsxError
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
+from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.headers import COUNT_HEADER, FURTHER
 from jmsx.core.identity import count
-from jmsx.core.memory import Recollection
+from jmsx.core.process_memory import Recollection
 from jmsx.core.requests import answered, subscribe
-from jmsx.core.spelling import is_pattern
 from jmsx.core.translating import is_browsable
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, MessageFormatError
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jmsx.core.actions import Outbox
-    from jmsx.core.burial import DeadLetters
-    from jmsx.core.carrying import Carrying
+    from jmsx.core.dead_letters import DeadLetters
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.frames import MessageFrame
-    from jmsx.core.memory import Memory
+    from jmsx.core.lost_deliveries import Carrying
+    from jmsx.core.process_memory import Memory
     from jmsx.core.requests import Request, Requests
     from jmsx.core.translating import Translating
     from jmsx.core.values import ConsumerSettings

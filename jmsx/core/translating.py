@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.destination_names import is_pattern
 from jmsx.core.selectors import literal
-from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:

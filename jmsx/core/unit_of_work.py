@@ -16,13 +16,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jmsx.core.commit_markers import CommitMarkers
+from jmsx.core.commit_repeat import Salvage, repeatable
+from jmsx.core.destination_names import is_foreign_temporary
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
-from jmsx.core.markers import CommitMarkers
-from jmsx.core.rehearsal import rehearsal
+from jmsx.core.journal_barrier import rehearsal
 from jmsx.core.requests import Request, answered, silent, unanswered
-from jmsx.core.salvage import Salvage, repeatable
-from jmsx.core.spelling import is_foreign_temporary
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
 from jmsx.errors import (
     BrokerFaultError,
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from jmsx.core.actions import Outbox
-    from jmsx.core.carrying import Carrying
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.lost_deliveries import Carrying
     from jmsx.core.requests import Requests
-    from jmsx.core.sending import Sending
+    from jmsx.core.sends import Sending
     from jmsx.core.values import SessionSettings
 
     #: What a transaction settles, consumer by consumer, each oldest first.
@@ -124,7 +124,7 @@ class UnitOfWork:
         Only what goes to another session's temporary destination is: who asked may be gone, and a commit that is
         refused for that costs the link each time. A SEND that fails with a receipt leaves the transaction as it was
         (measured on Classic 6.1.8), so the sender hears of it and decides. And what may have been sent before waits
-        until the broker knows whether it was (rehearsal.py).
+        until the broker knows whether it was (journal_barrier.py).
 
         Raises IllegalStateError if the transaction can only be rolled back.
         """

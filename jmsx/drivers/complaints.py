@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.dead_ends import MANY, DeadEnds
 from jmsx.core.events import ErrorReceived, LinkClosed, MessageDeadLettered
+from jmsx.core.poison_frames import MANY, DeadEnds
 from jmsx.log import Seldom, logger, shortened
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jmsx.core.events import Source
-from jmsx.core.memory import Memory
+from jmsx.core.process_memory import Memory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import AcknowledgeMode, SessionSettings
 from jmsx.drivers.pump import Pump

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from jmsx.core.spelling import DestinationUri, parse_destination
+from jmsx.core.destination_names import DestinationUri, parse_destination
 from jmsx.errors import IllegalStateError, InvalidDestinationError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Never
 
-from jmsx.core.checks import check_flag, unknown
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SENDER_HEADER
+from jmsx.core.option_checks import check_flag, unknown
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,

@@ -15,7 +15,6 @@ from collections.abc import Mapping, MutableMapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.checks import kind_of
 from jmsx.core.headers import (
     COUNT_HEADER,
     DIGEST_HEADER,
@@ -27,6 +26,7 @@ from jmsx.core.headers import (
     UNREADABLE_HEADER,
     whole,
 )
+from jmsx.core.option_checks import kind_of
 from jmsx.errors import MessageFormatError, MessageNotWriteableError
 from jmsx.jms.message import READ_ONLY
 

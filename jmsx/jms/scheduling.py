@@ -9,9 +9,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
-from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, SecurityError
 from jmsx.log import logger

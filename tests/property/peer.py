@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.core.memory import Memory
 from jmsx.core.policy import no_jitter
+from jmsx.core.process_memory import Memory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import (
     AcknowledgeMode,

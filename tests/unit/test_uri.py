@@ -9,8 +9,8 @@ import pytest
 
 import jmsx
 from jmsx.app import App
+from jmsx.core.destination_names import parse_destination
 from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy
-from jmsx.core.spelling import parse_destination
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
 from jmsx.uri import BrokerAddress, parse_broker_uri

@@ -21,8 +21,8 @@ from jmsx.core.events import (
 )
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.identity import stamp
-from jmsx.core.memory import Memory
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
+from jmsx.core.process_memory import Memory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import (
     NO_FAILURE,

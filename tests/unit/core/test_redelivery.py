@@ -9,8 +9,8 @@ import pytest
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import RedeliveryScheduled
 from jmsx.core.frames import MessageFrame
+from jmsx.core.non_blocking_redelivery import RedeliverySchedule
 from jmsx.core.policy import RedeliveryPolicy
-from jmsx.core.redelivery import RedeliverySchedule
 from jmsx.core.values import AcknowledgeMode, Failure
 from tests.unit.core.harness import (
     AT_ONCE,

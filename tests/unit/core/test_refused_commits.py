@@ -11,8 +11,8 @@ from jmsx.core.events import (
     MessageDeadLettered,
 )
 from jmsx.core.frames import Frame
-from jmsx.core.memory import Memory
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
+from jmsx.core.process_memory import Memory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import SessionSettings
 from jmsx.errors import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.burial import RETRY
+from jmsx.core.dead_letters import RETRY
 from jmsx.core.frames import Frame
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
 from jmsx_artemis.dialect import DIALECT as ARTEMIS

@@ -26,7 +26,7 @@ from tests.unit.core.harness import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.certificate import DeathCertificate
+    from jmsx.core.death_headers import DeathCertificate
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
     from jmsx.core.values import AcknowledgeMode

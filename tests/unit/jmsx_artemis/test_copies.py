@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.certificate import DeathCertificate
+from jmsx.core.death_headers import DeathCertificate
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx_artemis import DIALECT

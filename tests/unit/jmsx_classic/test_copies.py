@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.certificate import DeathCertificate, cut
+from jmsx.core.death_headers import DeathCertificate, cut
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx_classic import DIALECT

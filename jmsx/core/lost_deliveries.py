@@ -39,7 +39,7 @@ class _Past:
 
 
 class Carrying:
-    """The past of messages that the broker has again, by the hashes of their names (as in memory.py)."""
+    """The past of messages that the broker has again, by the hashes of their names (as in process_memory.py)."""
 
     def __init__(self) -> None:
         self._past: OrderedDict[int, _Past] = OrderedDict()

@@ -16,10 +16,10 @@ from jmsx.core.values import NO_FAILURE, Failure, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.core.burial import DeadLetters
     from jmsx.core.consumer import ConsumerCore
+    from jmsx.core.dead_letters import DeadLetters
     from jmsx.core.delivery import Delivery
-    from jmsx.core.postponing import Postponements
+    from jmsx.core.scheduled_redelivery import Postponements
 
 #: Verdicts that acknowledge a message, and how it then ends.
 _FORGET: Final = {Verdict.DISCARD: Outcome.DISCARDED, Verdict.DUPLICATE: Outcome.DUPLICATE}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.ledger import Entry, StoreKey
-from jmsx.core.memory import UNSEEN, Memory, Past
+from jmsx.core.process_memory import UNSEEN, Memory, Past
 from jmsx.core.values import AcknowledgeMode, DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.burial import SINGLE_ACKS
+from jmsx.core.dead_letters import SINGLE_ACKS
 from jmsx.core.events import DeadLetterFailed, MessageDeadLettered, SubscriptionClosed
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
 from tests.unit.core.harness import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.spelling import is_composite, is_pattern, is_wildcard, parse_destination
+from jmsx.core.destination_names import is_composite, is_pattern, is_wildcard, parse_destination
 from jmsx.errors import InvalidDestinationError
 
 

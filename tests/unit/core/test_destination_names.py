@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from jmsx.core.destination_names import spelt
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
-from jmsx.core.spelling import spelt
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.jms.destination import Queue, Topic, destination
 from jmsx.options import dead_letter_place

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.certificate import DeathCertificate
 from jmsx.core.consumer import nack, newest
+from jmsx.core.death_headers import DeathCertificate
 from jmsx.core.delivery import DEAD, UNDECODABLE, Doom
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.actions import Outbox
-    from jmsx.core.browsing import Browsings
+    from jmsx.core.browsers import Browsings
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect

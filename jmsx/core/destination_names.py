@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from jmsx.core.checks import kind_of, unknown
+from jmsx.core.option_checks import kind_of, unknown
 from jmsx.errors import InvalidDestinationError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ when it comes on that link.
 
 With `commit_markers` a COMMIT whose answer was lost with its link is repeated in the same way, whatever became of it.
 
-The first of it is rehearsed (rehearsal.py): the broker may still be writing the commit that it now has to know.
+The first of it is rehearsed (journal_barrier.py): the broker may still be writing the commit that it now has to know.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from jmsx.core.frames import Frame
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jmsx.core.carrying import Carrying
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
+    from jmsx.core.lost_deliveries import Carrying
     from jmsx.core.requests import Request
     from jmsx.core.transaction import TxSend
 

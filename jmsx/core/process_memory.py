@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from jmsx.core.destination_names import is_pattern
 from jmsx.core.identity import place
-from jmsx.core.spelling import is_pattern
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
