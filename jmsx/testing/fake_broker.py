@@ -46,7 +46,7 @@ class MessageView(Protocol):
 
     @property
     def body(self) -> bytes:
-        """As it was sent."""
+        """The bytes that were sent."""
 
     @property
     def properties(self) -> Mapping[str, str | int]:
@@ -73,7 +73,7 @@ class QueueView(Protocol):
         """Messages that are dispatched and not settled, oldest first."""
 
     def browse(self) -> Sequence[MessageView]:
-        """Those that are not acknowledged, in flight or not, oldest first."""
+        """Messages that are not acknowledged, in flight or not, oldest first."""
 
     def __len__(self) -> int: ...
 
@@ -126,7 +126,7 @@ class FakeBroker:
 
     @property
     def faults(self) -> FaultPlan:
-        """Those that are planned and have not happened yet."""
+        """The faults that are planned and have not happened yet."""
         return self._runtime.faults
 
     def refuse_next(

@@ -94,14 +94,14 @@ def _not(value: Value) -> Value:
 
 
 def _and(left: Value, right: Value) -> Value:
-    """False wins over unknown."""
+    """AND: false wins over unknown."""
     if left is False or right is False:
         return False
     return None if left is None or right is None else True
 
 
 def _or(left: Value, right: Value) -> Value:
-    """True wins over unknown."""
+    """OR: true wins over unknown."""
     return _not(_and(_not(left), _not(right)))
 
 

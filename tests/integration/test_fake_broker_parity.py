@@ -23,7 +23,7 @@ from tests.integration.parity.frames import FRAMES
 from tests.integration.parity.selecting import SELECTING
 from tests.integration.parity.sides import Side, fake_side, real_side
 from tests.integration.parity.transactions import TRANSACTIONS
-from tests.integration.parity.words import ArtemisWords, ClassicWords
+from tests.integration.parity.vocabulary import ArtemisVocabulary, ClassicVocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from jmsx_broker import Broker
     from tests.integration.parity.sides import Entry
-    from tests.integration.parity.words import Words
+    from tests.integration.parity.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.broker
 
@@ -51,10 +51,14 @@ class Diaries:
     """What the clients of all programs saw on a real broker."""
 
     def __init__(
-        self, pool: ThreadPoolExecutor, programs: list[Program], broker: Broker, words: type[Words]
+        self,
+        pool: ThreadPoolExecutor,
+        programs: list[Program],
+        broker: Broker,
+        vocabulary: type[Vocabulary],
     ) -> None:
         self._broker = broker
-        self._words = words
+        self._vocabulary = vocabulary
         self._futures: dict[Program, Future[Side]] = {
             run: pool.submit(self._run, run) for run in programs
         }
@@ -80,7 +84,7 @@ class Diaries:
         return self._run(run).diary
 
     def _run(self, run: Program) -> Side:
-        side = real_side(urlsplit(self._broker.url).port or 0, self._words())
+        side = real_side(urlsplit(self._broker.url).port or 0, self._vocabulary())
         try:
             run(side)
         finally:
@@ -92,7 +96,7 @@ class Diaries:
 def classic_diaries(classic_broker: Broker) -> Iterator[Diaries]:
     """What Classic shows."""
     with ThreadPoolExecutor(ABREAST) as pool:
-        yield Diaries(pool, CLASSIC_PROGRAMS, classic_broker, ClassicWords)
+        yield Diaries(pool, CLASSIC_PROGRAMS, classic_broker, ClassicVocabulary)
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +106,13 @@ def artemis_diaries() -> Iterator[Diaries]:
         ArtemisBroker(address_settings=REAL_SETTINGS) as broker,
         ThreadPoolExecutor(ABREAST) as pool,
     ):
-        yield Diaries(pool, artemis.PROGRAMS, broker, ArtemisWords)
+        yield Diaries(pool, artemis.PROGRAMS, broker, ArtemisVocabulary)
 
 
 @pytest.mark.parametrize("run", CLASSIC_PROGRAMS, ids=lambda run: run.__name__)
 def test_same_frames_as_classic(run: Program, classic_diaries: Diaries) -> None:
     """Both brokers show the clients of a program the same."""
-    fake = fake_side("classic", ClassicWords())
+    fake = fake_side("classic", ClassicVocabulary())
     run(fake)
     assert classic_diaries.of(run) == fake.diary
     assert len(fake.diary) > 1
@@ -117,7 +121,7 @@ def test_same_frames_as_classic(run: Program, classic_diaries: Diaries) -> None:
 @pytest.mark.parametrize("run", artemis.PROGRAMS, ids=lambda run: run.__name__)
 def test_same_frames_as_artemis(run: Program, artemis_diaries: Diaries) -> None:
     """Both brokers show the clients of a program the same."""
-    fake = fake_side(PROFILE, ArtemisWords())
+    fake = fake_side(PROFILE, ArtemisVocabulary())
     run(fake)
     seen = artemis_diaries.of(run)
     if seen != fake.diary and not artemis_diaries.is_whole(run):

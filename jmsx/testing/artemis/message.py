@@ -48,7 +48,7 @@ class Routing(StrEnum):
 
     @property
     def number(self) -> int:
-        """As it stands in `_AMQ_ORIG_ROUTING_TYPE`."""
+        """The number that `_AMQ_ORIG_ROUTING_TYPE` has for it."""
         return 1 if self is Routing.ANYCAST else 0
 
 

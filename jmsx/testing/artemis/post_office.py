@@ -58,7 +58,7 @@ class ArtemisTransaction:
         self._begun = False
 
     def forget(self) -> None:
-        """Nothing of it was ever sent."""
+        """Drop all that was sent under it."""
         self._steps = []
         self.rollback_only = False
 

@@ -68,7 +68,7 @@ class Destination:
 
     @property
     def stomp_name(self) -> str:
-        """As other connections see it in frames."""
+        """The name that other connections see in frames."""
         return _PREFIX_OF[self.kind] + self.name
 
     def __str__(self) -> str:

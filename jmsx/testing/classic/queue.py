@@ -265,7 +265,7 @@ class BrowserSubscription(QueueSubscription):
         self._is_done = False
 
     def acknowledge(self, ack: Acknowledgement, transaction: ClassicTransaction | None) -> None:
-        """Nothing: a browser owns nothing."""
+        """Ignore `ack`: a browser has nothing to settle."""
 
     def open_window(self) -> None:
         """Deliver what the queue holds now, in order, then the end; the second time nothing."""
@@ -278,4 +278,4 @@ class BrowserSubscription(QueueSubscription):
         self._finish()
 
     def close(self) -> None:
-        """Nothing: a browser holds nothing."""
+        """Do nothing: a browser has no messages to give back."""

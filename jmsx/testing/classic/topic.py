@@ -143,7 +143,7 @@ class DurableSubscription(StoreSubscription):
                 self.dispatch(message)
 
     def settle(self, message: StoredMessage, transaction: ClassicTransaction | None) -> None:
-        """Nothing is left to do: leaving the window is leaving the store."""
+        """Do nothing: a message that left the window has left the store."""
 
     def close(self) -> None:
         """Keep what comes from now on; what was in flight goes back to the front, in order."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.testing.profiles import Profile
+    from tests.integration.parity.vocabulary import Vocabulary
     from tests.integration.parity.wires import Seen, Wire
-    from tests.integration.parity.words import Words
 
 #: Seconds without a frame after which a real broker has nothing more to say.
 QUIET = 0.3
@@ -72,17 +72,17 @@ class Client:
 
     def _place(self, seen: Seen) -> tuple[bool, str]:
         is_message = seen[0] == "MESSAGE"
-        return is_message, self.side.words.place(seen[1]) if is_message else ""
+        return is_message, self.side.vocabulary.place(seen[1]) if is_message else ""
 
     def put(self, destination: str, *bodies: str, **headers: str) -> None:
         """Send persistent messages, each with a receipt."""
         for body in bodies:
-            given = {"persistent": "true", **self.side.words.sending, **headers}
+            given = {"persistent": "true", **self.side.vocabulary.sending, **headers}
             self.ask("SEND", body.encode(), destination=destination, **given)
 
     def subscribe(self, destination: str, /, id_: str = "s", **headers: str) -> list[str]:
         """Subscribe (`ack:client` unless told otherwise) with a receipt and see what comes."""
-        given = {"ack": "client", **self.side.words.subscribing, **headers}
+        given = {"ack": "client", **self.side.vocabulary.subscribing, **headers}
         answer = self.ask("SUBSCRIBE", id=id_, destination=destination, **given)
         return [answer, *self.see()]
 
@@ -114,11 +114,11 @@ class Side:
         open_wire: Callable[[], Wire],
         wait: Callable[[float], object],
         wall: Callable[[], float],
-        words: Words,
+        vocabulary: Vocabulary,
     ) -> None:
         self._open_wire = open_wire
         self._wall = wall
-        self.words = words  #: what this kind of broker says, and wants to be told
+        self.vocabulary = vocabulary  #: what this kind of broker says, and wants to be told
         self.wait = wait  #: let so many seconds pass
         self.tokens = [uuid.uuid4().hex]
         self.diary: list[Entry] = []
@@ -146,7 +146,7 @@ class Side:
 
     def real_id(self, plain: str) -> str:
         """The id behind `ID-n` of the diary."""
-        return self.words.real_id(plain)
+        return self.vocabulary.real_id(plain)
 
     def real_name(self, value: str) -> str:
         """Names that a program marks with `~` are made unique to this run."""
@@ -169,9 +169,10 @@ class Side:
         if "message-id" in headers:
             client.message_ids[body.decode()] = headers["message-id"].partition(REPEATED)[0]
         plain = {
-            name: self.words.plain(name, self._unmarked(value)) for name, value in headers.items()
+            name: self.vocabulary.plain(name, self._unmarked(value))
+            for name, value in headers.items()
         }
-        told = self.words.plain_error(body) if command == "ERROR" else body
+        told = self.vocabulary.plain_error(body) if command == "ERROR" else body
         body = self._unmarked(told.decode()).encode()
         self.diary.append(Entry(self.clients.index(client), command, plain, body))
         return body.decode() if command == "MESSAGE" else plain.get("message", command)
@@ -187,12 +188,12 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return {name.replace("___", ".").replace("__", "-"): value for name, value in headers.items()}
 
 
-def real_side(port: int, words: Words) -> Side:
+def real_side(port: int, vocabulary: Vocabulary) -> Side:
     """The broker at `port` of this machine."""
-    return Side(lambda: RealWire(port), time.sleep, time.time, words)
+    return Side(lambda: RealWire(port), time.sleep, time.time, vocabulary)
 
 
-def fake_side(profile: Profile | str, words: Words) -> Side:
+def fake_side(profile: Profile | str, vocabulary: Vocabulary) -> Side:
     """A fake broker, at today's date."""
     origin = time.time()
     broker, clock = FakeBroker(profile, origin=origin), FakeClock()
@@ -200,4 +201,4 @@ def fake_side(profile: Profile | str, words: Words) -> Side:
     def wait(seconds: float) -> None:
         broker.handle_timer(clock.advance(seconds))
 
-    return Side(lambda: FakeWire(broker, clock), wait, lambda: origin + clock.now, words)
+    return Side(lambda: FakeWire(broker, clock), wait, lambda: origin + clock.now, vocabulary)

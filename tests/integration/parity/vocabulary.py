@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 
-class Words(ABC):
+class Vocabulary(ABC):
     """The words of one run: ids are numbered in the order in which they turn up."""
 
     sending: ClassVar[dict[str, str]] = {}  #: headers that a SEND has here unless told otherwise
@@ -40,7 +40,7 @@ class Words(ABC):
         return self._ids.setdefault(real, f"{kind}-{count + 1}")
 
 
-class ClassicWords(Words):
+class ClassicVocabulary(Vocabulary):
     """ActiveMQ Classic."""
 
     def plain(self, name: str, value: str) -> str:
@@ -58,7 +58,7 @@ class ClassicWords(Words):
         return re.split(rb"[:\n]", body, maxsplit=1)[0]
 
 
-class ArtemisWords(Words):
+class ArtemisVocabulary(Vocabulary):
     """ActiveMQ Artemis: every word that it writes is compared, the headers' order aside."""
 
     sending: ClassVar = {"destination-type": "ANYCAST"}
