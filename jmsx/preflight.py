@@ -19,9 +19,9 @@ from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKin
 from jmsx.direct import connect_to
 from jmsx.errors import JmsxError
 from jmsx.inspection import Finding, Level
-from jmsx.jms.aside import Peer
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
+from jmsx.jms.session import link_of
 from jmsx.uri import BrokerAddress, BrokerUri, parse_broker_uri
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _examine_broker(
         connection.start()
         session = connection.create_session()
         milliseconds = (time.monotonic() - began) * 1000
-        dialect = session.dialect
+        dialect = link_of(session).dialect
         told = f"{greeting.server}, dialect {dialect.name}, connected in {milliseconds:.0f} ms"
         yield Finding(f"broker {address}", Level.OK, told)
         yield _transport(address, options)
@@ -133,11 +133,10 @@ def _examine_destination(
     consumer: Consumer, session: Session, options: ConnectionOptions
 ) -> Iterator[Finding]:
     """What the broker has set for a consumer's destination, and whether it goes with the consumer's own policy."""
-    own = consumer.connection_options(options)
-    peer = Peer(str(session.address), session.dialect)
-    uri, check = consumer.destination.uri, f"settings of {consumer.destination.uri}"
+    destination, check = consumer.destination, f"settings of {consumer.destination.uri}"
+    policy = consumer.connection_options(options).policy(destination.uri)
     try:
-        found = connect_to(session.address, own).aside.examine(peer, uri, _kind(consumer))
+        found = link_of(session).examine(destination, _kind(consumer), policy)
     except JmsxError as error:
         yield Finding(check, Level.FAILURE, str(error))
         return
@@ -170,7 +169,7 @@ def _transport(address: BrokerAddress, options: ConnectionOptions) -> Finding:
 def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
     """What both sides agreed on; a side that said 0 sends nothing."""
     ours, theirs = options.heartbeat
-    promised, wanted = parse(session.greeting.get("heart-beat", "0,0"))
+    promised, wanted = parse(link_of(session).greeting.get("heart-beat", "0,0"))
     sends, hears = (max(ours, wanted) if ours and wanted else 0.0), (promised if theirs else 0.0)
     told = (
         f"we send every {sends:g} s at the least" if sends else "we send none",
@@ -181,7 +180,7 @@ def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
 
 def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
     """Where a message of a queue goes that always fails."""
-    grave = session.dialect.dead_letter_destination(DestinationKind.QUEUE)
+    grave = link_of(session).dialect.dead_letter_destination(DestinationKind.QUEUE)
     match options.dead_letter:
         case DeadLetterStrategy.SAFE:
             words = f"confirmed copies to {grave}, wherever the broker would not keep them itself"

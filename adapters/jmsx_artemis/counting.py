@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jmsx.clock import SystemClock
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.inspection import QueueCounts
+from jmsx.jms.session import link_of
 from jmsx_artemis.questions import count, queues
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
 def counts(session: Session, uris: Sequence[str]) -> dict[str, QueueCounts] | None:
     """The counts of the queues `uris` that exist; None if the broker cannot be asked. Raises JmsxError."""
-    management = session.dialect.management
-    if management is None or not session.options.use_management:
+    link = link_of(session)
+    management = link.dialect.management
+    if management is None or not link.options.use_management:
         return None
-    exchange = Exchange(session.address, session.options, SystemClock())
+    exchange = Exchange(link.address, link.options, SystemClock())
     try:
-        return exchange.conduct(session.dialect, management, inquiry(uris))
+        return exchange.conduct(link.dialect, management, inquiry(uris))
     except UnansweredError as error:
         if error.reached:
             return None

@@ -8,6 +8,7 @@ from jmsx.clock import SystemClock
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.errors import JmsxError
 from jmsx.inspection import Finding, Level
+from jmsx.jms.session import link_of
 from jmsx_artemis.questions import queues
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
 def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
     """How many messages and consumers each queue has."""
-    management = session.dialect.management
-    if management is None or not session.options.use_management:
+    link = link_of(session)
+    management = link.dialect.management
+    if management is None or not link.options.use_management:
         return
-    exchange = Exchange(session.address, session.options, SystemClock())
+    exchange = Exchange(link.address, link.options, SystemClock())
     try:
-        found = exchange.conduct(session.dialect, management, _find(names))
+        found = exchange.conduct(link.dialect, management, _find(names))
     except (UnansweredError, JmsxError) as error:
         told = f"not visible: {error}; {management.remedy}"
         yield Finding("management", Level.WARNING, told)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.clock import SystemClock
 from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.jms.session import link_of
 from jmsx_artemis.questions import consumers, count, queues
 
 if TYPE_CHECKING:
@@ -24,15 +25,16 @@ _LOOKS: Final = 3
 
 def stranded(session: Session, destination: Destination) -> int | None:
     """How many messages of a queue are in delivery for nobody; None if the broker cannot be asked. Raises JmsxError."""
-    management = session.dialect.management
-    if management is None or not session.options.use_management:
+    link = link_of(session)
+    management = link.dialect.management
+    if management is None or not link.options.use_management:
         return None
     if destination.is_topic:
         return 0
     name = destination.name.rpartition("::")[2]
-    exchange = Exchange(session.address, session.options, SystemClock())
+    exchange = Exchange(link.address, link.options, SystemClock())
     try:
-        return exchange.conduct(session.dialect, management, inquiry(name))
+        return exchange.conduct(link.dialect, management, inquiry(name))
     except UnansweredError as error:
         if error.reached:
             return None

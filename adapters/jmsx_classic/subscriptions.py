@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx import Topic
 from jmsx.core.destination_names import is_pattern
+from jmsx.jms.session import link_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,7 +46,7 @@ def missing(session: Session, destination: Destination, links: Collection[str]) 
     if not left:
         return left
     # Our own connection is told of after them, on the same socket: what has not come by then does not come.
-    own = session.greeting.get("session", "")
+    own = link_of(session).greeting.get("session", "")
     if own not in _told(_subscribe(session, f"{_ADVISORY}.Connection"), {own}, PATIENCE):
         return None
     return left - _told(consumers, left, 0.0)

@@ -18,6 +18,7 @@ from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import QueueCounted
 from jmsx.direct import connect_to
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.jms.session import link_of
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -136,9 +137,10 @@ class Counting:
             try:
                 connection.start()
                 session = connection.create_session()
-                if session.dialect.name not in plugins.names(_GROUP):
+                dialect = link_of(session).dialect.name
+                if dialect not in plugins.names(_GROUP):
                     return False
-                count: Any = plugins.load(_GROUP, session.dialect.name)
+                count: Any = plugins.load(_GROUP, dialect)
                 found = count(session, list(places))
             finally:
                 self._asking = None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from jmsx import plugins
 from jmsx.direct import connect_to
 from jmsx.errors import JmsxError
+from jmsx.jms.session import link_of
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -126,21 +127,23 @@ class Watch:
 
     def _ask(self, suspects: list[Worker], session: Session) -> None:
         """Ask the broker what this kind of broker is asked."""
-        if session.dialect.name in plugins.names(_DEAD):
+        dialect = link_of(session).dialect.name
+        if dialect in plugins.names(_DEAD):
             self._ask_for_dead(suspects, session)
-        if session.dialect.name in plugins.names(_STRANDED):
+        if dialect in plugins.names(_STRANDED):
             self._ask_for_stranded(suspects, session)
 
     def _ask_for_stranded(self, suspects: list[Worker], session: Session) -> None:
         """Find messages that nobody gets; what was there twice, with nothing coming meanwhile, is not on its way."""
-        count: Any = plugins.load(_STRANDED, session.dialect.name)
-        if session.address in self._silent:
+        link = link_of(session)
+        count: Any = plugins.load(_STRANDED, link.dialect.name)
+        if link.address in self._silent:
             return
         for destination in {worker.consumer.destination for worker in suspects}:
             found = count(session, destination)
             if found is None:
-                _log.info("broker does not tell of stranded messages", broker=str(session.address))
-                self._silent.add(session.address)
+                _log.info("broker does not tell of stranded messages", broker=link.broker)
+                self._silent.add(link.address)
                 return
             self._note(destination.uri, min(found, self._found.get(destination.uri, 0)))
             self._found[destination.uri] = found
@@ -160,7 +163,7 @@ class Watch:
 
     def _ask_for_dead(self, suspects: list[Worker], session: Session) -> None:
         """Ask the broker about each subscription."""
-        missing: Any = plugins.load(_DEAD, session.dialect.name)
+        missing: Any = plugins.load(_DEAD, link_of(session).dialect.name)
         by_destination = _grouped(suspects, attrgetter("consumer.destination"))
         for destination, workers in by_destination.items():
             links = {worker.link: worker for worker in workers}

@@ -14,6 +14,7 @@ from jmsx.app.signature import connection_parameter
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import IllegalStateError, SpoiltTransactionError, StoreError
 from jmsx.handlers import check_ran
+from jmsx.jms.session import link_of
 from jmsx.log import logger
 from jmsx.steering import Duplicate, Reject, Steering, Unhandled
 
@@ -67,6 +68,7 @@ class Worker:
         self._left = False  #: told to close: that its threads end is what is wanted
         self._database = connection_parameter(consumer.handler)
         self._session = connection.create_session(consumer.mode)
+        self._link = link_of(self._session)
         self._producer = self._session.create_producer()
         if consumer.durable is not None:
             subscription = self._session.create_durable_consumer(
@@ -110,27 +112,27 @@ class Worker:
     @property
     def session_id(self) -> str:
         """Of its session."""
-        return self._session.session_id
+        return self._link.session_id
 
     @property
     def dialect(self) -> str:
         """The kind of its broker."""
-        return self._session.dialect.name
+        return self._link.dialect.name
 
     @property
     def address(self) -> BrokerAddress:
         """Of its broker."""
-        return self._session.address
+        return self._link.address
 
     @property
     def connected(self) -> bool:
         """Whether it has a link, as far as we know, and is subscribed on it."""
-        return self._session.connected
+        return self._link.connected
 
     @property
     def greeting(self) -> Mapping[str, str]:
         """What the broker said when its link was opened; another object for each link."""
-        return self._session.greeting
+        return self._link.greeting
 
     @property
     def link(self) -> str:
@@ -139,7 +141,7 @@ class Worker:
 
     def renew(self, reason: str) -> None:
         """Subscribe anew, on a new link."""
-        self._session.renew(reason)
+        self._link.renew(reason)
 
     def begin(self) -> None:
         """Let messages flow."""
@@ -173,13 +175,13 @@ class Worker:
         return WorkerState(
             consumer=self.consumer.name,
             destination=self.consumer.destination.uri,
-            movement=progress.movement(self._session.session_id),
-            alive=self._left or self._session.alive,
+            movement=progress.movement(self._link.session_id),
+            alive=self._left or self._link.alive,
             running_since=call.since if call else None,
             message_id=call.message_id if call else None,
             stranded=stranded,
             away=self._awaited(),
-            fault=self._session.policy_fault,
+            fault=self._link.policy_fault,
         )
 
     def _awaited(self) -> str | None:
@@ -187,7 +189,7 @@ class Worker:
         store = self.away or getattr(self.consumer.dedupe, "away", None)
         if store is not None:
             return f"store, which is away: {store}"
-        ledger = self._session.ledger_away
+        ledger = self._link.ledger_away
         return None if ledger is None else f"delivery ledger, which is away: {ledger}"
 
     def _listen(self, message: Message) -> None:
@@ -211,7 +213,7 @@ class Worker:
 
     def _call_once(self, message: Message) -> None:
         consumer, store = self.consumer, self.consumer.dedupe
-        client_id = self._session.options.client_id
+        client_id = self._link.options.client_id
         identity = None if store is None else consumer.identity(message, client_id)
         if store is None or identity is None:
             if self._database is not None:

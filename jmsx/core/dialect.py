@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container
 
     from jmsx.core.death_headers import DeathCertificate
     from jmsx.core.delivery import Delivery
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from jmsx.core.window import Window
     from jmsx.errors import JmsxError
 
-    #: What a message's body may be: text, bytes, the entries of a map, or nothing.
-    Body = str | bytes | Mapping[str, Any] | None
+#: What a message's body may be: text, bytes, the entries of a map, or nothing.
+Body = str | bytes | Mapping[str, Any] | None
 
 
 class Addresses(NamedTuple):

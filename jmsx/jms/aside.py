@@ -11,19 +11,18 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from jmsx.alone import Alone
-from jmsx.core.management import Findings, Grave
+from jmsx.clock import Clock
+from jmsx.core.dialect import Dialect
+from jmsx.core.management import Findings, Grave, Inquiry, Management
+from jmsx.core.policy import Policy
+from jmsx.core.values import DestinationKind
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.errors import InvalidClientIdError, UnsupportedError
 from jmsx.log import logger
+from jmsx.uri import BrokerUri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from jmsx.clock import Clock
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.management import Inquiry, Management
-    from jmsx.core.values import DestinationKind
-    from jmsx.uri import BrokerUri
 
 T = TypeVar("T")
 
@@ -49,15 +48,20 @@ class Aside:
         self._alone = Alone(
             "what asks the broker's management"
         )  #: one inquiry at a time, so that one warning says it all
-        self._found: dict[tuple[str, str], Findings] = {}  #: by broker and destination
+        #: By broker, destination and the redeliveries that the consumer's policy allows, which decide the advice.
+        self._found: dict[tuple[str, str, int], Findings] = {}
         self._tried: set[tuple[str, str]] = (
             set()
         )  #: selectors that a broker takes, without literals
         self._silent: set[str] = set()  #: brokers that cannot be asked
 
-    def examine(self, peer: Peer, destination: str, kind: DestinationKind) -> Findings:
+    def examine(
+        self, peer: Peer, destination: str, kind: DestinationKind, policy: Policy
+    ) -> Findings:
         """
         What a consumer of `destination` (URI) should know of it; what goes badly with the client is warned of, once.
+
+        `policy`: the consumer's own for redeliveries.
 
         Raises InvalidDestinationError if it would take messages that are not meant for it.
         """
@@ -66,12 +70,12 @@ class Aside:
         if management is None or destination.startswith("temp-"):
             return default
         with self._alone():
-            known = self._found.get((peer.address, destination))
+            key = (peer.address, destination, policy.maximum_redeliveries)
+            known = self._found.get(key)
             if known is None and peer.address not in self._silent:
-                policy = self._uri.options.policy(destination)
                 known = self._try(peer, management, management.examine(destination, kind, policy))
                 if known is not None:
-                    self._found[peer.address, destination] = known
+                    self._found[key] = known
                     _warn(peer, destination, known)
         return known or default
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
+from jmsx.jms.destination import Destination
+from jmsx.jms.message import Message
+from jmsx.jms.served import SessionLink
 from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import received
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
-
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.jms.destination import Destination
-    from jmsx.jms.message import Message
-    from jmsx.jms.session import Session
 
 
 class QueueBrowser:
@@ -27,19 +26,19 @@ class QueueBrowser:
     although the broker shows it until it looks for it; so in Java (`JmsQueueBrowserExpirationTest`).
     """
 
-    def __init__(self, session: Session, queue: Destination, selector: str | None) -> None:
+    def __init__(self, link: SessionLink, queue: Destination, selector: str | None) -> None:
         self.queue = queue
-        self._session = session
+        self._link = link
         self._selector = stated(selector)
         self._open: set[str] = set()  #: subscriptions of iterations that go on
 
     def __iter__(self) -> Iterator[Message]:
-        session, pump = self._session, self._session.pump
-        session.check_open()
-        name = session.next_subscription_id()
-        headers = session.dialect.browse_headers(
+        link, pump = self._link, self._link.pump
+        link.check_open()
+        name = link.next_subscription_id()
+        headers = link.dialect.browse_headers(
             destination=self.queue.uri,
-            prefetch=session.options.prefetch_policy.queue_browser,
+            prefetch=link.options.prefetch_policy.queue_browser,
             selector=self._selector,
         )
         uri = self.queue.uri
@@ -51,7 +50,7 @@ class QueueBrowser:
         self._open.add(name)
         try:
             while name in self._open and (delivery := pump.look(name)) is not None:
-                message = _shown(delivery, session.dialect)
+                message = _shown(delivery, link.dialect)
                 if not 0 < message.expiration <= time.time():
                     yield message
         finally:
@@ -66,8 +65,8 @@ class QueueBrowser:
         if name not in self._open:
             return
         self._open.discard(name)
-        pump, uri = self._session.pump, self.queue.uri
-        if pump.error is None and not self._session.closed:
+        pump, uri = self._link.pump, self.queue.uri
+        if pump.error is None and not self._link.closed:
             pump.finish(lambda core, _now: core.browsings.close(name, uri))
 
     def __enter__(self) -> Self:

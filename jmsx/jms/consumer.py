@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import Held
+from jmsx.core.delivery import Delivery, Held
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
 from jmsx.handlers import check_runs, check_takes_message
+from jmsx.jms.destination import Destination
+from jmsx.jms.message import Message
+from jmsx.jms.served import SessionLink
 from jmsx.jms.translation import received
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from jmsx.core.delivery import Delivery
-    from jmsx.jms.destination import Destination
-    from jmsx.jms.message import Message
-    from jmsx.jms.session import Session
 
 #: Seconds in which a broker that is asked for a message sends it, if it has one; it does not say that it has none.
 _ANSWER: Final = 0.2
@@ -26,15 +24,15 @@ class MessageConsumer:
 
     def __init__(
         self,
-        session: Session,
+        link: SessionLink,
         destination: Destination,
         subscription_id: str,
         *,
         pull: bool,
         durable_name: str | None,
     ) -> None:
-        self.session = session
         self.destination = destination
+        self._link = link
         self._subscription_id = subscription_id
         self._pull = pull  #: prefetch 0
         self._durable_name = durable_name
@@ -53,9 +51,9 @@ class MessageConsumer:
         """
         self._check()
         _check_timeout(timeout)
-        pump = self.session.pump
+        pump = self._link.pump
         if not pump.running:
-            self.session.note_unstarted()
+            self._link.shared.note_unstarted()
         deadline = None if timeout is None else pump.now() + timeout
         held = Held()
         try:
@@ -74,11 +72,11 @@ class MessageConsumer:
         return (self._subscription_id,)
 
     def _read(self, delivery: Delivery) -> tuple[Message, Delivery]:
-        message = received(delivery, self.session.dialect)
-        return self.session.bind(message, delivery), delivery
+        link = self._link
+        return received(delivery, link.dialect, link.acknowledging(delivery)), delivery
 
     def _given_up(self) -> bool:
-        return self._closed or self.session.closed
+        return self._closed or self._link.closed
 
     def receive_no_wait(self) -> Message | None:
         """
@@ -88,7 +86,7 @@ class MessageConsumer:
         asked, and has 0.2 s to send one.
         """
         self._check()
-        asks = self._pull or self.session.pump.call(
+        asks = self._pull or self._link.pump.call(
             lambda core, _now: core.is_shut(self._subscription_id)
         )
         return self.receive(_ANSWER if asks else 0.0)
@@ -112,7 +110,7 @@ class MessageConsumer:
                 "Illegal prefetch size of zero. This setting is not supported for asynchronous"
                 " consumers please set a value of at least 1"
             )
-        self.session.listen(self._subscription_id, listener)
+        self._link.listen(self._subscription_id, listener)
 
     def close(self) -> None:
         """
@@ -124,17 +122,19 @@ class MessageConsumer:
         if self._closed:
             return
         self._closed = True
-        self.session.pump.wake()
-        if not self.session.closed and self.session.pump.error is None:
-            idle = self.session.leave(self._subscription_id)
-            self.session.pump.linger(self._subscription_id)
-            self.session.pump.finish(
+        link = self._link
+        link.pump.wake()
+        if not link.closed and link.pump.error is None:
+            idle = link.leave(self._subscription_id)
+            link.pump.linger(self._subscription_id)
+            link.pump.finish(
                 lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
             )
-            self.session.released(self._durable_name)
+            if self._durable_name is not None:
+                link.shared.release_durable(self._durable_name)
 
     def _check(self) -> None:
-        self.session.check_receive()
+        self._link.check_receive()
         if self._closed:
             raise IllegalStateError("The Consumer is closed")
 

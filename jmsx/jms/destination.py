@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import Protocol, final
 
 from jmsx.core.destination_names import DestinationUri, parse_destination
 from jmsx.errors import IllegalStateError, InvalidDestinationError
-
-if TYPE_CHECKING:
-    from jmsx.jms.session import Session
 
 
 class Destination:
@@ -78,10 +75,31 @@ class Topic(Destination):
     _kind = "topic"
 
 
+class Owner(Protocol):
+    """The session that has made a temporary destination, and that alone may read it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is closed, and its temporary destinations are gone with it."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of the link that the session has; a temporary queue has another name on each."""
+
+    def consumes(self, destination: Destination) -> bool:
+        """Whether a consumer of the session reads `destination`."""
+
+    def forget_temporary(self, destination: Temporary) -> None:
+        """Have the broker remove what was deleted, where it can be told."""
+
+    def tell_name(self, destination: Temporary, place: str) -> None:
+        """Send a message to `place` (URI) that asks for answers at `destination`: its reader sees the real name."""
+
+
 class Temporary(Destination):
     """A queue or topic that lives as long as the session that made it, unless it is deleted before."""
 
-    def __init__(self, name: str, *, owner: Session | None = None) -> None:
+    def __init__(self, name: str, *, owner: Owner | None = None) -> None:
         super().__init__(name)
         self.owner = owner  #: the session that may read it
         self.public: Destination | None = None  #: as other sessions name it, once that was needed

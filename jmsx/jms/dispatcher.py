@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
+from jmsx.core.session import SessionCore
+from jmsx.core.values import Failure
+from jmsx.drivers.pump import Pump
 from jmsx.handlers import check_ran
 from jmsx.jms.failures import HandlerCall
+from jmsx.jms.message import Message
 from jmsx.jms.translation import received
 from jmsx.log import logger
 from jmsx.steering import failure_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.session import SessionCore
-    from jmsx.core.values import Failure
-    from jmsx.drivers.pump import Pump
-    from jmsx.jms.message import Message
-
-    Listener = Callable[[Message], object]
+Listener = Callable[[Message], object]
 
 _log = logger("jmsx.session")
 
@@ -30,11 +26,14 @@ class Dispatcher:
     """Runs the listeners of one session, by subscription id."""
 
     def __init__(
-        self, pump: Pump, dialect: Dialect, bind: Callable[[Message, Delivery], Message]
+        self,
+        pump: Pump,
+        dialect: Dialect,
+        acknowledging: Callable[[Delivery], Callable[[], None] | None],
     ) -> None:
         self._pump = pump
         self._dialect = dialect
-        self._bind = bind  #: gives a message its acknowledge()
+        self._acknowledging = acknowledging  #: makes a message's acknowledge()
         self._listeners: dict[str, Listener] = {}
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._handling: HandlerCall | None = None  #: the call that runs
@@ -124,7 +123,8 @@ class Dispatcher:
     def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:
         """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
         listener = self._listeners[delivery.subscription_id]
-        return listener, self._bind(received(delivery, self._dialect), delivery), delivery
+        message = received(delivery, self._dialect, self._acknowledging(delivery))
+        return listener, message, delivery
 
     def _begin(self, delivery: Delivery) -> None:
         self._busy = True

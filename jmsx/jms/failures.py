@@ -6,20 +6,16 @@ The traceback is whole at the first failure of a message and at its death; in be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from jmsx.core.delivery import DEAD
+from jmsx.core.delivery import DEAD, Delivery
 from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.policy import UNLIMITED
-from jmsx.core.values import Verdict
+from jmsx.core.session import SessionCore
+from jmsx.core.values import Failure, Verdict
+from jmsx.jms.message import Message
 from jmsx.log import logger, shortened
 from jmsx.steering import Steering, told_by
-
-if TYPE_CHECKING:
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.session import SessionCore
-    from jmsx.core.values import Failure
-    from jmsx.jms.message import Message
 
 #: Words for what is not delivered again, by what its handler said.
 _ENDS: Final = {Verdict.DISCARD: "never, it is discarded", Verdict.REJECT: "never, dead letter now"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from jmsx.core.delivery import MessageIdentity
+from jmsx.core.dialect import Body
 from jmsx.core.option_checks import kind_of
 from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
 from jmsx.jms.destination import Destination, destination
@@ -12,17 +14,25 @@ from jmsx.jms.destination import Destination, destination
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
-    from jmsx.core.delivery import MessageIdentity
-    from jmsx.core.dialect import Body
-
-    #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
-    Property = str | int | float | bool | None
+#: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
+Property = str | int | float | bool | None
 
 #: What to do instead of changing a message that came in.
 READ_ONLY: Final = (
     "it came in, and is as it came: send a new one,"
     " Message(message.body, properties={**message.properties, ...})"
 )
+
+
+class Incoming(NamedTuple):
+    """What a message that came in has besides its fields; what costs time is worked out when somebody asks."""
+
+    properties: MutableMapping[str, Property]
+    decode: Callable[[], Body]  #: reads the body
+    size: int  #: of the body, in bytes
+    bytes_may_be_text: bool  #: its sender knows no kinds of messages
+    identify: Callable[[], MessageIdentity]  #: finds out its key
+    acknowledge: Callable[[], None] | None  #: what `acknowledge()` does; None: nothing
 
 
 class Message:
@@ -127,11 +137,6 @@ class Message:
         return True
 
     @property
-    def bodiless(self) -> bool:
-        """Whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
-        return self._size == 0 and not self.readable
-
-    @property
     def text(self) -> str:
         """
         The body as text, "" if there is none; raises MessageNotReadableError if it is something else.
@@ -193,24 +198,27 @@ class Message:
             size = len(self._body) if self._body is not None else 0
         return f"<Message {self.message_id or 'unsent'} #{self.delivery_count} [{size}]>"
 
-    def on_identify(self, identify: Callable[[], MessageIdentity]) -> None:
-        """Set how it is known, which is found out when somebody asks; the session's affair."""
-        self._identify = identify
-
-    def on_properties(self, properties: MutableMapping[str, Property]) -> None:
-        """Set what came with it; the session's affair."""
-        self._properties = properties
-
-    def on_body(self, decode: Callable[[], Body], size: int, *, may_be_text: bool) -> None:
-        """Let the body of `size` bytes be decoded when it is asked for; `may_be_text`: what turns out to be bytes."""
-        self._decode, self._size, self._bytes_may_be_text = decode, size, may_be_text
-
-    def on_acknowledge(self, acknowledge: Callable[[], None]) -> None:
-        """Set what `acknowledge()` does; the session's affair."""
-        self._acknowledge = acknowledge
-
     def __reduce__(self) -> Any:
         raise TypeError("a Message belongs to its session; pass on its body and properties instead")
+
+    def _come_in(self, came: Incoming) -> None:
+        self._properties = came.properties
+        self._decode, self._size = came.decode, came.size
+        self._bytes_may_be_text = came.bytes_may_be_text
+        self._identify, self._acknowledge = came.identify, came.acknowledge
+
+    def _is_bodiless(self) -> bool:
+        return self._size == 0 and not self.readable
+
+
+def come_in(message: Message, came: Incoming) -> None:
+    """Make `message`, which has its fields, one that came in."""
+    message._come_in(came)  # noqa: SLF001 - an application has no use for it
+
+
+def is_bodiless(message: Message) -> bool:
+    """Whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
+    return message._is_bodiless()  # noqa: SLF001 - an application asks whether it is readable
 
 
 def _copied(properties: Mapping[str, Property]) -> dict[str, Property]:

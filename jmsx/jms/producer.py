@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Never
+from typing import Never
 
+from jmsx.core.dialect import Body
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SENDER_HEADER
 from jmsx.core.option_checks import check_flag, unknown
+from jmsx.core.requests import Request
+from jmsx.core.session import SessionCore
 from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
@@ -20,14 +23,9 @@ from jmsx.errors import (
 from jmsx.jms.destination import Destination
 from jmsx.jms.destination import destination as destination_of
 from jmsx.jms.message import Message
+from jmsx.jms.served import SessionLink
 from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import checked_body, send_frame
-
-if TYPE_CHECKING:
-    from jmsx.core.dialect import Body
-    from jmsx.core.requests import Request
-    from jmsx.core.session import SessionCore
-    from jmsx.jms.session import Session
 
 
 class MessageProducer:
@@ -37,8 +35,8 @@ class MessageProducer:
     `persistent`, `priority` and `time_to_live` (seconds, 0: for ever) hold for what is sent without saying otherwise.
     """
 
-    def __init__(self, session: Session, target: Destination | None) -> None:
-        self._session = session
+    def __init__(self, link: SessionLink, target: Destination | None) -> None:
+        self._link = link
         self._target = target
         self._closed = False
         self.persistent = True
@@ -74,7 +72,7 @@ class MessageProducer:
         """
         for name in others:
             raise unknown_send_option(name, "Message(body, properties={...})", "destination")
-        self._session.check_open()
+        self._link.check_open()
         if self._closed:
             raise IllegalStateError("The Producer is closed")
         persistent = self.persistent if persistent is None else persistent
@@ -82,11 +80,11 @@ class MessageProducer:
         time_to_live = self.time_to_live if time_to_live is None else time_to_live
         _check_quality(persistent, priority, time_to_live)
         message = _message(message)
-        to = reachable(self._destination(destination), self._session)
-        self._session.check_temporary(to)
+        to = reachable(self._destination(destination), self._link)
+        self._link.check_temporary(to)
         key = new_key()
-        frame = send_frame(message, to, self._session.dialect, key, persistent=persistent)
-        limit = self._session.options.max_body_size
+        frame = send_frame(message, to, self._link.dialect, key, persistent=persistent)
+        limit = self._link.options.max_body_size
         if len(frame.body) > limit:
             raise MessageFormatError(
                 f"a body of {len(frame.body)} bytes is longer than the max_body_size of {limit} bytes; raise that, if"
@@ -94,19 +92,19 @@ class MessageProducer:
             )
         headers = dict(frame.headers)
         if message.reply_to is not None:
-            reply_to = reachable(destination_of(message.reply_to), self._session)
-            headers["reply-to"] = self._session.dialect.reply_to(reply_to.uri)
-        if self._session.signature is not None:
-            headers[SENDER_HEADER] = self._session.signature
+            reply_to = reachable(destination_of(message.reply_to), self._link)
+            headers["reply-to"] = self._link.dialect.reply_to(reply_to.uri)
+        if self._link.signature is not None:
+            headers[SENDER_HEADER] = self._link.signature
         headers["priority"] = str(priority)
         sent_at = int(time.time() * 1000)
-        headers.update(self._session.dialect.sent_at(sent_at))
+        headers.update(self._link.dialect.sent_at(sent_at))
         expires = sent_at + round(time_to_live * 1000) if time_to_live > 0 else 0
         if time_to_live > 0:
             headers["expires"] = str(expires)
         repeat = persistent and self._may_repeat()
         if repeat:
-            headers = {**self._session.dialect.output_headers(key), **headers}
+            headers = {**self._link.dialect.output_headers(key), **headers}
         message_id = self._send(Frame("SEND", headers, frame.body), key, to, repeat=repeat)
         if message.key is None:  # one that came in is still what it came as
             message.message_id, message.destination = message_id, to
@@ -120,17 +118,17 @@ class MessageProducer:
 
     def _may_repeat(self) -> bool:
         """Whether a message is sent again when its receipt is lost; safe where that broker knows it by its identity."""
-        options = self._session.options
-        if options.reconnect is None or self._session.transacted:
+        options = self._link.options
+        if options.reconnect is None or self._link.transacted:
             return False
         if options.resend_unconfirmed is None:
-            return bool(self._session.dialect.output_headers(""))
+            return bool(self._link.dialect.output_headers(""))
         return options.resend_unconfirmed
 
     def _send(self, frame: Frame, key: str, to: Destination, *, repeat: bool) -> str | None:
         """Send it, and wait for the receipt; returns its message id, where that can be known."""
-        pump, what = self._session.pump, f"SEND {to}"
-        anywhere = self._session.options.resend_unconfirmed
+        pump, what = self._link.pump, f"SEND {to}"
+        anywhere = self._link.options.resend_unconfirmed
         asked: list[str] = []  #: brokers
 
         def send(core: SessionCore, now: float) -> Request | None:
@@ -143,20 +141,20 @@ class MessageProducer:
                 )
             asked.append(broker)
             request = core.send(frame, key, to.uri, now)
-            sent.append((self._session.greeting.get("session", ""), core.sends))
+            sent.append((self._link.greeting.get("session", ""), core.sends))
             return request
 
         sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
-        if self._session.options.use_async_send and not self._session.transacted:
+        if self._link.options.use_async_send and not self._link.transacted:
             pump.submit(what, send)
         else:
             pump.ask(what, send, repeat=repeat)
-        if self._session.transacted:
+        if self._link.transacted:
             return None
         session, number = sent[-1]
-        if number is None or self._session.options.client_id is not None:
+        if number is None or self._link.options.client_id is not None:
             return None
-        return self._session.dialect.sent_id(session, number)
+        return self._link.dialect.sent_id(session, number)
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:

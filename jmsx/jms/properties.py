@@ -28,12 +28,10 @@ from jmsx.core.headers import (
 )
 from jmsx.core.option_checks import kind_of
 from jmsx.errors import MessageFormatError, MessageNotWriteableError
-from jmsx.jms.message import READ_ONLY
+from jmsx.jms.message import READ_ONLY, Message, Property
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
-
-    from jmsx.jms.message import Message, Property
 
 #: The property that tells which delivery of a message this is, as in Java.
 DELIVERY_COUNT: Final = "JMSXDeliveryCount"

@@ -7,18 +7,15 @@ A broker without scheduler delivers it at once and says nothing (Classic's `sche
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import Frame
-from jmsx.core.policy import RedeliveryMode
+from jmsx.core.policy import Policy, RedeliveryMode
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, SecurityError
+from jmsx.jms.served import SessionLink
 from jmsx.log import logger
-
-if TYPE_CHECKING:
-    from jmsx.core.policy import Policy
-    from jmsx.jms.session import Session
 
 #: Seconds that the message is to be delayed, and after which it counts as delayed.
 DELAY: Final = 0.5
@@ -30,7 +27,7 @@ PATIENCE: Final = 30.0
 _log = logger("jmsx.session")
 
 
-def scheduled(session: Session, destination: str, kind: DestinationKind, policy: Policy) -> bool:
+def scheduled(link: SessionLink, destination: str, kind: DestinationKind, policy: Policy) -> bool:
     """
     Whether redeliveries of the messages of `destination` are left to the broker.
 
@@ -44,24 +41,31 @@ def scheduled(session: Session, destination: str, kind: DestinationKind, policy:
         why = "it is no queue"
     elif is_pattern(destination):
         why = "it stands for several queues"
-    elif not session.broker_schedules():
+    elif not _broker_schedules(link):
         why = "the broker does not delay messages (schedulerSupport on Classic)"
     if why is not None:
         _log.warning("redelivery stays local", destination=destination, reason=why)
     return why is None
 
 
-def probe(session: Session) -> bool:
+def _broker_schedules(link: SessionLink) -> bool:
+    """Whether the broker delays messages that ask for it, as the connection knows since it was asked."""
+    if link.shared.scheduler is None:
+        link.shared.scheduler = probe(link)
+    return link.shared.scheduler
+
+
+def probe(link: SessionLink) -> bool:
     """
     Ask the broker; takes half a second if it does. A link that is cut meanwhile is waited for, and asked again.
 
     Who may not use the queues that are asked with has no scheduler. Raises ConnectionFailedError if no link lasts.
     """
-    pump = session.pump
+    pump = link.pump
     deadline = pump.now() + (pump.request_timeout or PATIENCE)
     while True:
         try:
-            return _ask(session)
+            return _ask(link)
         except SecurityError as error:
             _log.warning("scheduler cannot be asked for", error=str(error))
             return False
@@ -70,8 +74,8 @@ def probe(session: Session) -> bool:
                 raise
 
 
-def _ask(session: Session) -> bool:
-    dialect, pump, name = session.dialect, session.pump, session.next_subscription_id()
+def _ask(link: SessionLink) -> bool:
+    dialect, pump, name = link.dialect, link.pump, link.next_subscription_id()
     private = f"queue://jmsx.scheduler.{uuid.uuid4().hex}"
     headers = dialect.subscribe_headers(
         destination=private,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jmsx.core.headers import INT, SENDER_HEADER, whole
 from jmsx.core.selectors import literal
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError, InvalidSelectorError
+from jmsx.jms.destination import Destination
 from jmsx.jms.scheduling import scheduled
-
-if TYPE_CHECKING:
-    from jmsx.jms.destination import Destination
-    from jmsx.jms.session import Session
+from jmsx.jms.served import SessionLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +36,11 @@ def stated(selector: str | None) -> str | None:
     return None if selector is None or not selector.strip() else selector
 
 
-def prefetch(session: Session, wanted: Wanted) -> int:
+def prefetch(link: SessionLink, wanted: Wanted) -> int:
     """Messages; 0: each is fetched when it is asked for. Raises ConfigurationError if the URI has no number."""
     given = wanted.destination.address.options.get("prefetchSize")
     if given is None:
-        return session.options.prefetch_policy.prefetch(wanted.kind)
+        return link.options.prefetch_policy.prefetch(wanted.kind)
     number = whole(given, most=INT)
     if number is None:
         raise ConfigurationError(
@@ -52,32 +49,35 @@ def prefetch(session: Session, wanted: Wanted) -> int:
     return number
 
 
-def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
-    """The settings of a new consumer; may ask the broker. Raises what is wrong with the URI's options."""
+def settings(link: SessionLink, wanted: Wanted, messages: int) -> ConsumerSettings:
+    """
+    The settings of a new consumer with a prefetch of so many `messages`; may ask the broker.
+
+    Raises what is wrong with the URI's options.
+    """
     destination, kind = wanted.destination, wanted.kind
     options = dict(destination.address.options)
     selector = options.pop("selector", None) if wanted.selector is None else wanted.selector
     selector = stated(selector)
     no_local = wanted.no_local
     if no_local and kind is not DestinationKind.QUEUE:
-        selector, no_local = _of_others(session.sign(), selector), False
+        selector, no_local = _of_others(link.sign(), selector), False
     options.pop("prefetchSize", None)
-    messages = prefetch(session, wanted)
-    policy = session.options.policy(destination.uri)
-    non_blocking = session.options.non_blocking_redelivery or policy.non_blocking
-    ack = _stomp_ack(session, non_blocking=non_blocking)
-    auto = session.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
-    findings = session.examine(destination, kind)
+    policy = link.options.policy(destination.uri)
+    non_blocking = link.options.non_blocking_redelivery or policy.non_blocking
+    ack = _stomp_ack(link, non_blocking=non_blocking)
+    auto = link.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+    findings = link.examine(destination, kind, policy)
     grave, expired = findings.grave, findings.expired
-    subscription_id = session.next_subscription_id()
+    subscription_id = link.next_subscription_id()
     return ConsumerSettings(
         subscription_id=subscription_id,
         name=wanted.name or destination.uri,
         destination=destination.uri,
         kind=kind,
-        mode=session.mode,
+        mode=link.mode,
         stomp_ack=ack,
-        headers=session.dialect.subscribe_headers(
+        headers=link.dialect.subscribe_headers(
             destination=destination.uri,
             ack=ack,
             selector=selector,
@@ -85,17 +85,17 @@ def settings(session: Session, wanted: Wanted) -> ConsumerSettings:
             no_local=no_local,
             options=options,
         ),
-        origin=_origin(session, wanted),
-        subscription=_subscription(session, wanted, subscription_id),
+        origin=_origin(link, wanted),
+        subscription=_subscription(link, wanted, subscription_id),
         grave=grave.destination,
         grave_frames=grave.before,
         expired="" if expired is None else expired.destination,
         expired_frames=() if expired is None else expired.before,
         prefetch=max(messages, 1),
         policy=policy,
-        optimize=session.options.optimize() if auto and messages > 0 else None,
+        optimize=link.options.optimize() if auto and messages > 0 else None,
         non_blocking_redelivery=non_blocking,
-        scheduled=scheduled(session, destination.uri, kind, policy),
+        scheduled=scheduled(link, destination.uri, kind, policy),
     )
 
 
@@ -110,30 +110,30 @@ def _of_others(sender: str, selector: str | None) -> str:
     return others if selector is None else f"({selector}) AND {others}"
 
 
-def _origin(session: Session, wanted: Wanted) -> str:
+def _origin(link: SessionLink, wanted: Wanted) -> str:
     """What names the queue or subscription for ever, wherever it is read."""
     uri = wanted.destination.uri
     if wanted.kind is DestinationKind.QUEUE:
         return uri
     if wanted.durable_name is None:
-        return f"{uri}:{session.session_id}"
-    return f"{uri}:durable:{session.options.client_id}.{wanted.durable_name}"
+        return f"{uri}:{link.session_id}"
+    return f"{uri}:durable:{link.options.client_id}.{wanted.durable_name}"
 
 
-def _subscription(session: Session, wanted: Wanted, subscription_id: str) -> str | None:
+def _subscription(link: SessionLink, wanted: Wanted, subscription_id: str) -> str | None:
     """Whose copy of a topic's messages it is: each durable subscription has one, and each other consumer."""
     if wanted.kind is DestinationKind.QUEUE:
         return None
     if wanted.durable_name is None:
-        return f"{session.session_id}:{subscription_id}"
-    return f"durable:{session.options.client_id}.{wanted.durable_name}"
+        return f"{link.session_id}:{subscription_id}"
+    return f"durable:{link.options.client_id}.{wanted.durable_name}"
 
 
-def _stomp_ack(session: Session, *, non_blocking: bool) -> StompAck:
+def _stomp_ack(link: SessionLink, *, non_blocking: bool) -> StompAck:
     """Cumulative where local order is dispatch order; single ACKs elsewhere."""
     single = (
-        session.mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
+        link.mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
         or non_blocking
-        or (session.transacted and session.options.transacted_individual_ack)
+        or (link.transacted and link.options.transacted_individual_ack)
     )
     return StompAck.CLIENT_INDIVIDUAL if single else StompAck.CLIENT

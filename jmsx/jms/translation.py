@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jmsx.core.dialect import Sender
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Body, Dialect, Sender
 from jmsx.core.frames import Frame, escape
 from jmsx.core.headers import GROUP_HEADERS, INT, TYPES_HEADER, UNREADABLE_HEADER, time_ms, whole
 from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError
 from jmsx.jms.destination import Destination
-from jmsx.jms.message import Message
+from jmsx.jms.message import Incoming, Message, Property, come_in, is_bodiless
 from jmsx.jms.properties import RESERVED, ReceivedProperties, property_headers, typed
 
 if TYPE_CHECKING:
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Body, Dialect
-    from jmsx.jms.message import Property
+    from collections.abc import Callable
 
 
 def send_frame(
@@ -52,7 +51,7 @@ def send_frame(
     )
     for name, text in headers.items():
         _check_header(name, text, dialect.header_limit)
-    bodiless = message.bodiless
+    bodiless = is_bodiless(message)
     more, body = _encoded(None if bodiless else message.body, dialect)
     if bodiless:
         more = {**more, UNREADABLE_HEADER: "true"}
@@ -60,8 +59,14 @@ def send_frame(
     return Frame("SEND", headers, body)
 
 
-def received(delivery: Delivery, dialect: Dialect) -> Message:
-    """The message of a delivery; each delivery gets a message of its own. Never fails, whatever came in."""
+def received(
+    delivery: Delivery, dialect: Dialect, acknowledge: Callable[[], None] | None = None
+) -> Message:
+    """
+    The message of a delivery; each delivery gets a message of its own. Never fails, whatever came in.
+
+    `acknowledge` is what the message's `acknowledge()` does; None: nothing.
+    """
     headers = delivery.headers
     addresses = dialect.addresses(headers)
     properties: dict[str, Property] = {
@@ -80,15 +85,17 @@ def received(delivery: Delivery, dialect: Dialect) -> Message:
         group_id=group.get("JMSXGroupID"),
         group_sequence=whole(group.get("JMSXGroupSeq"), least=~INT, most=INT),
     )
-    message.on_properties(ReceivedProperties(properties, delivery.delivery_count))
     body = delivery.frame.body
-    message.on_body(
-        lambda: dialect.decode_body(headers, body),
-        len(body),
-        may_be_text=dialect.sender(headers) is Sender.OTHER,
+    came = Incoming(
+        properties=ReceivedProperties(properties, delivery.delivery_count),
+        decode=lambda: dialect.decode_body(headers, body),
+        size=len(body),
+        bytes_may_be_text=dialect.sender(headers) is Sender.OTHER,
+        identify=lambda: identify(delivery, dialect),
+        acknowledge=acknowledge,
     )
+    come_in(message, came)
     message.message_id = delivery.message_id
-    message.on_identify(lambda: identify(delivery, dialect))
     message.destination = _destination(addresses.destination)
     message.original_destination = _destination(addresses.original)
     message.timestamp = _seconds(headers.get("timestamp"))

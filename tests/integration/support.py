@@ -14,6 +14,7 @@ from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
 from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, Source
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
+from jmsx.jms.session import link_of
 from jmsx.jms.temporary import reachable
 from jmsx_broker.wire import Wire
 from jmsx_classic import DIALECT as CLASSIC
@@ -153,7 +154,7 @@ def dead_destination(broker: Broker, session: Any) -> Destination:
     """The name of a temporary queue whose owner is gone: the broker refuses a SEND to it."""
     with Connection(broker.url) as connection:
         queue = connection.create_session().create_temporary_queue()
-        return reachable(queue, session)
+        return reachable(queue, link_of(session))
 
 
 def send_to_the_dead(broker: Broker, session: Any) -> None:
@@ -162,9 +163,9 @@ def send_to_the_dead(broker: Broker, session: Any) -> None:
 
     Of one to a temporary queue that is gone the sender hears at once; of others that are refused it does not.
     """
-    destination = session.dialect.send_headers(dead_destination(broker, session).uri)
+    destination = link_of(session).dialect.send_headers(dead_destination(broker, session).uri)
     frame = Frame("SEND", {**destination, "persistent": "true"}, b"lost")
-    session.pump.call(lambda core, now: core.send(frame, "lost", "queue://lost", now))
+    link_of(session).pump.call(lambda core, now: core.send(frame, "lost", "queue://lost", now))
 
 
 class Outcome(Generic[T]):
@@ -282,4 +283,4 @@ def connect(proxy: Proxy, options: str = "", **settings: Any) -> Connection:
 
 def outage(session: Session) -> bool:
     """Whether the session knows that its link is gone."""
-    return session.pump.outage is not None
+    return link_of(session).pump.outage is not None

@@ -111,7 +111,9 @@ def test_a_stop_pauses_all_consumers_at_once(classic_broker: Broker) -> None:
         app.start()
         assert began.wait(5)
         stop = Call(app.stop)
-        assert eventually(lambda: not any(each._connection.started for each in app._workers), 3)
+        assert eventually(
+            lambda: not any(each._connection._links.started for each in app._workers), 3
+        )
         at_most = len(handled) + 1
         assert not eventually(lambda: len(handled) > at_most, 0.5)
         free.set()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import Connection, Message, Queue, RedeliveryPolicy, Reject, Topic
+from jmsx.core.values import DestinationKind
 from jmsx.drivers.exchange import PATIENCE
 from jmsx.errors import (
     BrokerFaultError,
@@ -19,6 +20,7 @@ from jmsx.errors import (
     JmsxError,
     UnsupportedError,
 )
+from jmsx.jms.session import link_of
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.artemis_recipe import ArtemisRecipe
 from jmsx_broker.local import LocalBroker
@@ -136,7 +138,8 @@ def test_management_can_be_left_alone(
     """`use_management=False`: no question, no warning; what needs it says so."""
     with Connection(artemis_broker.url, client_id="shop3", use_management=False) as connection:
         session = connection.create_session()
-        found = session.examine(Queue("a"))
+        policy = connection.options.redelivery_policy
+        found = link_of(session).examine(Queue("a"), DestinationKind.QUEUE, policy)
         assert found.grave.destination == "queue://jmsx.DLQ"
         session.create_consumer(Queue("a"))
         with pytest.raises(UnsupportedError, match="use_management"):
@@ -172,7 +175,8 @@ def test_redelivery_on_both_sides_is_warned_of_once(caplog: pytest.LogCaptureFix
                 "maximum_redeliveries=-1",
             ):
                 assert word in told[0]
-            assert len(session.examine(Queue("slow.a")).advice) == 1
+            told_again = link_of(session).examine(Queue("slow.a"), DestinationKind.QUEUE, policy)
+            assert len(told_again.advice) == 1
 
 
 def test_asking_leaves_nothing_behind(artemis_broker: Broker) -> None:
@@ -180,7 +184,9 @@ def test_asking_leaves_nothing_behind(artemis_broker: Broker) -> None:
     with Console(artemis_broker) as console:
         with Connection(artemis_broker.url) as connection:
             session = connection.create_session()
-            session.examine(Queue("jmsx.test.tidy"))
+            link_of(session).examine(
+                Queue("jmsx.test.tidy"), DestinationKind.QUEUE, RedeliveryPolicy()
+            )
             session.create_consumer(Queue("jmsx.test.tidy"), selector="a = 'b'").close()
             assert console.queues("ADDRESS", "jmsx.answers") == []
             assert int(console.ask("broker", "getConnectionCount")) <= 3

@@ -18,6 +18,7 @@ from jmsx.errors import (
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
+from jmsx.jms.session import link_of
 from tests.integration.broker_support import (
     GUARDS,
     as_clerk,
@@ -119,7 +120,8 @@ def refused_in_a_transaction(broker: LocalBroker, queue: str, told: str) -> Iter
             session = connection.create_session(TRANSACTED)
             session.create_producer(queue).send("x")
             if waits:
-                assert eventually(lambda pump=session.pump: pump.core.epoch > 1)
+                link = link_of(session)
+                assert eventually(lambda link=link: link.epoch > 1)
             with pytest.raises((TransactionRolledBackError, TransactionInDoubtError)) as caught:
                 session.commit()
         assert any(

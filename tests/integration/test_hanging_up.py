@@ -9,6 +9,7 @@ import pytest
 
 from jmsx import Connection, Message, Queue
 from jmsx.errors import ConnectionFailedError, JmsxError, TransactionRolledBackError
+from jmsx.jms.session import link_of
 from tests.integration.liar import CONNECTED, Client, Liar
 from tests.integration.support import TRANSACTED, eventually, nothing_left, within
 from tests.integration.support import Outcome as Call
@@ -90,10 +91,10 @@ def test_a_refusal_with_the_end_behind_it() -> None:
         producer.send(Message("x"))
         commit = Call(session.commit)
         assert eventually(lambda: b"COMMIT" in liar.clients[0].said)
-        with session.pump.changed:  # nothing that comes is looked at
+        with link_of(session).pump.changed:  # nothing that comes is looked at
             held.set()
             time.sleep(0.3)
         assert isinstance(commit.join(5).error, TransactionRolledBackError)
-        assert eventually(lambda: session.pump.reachable)
+        assert eventually(lambda: link_of(session).pump.reachable)
         producer.send(Message("y"))
         assert within(5, session.commit).error is None

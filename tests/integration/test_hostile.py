@@ -23,6 +23,7 @@ from jmsx.core.events import LinkClosed
 from jmsx.core.management import Inquiry, Question
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.jms.session import link_of
 from jmsx.options import ConnectionOptions
 from jmsx.uri import parse_broker_uri
 from jmsx_artemis.dialect import ArtemisDialect
@@ -244,8 +245,10 @@ def test_a_flood_of_our_own_messages() -> None:
         connection.start()
         session = connection.create_session()
         session.create_consumer(QUEUE)
-        assert eventually(lambda: session.pump.error is not None, 10)
-        assert "more than 1000 messages ahead, and the prefetch is 10" in str(session.pump.error)
+        assert eventually(lambda: link_of(session).pump.error is not None, 10)
+        assert "more than 1000 messages ahead, and the prefetch is 10" in str(
+            link_of(session).pump.error
+        )
         within(5, connection.close)
 
 

@@ -149,7 +149,7 @@ def test_draining_is_no_reason_to_restart(classic_broker: Broker, queue: Queue) 
     assert began.wait(5)
     idle = app._workers[1]
     stop = Call(app.stop)
-    assert eventually(lambda: not idle._session.alive)
+    assert eventually(lambda: not idle._link.alive)
     verdict = app.live()
     free.set()
     assert stop.join(10).error is None
@@ -206,7 +206,7 @@ def test_a_message_that_waits_is_not_stuck(classic_broker: Broker, queue: Queue)
 def _end_thread(app: App, consumer: str) -> None:
     """Kill the listener's thread as only a fault of ours could."""
     (worker,) = [one for one in app._workers if one.consumer.name == consumer]
-    dispatcher = worker._session._dispatcher
+    dispatcher = worker._link.dispatcher
 
     def dies() -> tuple[str, ...]:
         raise SystemExit
@@ -219,13 +219,13 @@ def test_messages_that_nobody_moves(classic_broker: Broker, queue: Queue) -> Non
     app = App(classic_broker.url, health=HERE, health_limits=HealthLimits(stall=0.3))
     app.consumer(queue, name="ship")(lambda _message: None)
     with app:
-        app._workers[0]._session.pause()  # as a fault of ours would
+        app._workers[0]._link.pause()  # as a fault of ours would
         put(classic_broker, queue, "a")
         assert eventually(lambda: ask(app, "/healthz")[0] == 503, 5)
         assert (
             "ship: 1 messages wait and nothing has moved" in ask(app, "/healthz")[1]["reasons"][0]
         )
-        app._workers[0]._session.resume()
+        app._workers[0]._link.resume()
         assert eventually(lambda: ask(app, "/healthz")[0] == 200, 5)
 
 
@@ -401,4 +401,4 @@ def test_a_consumer_that_artemis_closes(artemis_broker: Broker, queue: Queue) ->
 
 def _epoch(app: App) -> int:
     """Which link the first worker is on."""
-    return app._workers[0]._session.pump.source.epoch
+    return app._workers[0]._link.pump.source.epoch

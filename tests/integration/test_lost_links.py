@@ -15,6 +15,7 @@ from jmsx.errors import (
     JmsxError,
     SendUnconfirmedError,
 )
+from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AUTO,
@@ -363,7 +364,9 @@ def test_a_temporary_queue_lives_on(proxy: Proxy, classic_broker: Broker, queue:
         asking.send(Message("old", reply_to=replies))
         old = requests.receive(5)
         proxy.cut()
-        assert eventually(lambda: session.pump.core.epoch == 2 and session.pump.reachable)
+        assert eventually(
+            lambda: link_of(session).pump.core.epoch == 2 and link_of(session).pump.reachable
+        )
         asking.send(Message("new", reply_to=replies))
         new = requests.receive(5)
         assert old is not None
@@ -382,7 +385,7 @@ def test_browsing_ends_with_its_link(proxy: Proxy, classic_broker: Broker, queue
         looking = iter(session.create_browser(queue))
         next(looking)
         proxy.cut()
-        assert eventually(lambda: session.pump.core.epoch == 2)
+        assert eventually(lambda: link_of(session).pump.core.epoch == 2)
         with pytest.raises(ConnectionFailedError, match="browsed"):
             list(looking)
         assert len(list(session.create_browser(queue))) == 3

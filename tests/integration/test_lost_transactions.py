@@ -13,6 +13,7 @@ from jmsx.errors import (
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
+from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
@@ -53,7 +54,7 @@ def test_a_transaction_that_loses_its_link(
         consumer = session.create_consumer(queue)
         take_and_send(session, consumer, out)
         proxy.cut()
-        assert eventually(lambda: session.pump.core.epoch == 2)
+        assert eventually(lambda: link_of(session).pump.core.epoch == 2)
         with pytest.raises(IllegalStateError, match="can only be rolled back: the connection was"):
             session.create_producer(out).send(Message("more"))
         with pytest.raises(TransactionRolledBackError, match="the connection was lost"):
@@ -101,7 +102,9 @@ def test_a_commit_that_loses_its_link(
         session.commit()
         take_and_send(session, consumer, out)
         if markers:
-            assert eventually(lambda: session.pump.call(lambda core, _now: core.may_commit()))
+            assert eventually(
+                lambda: link_of(session).pump.call(lambda core, _now: core.may_commit())
+            )
         proxy.cut_at(word, to_broker=to_broker, passed=passed)
         call = within(10, session.commit)
         answered = not to_broker and passed
@@ -111,7 +114,9 @@ def test_a_commit_that_loses_its_link(
             assert isinstance(call.error, TransactionRolledBackError), call.error
         else:
             assert isinstance(call.error, TransactionInDoubtError), call.error
-        assert eventually(lambda: session.pump.reachable and session.pump.core.epoch == 2)
+        assert eventually(
+            lambda: link_of(session).pump.reachable and link_of(session).pump.core.epoch == 2
+        )
         again = consumer.receive(2)
         assert (again is None) is committed
         session.rollback()
@@ -133,11 +138,13 @@ def test_markers_wait_for_a_broker_that_is_still_at_it(mortal: ClassicBroker, qu
         session.create_producer(fresh_queue()).send(Message("first"))
         session.commit()
         take_and_send(session, consumer, out)
-        assert eventually(lambda: session.pump.call(lambda core, _now: core.may_commit()))
+        assert eventually(lambda: link_of(session).pump.call(lambda core, _now: core.may_commit()))
         mortal.pause()
         try:
             commit = Call(session.commit)
-            assert eventually(lambda: session.pump.call(lambda core, _now: core.committing))
+            assert eventually(
+                lambda: link_of(session).pump.call(lambda core, _now: core.committing)
+            )
             time.sleep(0.3)  # so that COMMIT is through the proxy
             way.hang_up()
             assert eventually(lambda: outage(session))

@@ -11,6 +11,7 @@ from jmsx import Connection, Message, Queue
 from jmsx.app import App
 from jmsx.errors import ConnectionFailedError
 from jmsx.jms import dispatcher
+from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import QUICK, bodies, nothing_left, within
@@ -137,7 +138,7 @@ def test_a_log_handler_that_raises_when_the_link_is_cut(
         proxy.cut()
         send(broker, queue, "b")
         assert eventually(lambda: seen == ["a", "b", "b"], 10)
-        assert session.alive
+        assert link_of(session).alive
         assert handler.raised >= 2
         connection.close()
     assert bodies(broker, queue) == []
@@ -183,7 +184,9 @@ def test_a_fault_behind_the_handler(
         session = connection.create_session()
         session.create_consumer(queue).set_listener(listen)
         assert eventually(lambda: bool(causes))
-        assert eventually(lambda: not session.alive)  # its thread ends behind what it tells
+        assert eventually(
+            lambda: not link_of(session).alive
+        )  # its thread ends behind what it tells
         assert within(10, connection.close).error is None
     assert isinstance(causes[0], ConnectionFailedError)
     assert "SystemExit: a" in str(causes[0])
@@ -204,7 +207,7 @@ def test_a_fault_of_the_thread_that_serves_a_session(
     def fault(*_: object) -> None:
         raise SystemExit("no more")
 
-    monkeypatch.setattr(session.pump, "_turn", fault)
+    monkeypatch.setattr(link_of(session).pump, "_turn", fault)
     with nothing_left():
         waiting = within(10, lambda: consumer.receive(8))
         assert isinstance(waiting.error, ConnectionFailedError)

@@ -12,6 +12,7 @@ from jmsx import Connection, Message, Queue, Topic
 from jmsx.app import App
 from jmsx.core.events import LinkClosed, LinkRestored
 from jmsx.errors import ConnectionFailedError, JmsxError, SendUnconfirmedError
+from jmsx.jms.session import link_of
 from jmsx.options import ReconnectPolicy
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
@@ -186,7 +187,7 @@ def test_two_brokers(mortal: ClassicBroker, queue: Queue) -> None:
             message = consumer.receive(5)
             assert message is not None
             assert message.text == "second"
-            assert session.pump.source.broker == other.url.removeprefix("stomp://")
+            assert link_of(session).pump.source.broker == other.url.removeprefix("stomp://")
             mortal.start()
     assert [event.attempts for event in diary.events if isinstance(event, LinkRestored)] == [1]
 

@@ -14,6 +14,7 @@ import pytest
 from jmsx import Connection, Message, Queue, TlsOptions
 from jmsx.app import App
 from jmsx.errors import JmsxError
+from jmsx.jms.session import link_of
 from jmsx.uri import parse_broker_uri
 from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
@@ -131,12 +132,13 @@ def use(url: str, ear: Ear, **options: Any) -> None:
         ear.note(error)
         return
     connection.set_exception_listener(ear.note)
-    ear.note(connection, connection.options, vars(connection))
+    ear.note(connection, connection.options, vars(connection), vars(connection._links))
 
     def work() -> None:
         connection.start()
         session = connection.create_session()
-        ear.note(session, session.pump, vars(session), vars(session.pump))
+        link = link_of(session)
+        ear.note(session, link, link.pump, vars(session), vars(link), vars(link.pump))
         consumer = session.create_consumer(Queue("q"))
         ear.note(consumer, consumer.receive(0.3))
         session.create_producer(Queue("q")).send(Message("x"))

@@ -26,6 +26,7 @@ from jmsx.errors import (
     ConnectionFailedError,
     JmsxError,
 )
+from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
 from tests.integration.support import Outcome as Call
 from tests.integration.support import (
@@ -98,7 +99,7 @@ def test_a_blocked_write_starves_no_heart_beat(
         producer, consumer = session.create_producer(queue), session.create_consumer(queue)
         with paused(mortal):
             send = Call(lambda: producer.send(Message(HUGE)))
-            assert eventually(lambda: is_blocked(session.pump.changed))
+            assert eventually(lambda: is_blocked(link_of(session).pump.changed))
             receive = Call(lambda: consumer.receive(30))
             for call in (send, receive):
                 error = call.join(4).error
@@ -116,7 +117,7 @@ def test_abort_while_a_write_blocks(mortal: ClassicBroker, queue: Queue) -> None
         producer, consumer = session.create_producer(queue), session.create_consumer(queue)
         with paused(mortal):
             send = Call(lambda: producer.send(Message(HUGE)))
-            assert eventually(lambda: is_blocked(session.pump.changed))
+            assert eventually(lambda: is_blocked(link_of(session).pump.changed))
             receive = Call(lambda: consumer.receive(20))
             assert within(2, connection.abort).error is None
             for call in (send, receive):
@@ -144,7 +145,7 @@ def test_close_waits_for_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
         session = a_transaction(connection, mortal, queue)
         with paused(mortal):
             commit = Call(session.commit)
-            assert eventually(lambda: session.pump.core.committing)
+            assert eventually(lambda: link_of(session).pump.core.committing)
             close = Call(connection.close)
             time.sleep(0.5)
             assert close.waiting
@@ -171,7 +172,7 @@ def test_ctrl_c_in_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
         session = a_transaction(connection, mortal, queue)
         with paused(mortal):
             press = Call(
-                lambda: eventually(lambda: session.pump.core.committing) and press_ctrl_c()
+                lambda: eventually(lambda: link_of(session).pump.core.committing) and press_ctrl_c()
             )
             with pytest.raises(KeyboardInterrupt):
                 session.commit()

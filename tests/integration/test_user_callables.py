@@ -19,6 +19,7 @@ from jmsx import Connection, Message, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.dedupe import DatabaseStore, MemoryStore
 from jmsx.errors import StoreError
+from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
 from tests.integration.support import QUICK, TRANSACTED, Diary
 
@@ -299,7 +300,7 @@ def test_a_listener_for_exceptions_that_raises(broker: Broker) -> None:
     connection = Connection(broker.url)
     connection.set_exception_listener(listener)
     session = connection.create_session()
-    session.pump.fault(RuntimeError("a fault"))
+    link_of(session).pump.fault(RuntimeError("a fault"))
     assert called.wait(10)
     connection.close()
 

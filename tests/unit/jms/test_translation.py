@@ -18,7 +18,7 @@ from jmsx.errors import (
     MessageNotWriteableError,
 )
 from jmsx.jms.destination import Destination, Queue, Topic
-from jmsx.jms.message import Message
+from jmsx.jms.message import Message, is_bodiless
 from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import received, send_frame
 from jmsx_classic import DIALECT
@@ -57,7 +57,7 @@ def test_a_body_that_nobody_could_read_is_not_sent_on_as_another() -> None:
     """Without a byte of it the message says so; with a part of it it is refused."""
     headers = {"message__id": "ID:java-1-1:1:1:1:1", "kind": "x"}
     unread = came(**headers)
-    assert unread.bodiless
+    assert is_bodiless(unread)
     frame = sent(unread)
     assert (frame.body, frame.headers["jmsx_unreadable"], frame.headers["kind"]) == (
         b"",
