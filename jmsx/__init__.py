@@ -53,7 +53,13 @@ if TYPE_CHECKING:
     from jmsx.jms.session import Session
     from jmsx.ledger import DeliveryLedger
     from jmsx.observe import Observer
-    from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
+    from jmsx.options import (
+        ConnectionOptions,
+        ConsumerOptions,
+        PrefetchPolicy,
+        ReconnectPolicy,
+        TlsOptions,
+    )
     from jmsx.steering import Discard, Duplicate, Reject, Retry
 
 __all__ = [
@@ -67,6 +73,7 @@ __all__ = [
     "Connection",
     "ConnectionFailedError",
     "ConnectionOptions",
+    "ConsumerOptions",
     "DatabaseStore",
     "DeadLetterError",
     "DeadLetterStrategy",
@@ -127,6 +134,7 @@ _HOMES: Final = {
     "Connection": "jmsx.jms.connection",
     "ConnectionFailedError": "jmsx.errors",
     "ConnectionOptions": "jmsx.options",
+    "ConsumerOptions": "jmsx.options",
     "DatabaseStore": "jmsx.dedupe",
     "DeadLetterError": "jmsx.errors",
     "DeadLetterStrategy": "jmsx.core.values",

@@ -153,6 +153,47 @@ class TlsOptions:
 
 @by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """
+    What one consumer has otherwise than its connection; None: as the connection has it.
+
+    Raises ConfigurationError for what makes no sense.
+
+    Args:
+        prefetch: messages that the broker sends ahead, 0 or more; with 0 each is fetched when `receive()` asks for it.
+            What the name of the destination says wins, as in `queue://orders?consumer.prefetchSize=1`.
+        redelivery_policy: how often, and when, a message whose handling failed comes again.
+        dead_letter: where a message goes that is not delivered again: a DeadLetterStrategy (`safe`, `broker`), or a
+            queue for confirmed copies, such as `queue://orders.dead`.
+        non_blocking_redelivery: whether later messages go on while a failed one waits for its redelivery.
+        optimize_acknowledge: whether acknowledgements go out in batches; in AUTO_ACKNOWLEDGE only.
+
+    """
+
+    prefetch: int | None = None
+    redelivery_policy: Policy | None = None
+    dead_letter: str | None = None
+    non_blocking_redelivery: bool | None = None
+    optimize_acknowledge: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.prefetch is not None:
+            check_whole("prefetch", self.prefetch, most=LARGEST_INT)
+        if self.redelivery_policy is not None:
+            check_policy("redelivery_policy", self.redelivery_policy)
+        if self.dead_letter is not None:
+            object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
+        for name in ("non_blocking_redelivery", "optimize_acknowledge"):
+            if getattr(self, name) is not None:
+                check_flag(name, getattr(self, name))
+
+
+#: The options of a consumer that has none of its own.
+_AS_CONNECTION: Final = ConsumerOptions()
+
+
+@by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """All that can be chosen for a connection."""
 
@@ -219,15 +260,26 @@ class ConnectionOptions:
         check_names("connection option", options, [each.name for each in fields(cls)])
         return cls(**options)
 
-    def policy(self, destination: str) -> Policy:
-        """The redelivery policy for a destination URI; one of the application's own is asked with care."""
+    def policy(self, destination: str, own: ConsumerOptions = _AS_CONNECTION) -> Policy:
+        """
+        The redelivery policy for a destination URI; one of the application's own is asked with care.
+
+        `own`: the options of the consumer, which win.
+        """
+        if own.redelivery_policy is not None:
+            return careful(own.redelivery_policy)
         if self.redelivery_policies is None:
             return careful(self.redelivery_policy)
         return careful(self.redelivery_policies.policy(destination))
 
-    def optimize(self) -> OptimizeAcknowledge | None:
-        """How AUTO acknowledgements are batched, if at all."""
-        if not self.optimize_acknowledge:
+    def prefetch(self, kind: DestinationKind, own: ConsumerOptions = _AS_CONNECTION) -> int:
+        """The prefetch of a consumer with its `own` options, in messages; 0: each is fetched when it is asked for."""
+        return self.prefetch_policy.prefetch(kind) if own.prefetch is None else own.prefetch
+
+    def optimize(self, own: ConsumerOptions = _AS_CONNECTION) -> OptimizeAcknowledge | None:
+        """How AUTO acknowledgements of a consumer with its `own` options are batched, if at all."""
+        wanted = own.optimize_acknowledge
+        if not (self.optimize_acknowledge if wanted is None else wanted):
             return None
         return OptimizeAcknowledge(
             timeout=self.optimize_acknowledge_timeout,

@@ -88,9 +88,8 @@ def _examine_options(options: ConnectionOptions) -> Iterator[Finding]:
 
 def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding:
     """One consumer's settings in words, and what is seldom meant."""
-    options = consumer.connection_options(options)
-    prefetch = options.prefetch_policy.prefetch(_kind(consumer))
-    limit = options.policy(consumer.destination.uri).maximum_redeliveries
+    prefetch = options.prefetch(consumer.kind, consumer.options)
+    limit = options.policy(consumer.destination.uri, consumer.options).maximum_redeliveries
     told = (
         f"{consumer.destination.uri}, {consumer.mode.label}, prefetch {prefetch},"
         f" {consumer.concurrency} workers"
@@ -134,21 +133,15 @@ def _examine_destination(
 ) -> Iterator[Finding]:
     """What the broker has set for a consumer's destination, and whether it goes with the consumer's own policy."""
     destination, check = consumer.destination, f"settings of {consumer.destination.uri}"
-    policy = consumer.connection_options(options).policy(destination.uri)
+    policy = options.policy(destination.uri, consumer.options)
     try:
-        found = link_of(session).examine(destination, _kind(consumer), policy)
+        found = link_of(session).examine(destination, consumer.kind, policy)
     except JmsxError as error:
         yield Finding(check, Level.FAILURE, str(error))
         return
     for advice in found.advice:
         settings = ", ".join(f"{name} {value}" for name, value in advice.settings.items())
         yield Finding(check, Level.WARNING, f"{advice.problem} ({settings}); {advice.remedy}")
-
-
-def _kind(consumer: Consumer) -> DestinationKind:
-    if consumer.durable is not None:
-        return DestinationKind.DURABLE
-    return DestinationKind.TOPIC if consumer.destination.is_topic else DestinationKind.QUEUE
 
 
 def _transport(address: BrokerAddress, options: ConnectionOptions) -> Finding:

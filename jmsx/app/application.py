@@ -416,7 +416,9 @@ class App(Registry):
     def _open_worker(self, consumer: Consumer) -> None:
         uri = self.connection_uri()
         consumer.check_client_id(uri.options)
-        options = consumer.connection_options(uri.options)
+        options = uri.options
+        if consumer.durable is None:
+            options = replace(options, client_id=None)  # only who needs it may claim it
         policy = options.reconnect
         if self.reconnect and policy is not None and policy.startup_timeout is None:
             options = replace(options, reconnect=replace(policy, startup_timeout=FOR_EVER))

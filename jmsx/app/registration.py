@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from jmsx.app.signature import connection_parameter
 from jmsx.core.destination_names import is_pattern, parts
@@ -18,10 +18,10 @@ from jmsx.core.option_checks import (
     unknown,
 )
 from jmsx.core.policy import check_policy, matches
-from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination
-from jmsx.options import PrefetchPolicy, dead_letter_place
+from jmsx.options import ConsumerOptions, dead_letter_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -144,20 +144,23 @@ class Consumer:
                 " App(..., client_id=...) or ?jms.clientID=... in its URL"
             )
 
-    def connection_options(self, options: ConnectionOptions) -> ConnectionOptions:
-        """The app's `options`, with what is this consumer's own in place of theirs."""
-        own: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("dead_letter", "non_blocking_redelivery", "optimize_acknowledge")
-            if getattr(self, name) is not None
-        }
-        if self.redelivery is not None:
-            own |= {"redelivery_policy": self.redelivery, "redelivery_policies": None}
-        if self.prefetch is not None:
-            own["prefetch_policy"] = PrefetchPolicy.all(self.prefetch)
-        if self.durable is None:
-            own["client_id"] = None  # only the one that needs it may claim it
-        return replace(options, **own)
+    @property
+    def options(self) -> ConsumerOptions:
+        """What it has otherwise than the app's connections."""
+        return ConsumerOptions(
+            prefetch=self.prefetch,
+            redelivery_policy=self.redelivery,
+            dead_letter=self.dead_letter,
+            non_blocking_redelivery=self.non_blocking_redelivery,
+            optimize_acknowledge=self.optimize_acknowledge,
+        )
+
+    @property
+    def kind(self) -> DestinationKind:
+        """What it reads from."""
+        if self.durable is not None:
+            return DestinationKind.DURABLE
+        return DestinationKind.TOPIC if self.destination.is_topic else DestinationKind.QUEUE
 
 
 class ConsumerKeywords(TypedDict, total=False):

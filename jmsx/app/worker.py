@@ -76,10 +76,14 @@ class Worker:
                 consumer.durable,
                 selector=consumer.selector,
                 name=consumer.name,
+                options=consumer.options,
             )
         else:
             subscription = self._session.create_consumer(
-                consumer.destination, selector=consumer.selector, name=consumer.name
+                consumer.destination,
+                selector=consumer.selector,
+                name=consumer.name,
+                options=consumer.options,
             )
         self._settle = {
             AcknowledgeMode.SESSION_TRANSACTED: self._transact,

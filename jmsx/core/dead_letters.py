@@ -93,7 +93,6 @@ class DeadLetters:
     ) -> None:
         self.wall_offset = 0.0  #: epoch seconds minus monotonic ones, for what people read
         self._host = settings.host
-        self._strategy = settings.dead_letter  #: a DeadLetterStrategy, or the URI for copies
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
@@ -131,7 +130,7 @@ class DeadLetters:
         burials = [_Burial(consumer, one, "", reason, failure) for one in by_broker]
         graves = {one: destination or self._grave(consumer, one) for one in alive}
         for burial in burials:
-            deleted = self._may_be_deleted(burial.delivery, reason)
+            deleted = self._may_be_deleted(consumer, burial.delivery, reason)
             burial.before = graves[burial.delivery] if deleted else ""
             burial.in_doubt = not burial.before
             self._add(
@@ -154,15 +153,16 @@ class DeadLetters:
         if copied:
             self._bury_by_copy(consumer, left, copied)
 
-    def _may_be_deleted(self, delivery: Delivery, reason: str) -> bool:
+    def _may_be_deleted(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
         """
         Whether a NACK may delete what is worth a copy: so far only headers of another's message say that it does not.
 
         What could not be understood has nothing in a copy that its bare headers in the log do not tell; but of what is
         torn the copy has all that came.
         """
-        broken = bool(delivery.frame.broken)
-        if self._strategy == DeadLetterStrategy.BROKER or (reason == UNDECODABLE and not broken):
+        if consumer.settings.dead_letter == DeadLetterStrategy.BROKER:
+            return False
+        if reason == UNDECODABLE and not delivery.frame.broken:
             return False
         return not self._dialect.genuine(delivery)
 
@@ -227,7 +227,8 @@ class DeadLetters:
         Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (BROKER.md C59).
         """
         genuine = self._dialect.genuine(delivery)
-        if self._dialect.nack_buries and (genuine or self._strategy == DeadLetterStrategy.BROKER):
+        by_broker = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
+        if self._dialect.nack_buries and (genuine or by_broker):
             self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
             consumer.end([delivery], Outcome.EXPIRED, now)
         elif consumer.settings.expired:
@@ -286,11 +287,12 @@ class DeadLetters:
         return [(burial.consumer, burial.delivery) for burial in burials]
 
     def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
-        if self._strategy == DeadLetterStrategy.BROKER:
+        strategy = consumer.settings.dead_letter
+        if strategy == DeadLetterStrategy.BROKER:
             return self._dialect.nack_buries
         if not self._dialect.carries(delivery.headers, delivery.frame.body):
             return self._dialect.buried_by_broker(delivery, consumer.settings.kind)
-        if self._strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
+        if strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
             return False  # whoever reads it again may not understand the original either
         return self._dialect.buried_by_broker(delivery, consumer.settings.kind)
 
@@ -302,9 +304,8 @@ class DeadLetters:
         """
         settings = consumer.settings
         here = (settings.destination, self._dialect.addresses(delivery.headers).destination)
-        if self._strategy in set(DeadLetterStrategy) or self._strategy in here:
-            return settings.grave
-        return self._strategy
+        named = settings.dead_letter
+        return settings.grave if named in set(DeadLetterStrategy) or named in here else named
 
     def _copy_frames(self, burial: _Burial, **headers: str) -> list[Frame]:
         """The SEND of the copy, with `headers`, and what has to be before it."""

@@ -76,7 +76,6 @@ class SessionSettings:
     mode: AcknowledgeMode
     broker: str  #: address without credentials, for errors
     session_id: str
-    dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
     host: str = ""  #: this machine's name, for dead letters
     marker_day: int | None = None  #: the date, in days since the epoch; None: doubts stay
 
@@ -98,6 +97,7 @@ class ConsumerSettings:
     grave: str  #: URI of the queue for copies of dead letters, where the application names none
     prefetch: int  #: messages, >= 1
     policy: Policy = field(default_factory=RedeliveryPolicy)
+    dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
     scheduled: bool = False  #: redeliveries are the broker's scheduler's

@@ -78,7 +78,6 @@ class SessionLink:
             mode=self.mode,
             broker=link.broker,
             session_id=self.session_id,
-            dead_letter=self.options.dead_letter,
             host=platform.node(),
             marker_day=int(time.time() // 86400) if marked else None,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from jmsx.core.option_checks import misfit
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, ConsumerSettings, DestinationKind
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, UnsupportedError
 from jmsx.handlers import check_runs
@@ -23,6 +24,7 @@ from jmsx.jms.message import Message
 from jmsx.jms.producer import MessageProducer
 from jmsx.jms.served import SessionLink
 from jmsx.jms.subscribing import Wanted
+from jmsx.options import ConsumerOptions
 from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
@@ -84,11 +86,13 @@ class Session:
         no_local: bool = False,
         name: str | None = None,
         listener: Callable[[Message], object] | None = None,
+        options: ConsumerOptions | None = None,
     ) -> MessageConsumer:
         """
         A consumer; `name` is what it is called in metrics and events (default: the destination).
 
-        With a `listener` it is as if `set_listener` were called at once. Raises InvalidSelectorError, what the broker
+        With a `listener` it is as if `set_listener` were called at once. `options`: what it has otherwise than the
+        connection, such as its prefetch. Raises InvalidSelectorError, what the broker
         says against it, and what `set_listener` does.
         """
         self._link.check_open()
@@ -104,7 +108,12 @@ class Session:
         kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
         consumer = self._subscribe(
             Wanted(
-                destination=destination, kind=kind, selector=selector, no_local=no_local, name=name
+                destination=destination,
+                kind=kind,
+                selector=selector,
+                no_local=no_local,
+                name=name,
+                options=_checked(options),
             )
         )
         if listener is not None:
@@ -123,14 +132,18 @@ class Session:
         selector: str | None = None,
         no_local: bool = False,
         name: str | None = None,
+        options: ConsumerOptions | None = None,
     ) -> MessageConsumer:
         """
         A consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads it.
 
+        `name` is what it is called in metrics and events (default: the subscription); `options`: what it has otherwise
+        than the connection.
+
         Raises JmsxError if it is in use or the connection has no client id, and UnsupportedError if durable
         subscriptions of the connection live in another session already: over STOMP they share one socket.
         """
-        link = self._link
+        link, own = self._link, _checked(options)
         link.check_open()
         topic = destination_of(topic)
         if not topic.is_topic:
@@ -155,6 +168,7 @@ class Session:
                     selector=selector,
                     no_local=no_local,
                     name=name or subscription,
+                    options=own,
                     durable_name=subscription,
                 )
             )
@@ -294,6 +308,13 @@ class Session:
         if durable_name is not None:
             client_id = link.options.client_id
             inquiries.claim_durable(peer, client_id, durable_name, settings.headers)
+
+
+def _checked(options: ConsumerOptions | None) -> ConsumerOptions:
+    """The options that were given; raises ConfigurationError for what are none."""
+    if not isinstance(options, ConsumerOptions | None):
+        raise misfit("options of a consumer", "ConsumerOptions(...) or None", options)
+    return ConsumerOptions() if options is None else options
 
 
 def link_of(session: Session) -> SessionLink:

@@ -11,6 +11,7 @@ from jmsx.errors import ConfigurationError, InvalidSelectorError
 from jmsx.jms.destination import Destination
 from jmsx.jms.scheduling import scheduled
 from jmsx.jms.served import SessionLink
+from jmsx.options import ConsumerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class Wanted:
     selector: str | None
     no_local: bool
     name: str | None  #: in metrics and events
+    options: ConsumerOptions
     durable_name: str | None = None
 
 
@@ -40,7 +42,7 @@ def prefetch(link: SessionLink, wanted: Wanted) -> int:
     """Messages; 0: each is fetched when it is asked for. Raises ConfigurationError if the URI has no number."""
     given = wanted.destination.address.options.get("prefetchSize")
     if given is None:
-        return link.options.prefetch_policy.prefetch(wanted.kind)
+        return link.options.prefetch(wanted.kind, wanted.options)
     number = whole(given, most=INT)
     if number is None:
         raise ConfigurationError(
@@ -53,9 +55,9 @@ def settings(link: SessionLink, wanted: Wanted, messages: int) -> ConsumerSettin
     """
     The settings of a new consumer with a prefetch of so many `messages`; may ask the broker.
 
-    Raises what is wrong with the URI's options.
+    Raises what is wrong with the URI's options and with those of the consumer in a session of this mode.
     """
-    destination, kind = wanted.destination, wanted.kind
+    destination, kind, own = wanted.destination, wanted.kind, wanted.options
     options = dict(destination.address.options)
     selector = options.pop("selector", None) if wanted.selector is None else wanted.selector
     selector = stated(selector)
@@ -63,10 +65,15 @@ def settings(link: SessionLink, wanted: Wanted, messages: int) -> ConsumerSettin
     if no_local and kind is not DestinationKind.QUEUE:
         selector, no_local = _of_others(link.sign(), selector), False
     options.pop("prefetchSize", None)
-    policy = link.options.policy(destination.uri)
-    non_blocking = link.options.non_blocking_redelivery or policy.non_blocking
+    policy = link.options.policy(destination.uri, own)
+    non_blocking = own.non_blocking_redelivery
+    if non_blocking is None:
+        non_blocking = link.options.non_blocking_redelivery
+    non_blocking = non_blocking or policy.non_blocking
     ack = _stomp_ack(link, non_blocking=non_blocking)
     auto = link.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+    if own.optimize_acknowledge and not auto:
+        raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
     findings = link.examine(destination, kind, policy)
     grave, expired = findings.grave, findings.expired
     subscription_id = link.next_subscription_id()
@@ -93,7 +100,8 @@ def settings(link: SessionLink, wanted: Wanted, messages: int) -> ConsumerSettin
         expired_frames=() if expired is None else expired.before,
         prefetch=max(messages, 1),
         policy=policy,
-        optimize=link.options.optimize() if auto and messages > 0 else None,
+        dead_letter=own.dead_letter or link.options.dead_letter,
+        optimize=link.options.optimize(own) if auto and messages > 0 else None,
         non_blocking_redelivery=non_blocking,
         scheduled=scheduled(link, destination.uri, kind, policy),
     )

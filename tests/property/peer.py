@@ -92,7 +92,6 @@ class Peer:
                 mode=self.habit.mode,
                 broker="fake:61613",
                 session_id=self.name,
-                dead_letter=self.habit.dead_letter,
                 marker_day=20_000 if self.habit.commit_markers else None,
             )
             self.core = SessionCore(settings, self.dialect, no_jitter, self.memory)
@@ -132,6 +131,7 @@ class Peer:
             grave=self.dialect.dead_letter_destination(DestinationKind.QUEUE),
             prefetch=habit.prefetch,
             policy=habit.policy,
+            dead_letter=habit.dead_letter,
             optimize=habit.optimize,
             non_blocking_redelivery=habit.non_blocking,
             scheduled=habit.scheduled,

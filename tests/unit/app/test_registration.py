@@ -13,6 +13,7 @@ from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Session
 from jmsx.app import App
 from jmsx.app.signature import takes_session
 from jmsx.core.policy import RedeliveryPolicyMap
+from jmsx.core.values import ConsumerSettings, OptimizeAcknowledge
 from jmsx.dedupe import MemoryStore
 from jmsx.errors import (
     ConfigurationError,
@@ -22,7 +23,14 @@ from jmsx.errors import (
     JmsxError,
 )
 from jmsx.ledger import DeliveryLedger
-from jmsx.options import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, TlsOptions
+from jmsx.options import (
+    ConnectionOptions,
+    ConsumerOptions,
+    PrefetchPolicy,
+    ReconnectPolicy,
+    TlsOptions,
+)
+from jmsx.testing import FakeBrokerServer
 
 URL: Final = "stomp://localhost"
 
@@ -63,56 +71,95 @@ def plain(message: Message) -> None:
     """A handler."""
 
 
-def of(app: App, handler: Any = plain, **settings: Any) -> ConnectionOptions:
-    """The options of the connection of a consumer."""
-    app.consumer("topic://a" if "durable" in settings else "a", name="desk", **settings)(handler)
-    (consumer,) = app.consumers
-    return consumer.connection_options(app.connection_uri().options)
+def made(query: str = "", *, options: dict[str, Any], **settings: Any) -> ConsumerSettings:
+    """What a consumer with `settings` comes to in an app with `options` and the `query` of its URL."""
+    with FakeBrokerServer() as broker:
+        app = App(f"{broker.url}{query}", **options)
+        app.consumer("topic://a" if "durable" in settings else "a", **settings)(plain)
+        app.start()
+        try:
+            (worker,) = app._workers
+            assert worker._connection.options.client_id == (
+                options.get("client_id") if "durable" in settings else None
+            )
+            found = worker._link.pump.core.consumer_settings("1")
+            assert found is not None
+            return found
+        finally:
+            app.abort()
 
 
 # What a consumer has of its app --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(ConnectionOptions)])
-def test_a_consumer_has_the_options_of_its_app(name: str) -> None:
+def test_the_connections_of_an_app_have_its_options(name: str) -> None:
     """Each of them."""
     given = {name: OTHER[name]}
     url = "stomp+ssl://localhost" if name == "tls" else URL
     reconnect = given.pop("reconnect", True)
     app = App(url, reconnect=reconnect, **given)
-    settings = {"durable": "d"} if name == "client_id" else {}
-    assert getattr(of(app, **settings), name) == OTHER[name]
+    assert getattr(app.connection_uri().options, name) == OTHER[name]
+
+
+#: What the options of an app mean to a consumer, by their names there: of a queue, in AUTO mode.
+MEANT: Final[dict[str, Any]] = {
+    "prefetch_policy": ("prefetch", 7),
+    "redelivery_policy": ("policy", RedeliveryPolicy(maximum_redeliveries=3)),
+    "redelivery_policies": ("policy", RedeliveryPolicy(maximum_redeliveries=9)),
+    "optimize_acknowledge": ("optimize", OptimizeAcknowledge()),
+    "non_blocking_redelivery": ("non_blocking_redelivery", True),
+    "dead_letter": ("dead_letter", "queue://dead"),
+}
+
+#: The decorator's, which win, and what they mean.
+OWN: Final[dict[str, Any]] = {
+    "prefetch": (3, "prefetch", 3),
+    "redelivery": (
+        RedeliveryPolicy(maximum_redeliveries=1),
+        "policy",
+        RedeliveryPolicy(maximum_redeliveries=1),
+    ),
+    "dead_letter": ("/queue/mine", "dead_letter", "queue://mine"),
+    "non_blocking_redelivery": (False, "non_blocking_redelivery", False),
+    "optimize_acknowledge": (False, "optimize", None),
+}
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_a_consumer_has_the_options_of_its_app(name: str) -> None:
+    """Where its decorator says nothing else."""
+    field, meant = MEANT[name]
+    assert getattr(made(options={name: OTHER[name]}), field) == meant
 
 
 def test_a_consumer_has_the_options_of_the_url() -> None:
     """Too."""
-    app = App(f"{URL}?jms.prefetchPolicy.all=7&jms.redeliveryPolicy.maximumRedeliveries=3")
-    options = of(app)
-    assert options.prefetch_policy == PrefetchPolicy.all(7)
-    assert options.policy("queue://a").maximum_redeliveries == 3
+    query = "?jms.prefetchPolicy.all=7&jms.redeliveryPolicy.maximumRedeliveries=3"
+    found = made(query, options={})
+    assert (found.prefetch, found.policy.maximum_redeliveries) == (7, 3)
 
 
 def test_what_the_decorator_says_wins() -> None:
-    """Over the app's options, and over its URL's."""
-    own = {
-        "prefetch": 3,
-        "redelivery": RedeliveryPolicy(maximum_redeliveries=1),
-        "dead_letter": "/queue/mine",
-        "non_blocking_redelivery": False,
-        "optimize_acknowledge": False,
-    }
-    app = App(
-        f"{URL}?jms.prefetchPolicy.all=7&jms.redeliveryPolicy.maximumRedeliveries=4",
-        redelivery_policies=OTHER["redelivery_policies"],
-        dead_letter="queue://dead",
-        non_blocking_redelivery=True,
-        optimize_acknowledge=True,
-    )
-    options = of(app, **own)
-    assert options.prefetch_policy == PrefetchPolicy.all(3)
-    assert options.policy("queue://a") == own["redelivery"]
-    assert options.dead_letter == "queue://mine"
-    assert (options.non_blocking_redelivery, options.optimize_acknowledge) == (False, False)
+    """Over the app's options, and over its URL's; also for a durable subscription."""
+    query = "?jms.prefetchPolicy.all=7&jms.redeliveryPolicy.maximumRedeliveries=4"
+    options = {name: OTHER[name] for name in MEANT}
+    own = {name: given for name, (given, _, _) in OWN.items()}
+    for more in ({}, {"durable": "d"}):
+        found = made(query, options={"client_id": "me", **options}, **own, **more)
+        for _, field, meant in OWN.values():
+            assert getattr(found, field) == meant
+
+
+def test_every_option_of_a_consumer_is_passed_on() -> None:
+    """Whatever `ConsumerOptions` gets, the decorator has."""
+    app = App(URL)
+    app.consumer("a", **{name: given for name, (given, _, _) in OWN.items()})(plain)
+    (consumer,) = app.consumers
+    assert [each.name for each in fields(ConsumerOptions)] == [
+        "redelivery_policy" if name == "redelivery" else name for name in OWN
+    ]
+    assert None not in [getattr(consumer.options, each.name) for each in fields(ConsumerOptions)]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from jmsx.core.values import (
     NO_FAILURE,
     AcknowledgeMode,
     ConsumerSettings,
+    DeadLetterStrategy,
     DestinationKind,
     Failure,
     SessionSettings,
@@ -100,9 +101,11 @@ class Talk:
         single: bool = False,
         dialect: Dialect = DIALECT,
         memory: Memory | None = None,
+        dead_letter: str = DeadLetterStrategy.SAFE,
         **settings: Any,
     ) -> None:
         self.mode = mode
+        self.dead_letter = dead_letter  #: of every consumer
         self.single = (
             single  #: each message has an ACK of its own, also where the mode does not ask for it
         )
@@ -246,6 +249,7 @@ class Talk:
             "grave": "queue://ActiveMQ.DLQ",
             "prefetch": 10,
             "policy": AT_ONCE,
+            "dead_letter": self.dead_letter,
             **fields,
         }
         return ConsumerSettings(**given)
