@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final, Never, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
 from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
 from jmsx.app.counting import Counting
@@ -13,13 +13,15 @@ from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, live, ready
 from jmsx.app.progress import Progress
-from jmsx.app.registry import Registry
+from jmsx.app.registry import H, Registry, WithConnection
 from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
+from jmsx.app.signature import takes_session
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
 from jmsx.core.destination_names import is_swapped
 from jmsx.core.option_checks import check_names, check_seconds, check_text, misfit
+from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
 from jmsx.foreign import from_a_signal
 from jmsx.jms.connection import Connection
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
     from jmsx.app.health import Verdict, WorkerState
-    from jmsx.app.registration import Consumer
+    from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
+    from jmsx.app.registry import Decorator
     from jmsx.core.dialect import Body
+    from jmsx.core.policy import Policy
     from jmsx.dedupe import IdempotencyStore
     from jmsx.jms.destination import Destination
     from jmsx.jms.message import Property
@@ -53,7 +57,7 @@ _OPTIONS: Final = [
 _log = logger("jmsx.app")
 
 
-class App(Registry):
+class App:
     """
     Consumers and a sender on one broker.
 
@@ -102,7 +106,9 @@ class App(Registry):
             parse_address(health)
         check_seconds("watch", watch)
         check_seconds("broker_stats", broker_stats)
-        super().__init__(options)
+        self._options = options
+        self._registry = Registry(self._check_not_running)
+        self._running = False
         self.url = url
         self.reconnect = reconnect
         self.health = health
@@ -139,6 +145,68 @@ class App(Registry):
         self._workers, self._stores, self._availability = [], [], {}
         self._opening = self._watch = self._counting = self.endpoint = None
         self._running = self._flowing = False
+
+    @property
+    def options(self) -> AppKeywords:
+        """The options that the app's connections get, as they were given."""
+        return self._options.copy()
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """The registered consumers."""
+        return self._registry.consumers
+
+    @overload
+    def consumer(
+        self,
+        source: Destination | str,
+        *,
+        mode: AcknowledgeMode | str = ...,
+        redelivery: Policy | None = ...,
+        name: str | None = ...,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> Decorator: ...
+    @overload
+    def consumer(
+        self,
+        source: Destination | str,
+        *,
+        mode: AcknowledgeMode | str = ...,
+        redelivery: Policy | None = ...,
+        name: str | None = ...,
+        dedupe: IdempotencyStore | None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> Callable[[WithConnection], WithConnection]: ...
+    def consumer(
+        self,
+        source: Destination | str,
+        *,
+        mode: AcknowledgeMode | str = AcknowledgeMode.AUTO_ACKNOWLEDGE,
+        redelivery: Policy | None = None,
+        name: str | None = None,
+        dedupe: IdempotencyStore | None = None,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> Callable[[H], H]:
+        """
+        Make the decorated function the handler of `source`, such as `queue://orders`.
+
+        It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments. When it returns,
+        the message is settled (with SESSION_TRANSACTED, all that it sent too); when it raises, the message is delivered
+        again by `redelivery`; it may raise Retry, Reject or Discard to say more. `mode` may be a name, such as "client"
+        or "transacted". Further settings are those of `Consumer`; what is not given is as the app's options say. Raises
+        ConfigurationError for settings that make no sense.
+        """
+        return self._registry.decorator(
+            source, mode=mode, redelivery=redelivery, name=name, dedupe=dedupe, settings=settings
+        )
+
+    def replace_handler(self, name: str, handler: Handler) -> None:
+        """Put another handler in the place of the consumer `name`'s; before `start()`, for tests and trials."""
+        self.change(name, handler=handler, takes_session=takes_session(handler))
+
+    def change(self, name: str, **settings: Any) -> None:
+        """Change settings (fields of `Consumer`) of the consumer `name`; before `start()`."""
+        self._registry.change(name, settings)
 
     def observe(self, *observers: Observer) -> None:
         """Add observers; before `start()`."""
@@ -346,7 +414,8 @@ class App(Registry):
     def _check_not_running(self) -> None:
         if self._left is not None:
             raise self._left
-        super()._check_not_running()
+        if self._running:
+            raise IllegalStateError("the app is running")
 
     def _open(self) -> None:
         """Open all consumers; nothing flows yet."""
@@ -366,7 +435,7 @@ class App(Registry):
             if self.health is not None:
                 self.endpoint = Endpoint(self.health, self.wsgi)
             self._open_stores()
-            for consumer in self._consumers.values():
+            for consumer in self.consumers:
                 for _ in range(consumer.concurrency):
                     self._open_worker(consumer)
         except BaseException as error:

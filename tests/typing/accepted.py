@@ -12,6 +12,7 @@ from jmsx import (
     ArtemisRedeliveryPolicy,
     Connection,
     ConnectionFailedError,
+    ConsumerOptions,
     DatabaseStore,
     DeliveryLedger,
     Destination,
@@ -118,7 +119,8 @@ def by_hand(options: dict[str, str], ranks: dict[str, int]) -> datetime | None:
         connection.start()
         session = connection.create_session(AcknowledgeMode.CLIENT_ACKNOWLEDGE)
         assert_type(session, Session)
-        consumer = session.create_consumer("queue://a", selector="rank > 3")
+        own = ConsumerOptions(prefetch=1, redelivery_policy=ArtemisRedeliveryPolicy())
+        consumer = session.create_consumer("queue://a", selector="rank > 3", options=own)
         assert_type(consumer, MessageConsumer)
         message = consumer.receive(1.5)
         assert_type(message, Message | None)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import jmsx
 import jmsx_broker
 import jmsx_eventlog
-from jmsx import App, Connection, Message, PrefetchPolicy, RedeliveryPolicy, Retry, Session
+from jmsx import (
+    App,
+    Connection,
+    ConsumerOptions,
+    Message,
+    PrefetchPolicy,
+    RedeliveryPolicy,
+    Retry,
+    Session,
+)
 
 URL = "stomp://localhost:61613"
 app = App(URL)
@@ -85,6 +94,8 @@ def sends(message: Message, session: Session) -> None:
     app.send("queue://a", "x", properties={"a": object()})  # mistake
     session.create_producer("queue://a").send("x", priority="high")  # mistake
     session.create_consumer(5)  # mistake
+    session.create_consumer("queue://a", options={"prefetch": 1})  # mistake
+    session.create_durable_consumer("topic://a", "s", options=ConsumerOptions(prefech=1))  # mistake
     session.create_consumer("queue://a").receive("1")  # mistake
     message.properties["a"].upper()  # mistake
     Message("x", propertys={})  # mistake
