@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,8 +40,6 @@ from tests.integration.support import Outcome as Call
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
@@ -68,9 +66,9 @@ def test_a_listener_that_is_taken_away_at_the_hand_out(
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
 
-        def taken_away(delivery: Delivery, dialect: Dialect) -> Message:
+        def taken_away(*came: Any) -> Message:
             consumer.set_listener(None)
-            return read(delivery, dialect)
+            return read(*came)
 
         monkeypatch.setattr(dispatcher, "received", taken_away)
         consumer.set_listener(lambda message: seen.append(message.text))
