@@ -75,9 +75,10 @@ def with_percentiles(frame: pl.DataFrame, name: str, permilles: Mapping[str, int
         rows.explode(column)
         .unnest(column)
         .filter(pl.col("bucket").is_not_null())
-        .group_by(place.alias("place"))
+        .select(place.alias("place"), "n")
+        .sort("place")  # before the grouping, which is then faster by more than what this takes
+        .group_by("place", maintain_order=True)
         .agg(pl.col("n").sum())
-        .sort("place")
         .select(
             (pl.col("place") // _ROOM).cast(rows.schema["row"]).alias("row"),
             (pl.col("place") % _ROOM + BELOW).cast(pl.Int32).alias("bucket"),
