@@ -92,11 +92,13 @@ class Reading:
 def read(contents: Sequence[Content]) -> Reading:
     """Read lines and judge each by itself."""
     wholes = [_whole(content.data) for content in contents]
+    sizes = [len(one) for one in wholes]
     whole = b"".join(wholes)
     texts, ends = _texts(whole)
     lines = texts.alias("text").to_frame().with_row_index("line")
-    found: dict[str, list[pl.DataFrame]] = {}
     cells = _cells(whole, lines)
+    del whole, wholes  # as much memory as all lines
+    found: dict[str, list[pl.DataFrame]] = {}
     rest, odd = lines, []
     for kind in _IN_TURN:
         if not rest.height:
@@ -114,7 +116,7 @@ def read(contents: Sequence[Content]) -> Reading:
     frames = {kind: _in_order(several) for kind, several in found.items()}
     return Reading(
         lines=lines,
-        starts=_starts(contents, map(len, wholes), ends),
+        starts=_starts(contents, sizes, ends),
         frames={kind: _without_options(frame) for kind, frame in frames.items()},
         aside=aside,
     )
