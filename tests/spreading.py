@@ -21,7 +21,7 @@ _APART: Final = ("tests/conformance/test_conformance.py::test_every_scenario_pas
 _FIRST: Final = (*_TOGETHER, "tests/pipeline/", "tests/conformance/", "tests/integration/")
 
 
-class Spreading(LoadScopeScheduling):
+class Spreading(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """A file goes to one worker as a whole, so that its fixtures are made once; a few units are larger or smaller."""
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
@@ -34,13 +34,15 @@ class Spreading(LoadScopeScheduling):
 
         xdist would give them that one too, which is beside the point if it passes and kills them as well if not.
         """
-        for work_unit in self.assigned_work[node].values():
+        units: dict[str, dict[str, bool]] = self.assigned_work[node]
+        for work_unit in units.values():
             for test, completed in work_unit.items():
                 if not completed:
                     work_unit[test] = True
                     super().remove_node(node)
                     return test
-        return super().remove_node(node)
+        nothing: str | None = super().remove_node(node)
+        return nothing
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.policy import Policy
     from jmsx.dedupe import IdempotencyStore
-    from jmsx.jms.message import Message
+    from jmsx.jms.message import Message, Property
     from jmsx.options import ConnectionOptions
 
     Handler = Callable[..., object]
@@ -58,7 +58,9 @@ class Consumer:
     optimize_acknowledge: bool | None = None  #: None: the app's
     takes_session: bool = False  #: whether the handler wants the session as second argument
     dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
-    dedupe_by: Callable[[Message], str] | None = None  #: what makes messages equal; None: their key
+    dedupe_by: Callable[[Message], Property] | None = (
+        None  #: what makes messages equal; None: their key
+    )
 
     def __post_init__(self) -> None:
         try:
@@ -174,7 +176,7 @@ class ConsumerKeywords(TypedDict, total=False):
     durable: str | None
     non_blocking_redelivery: bool | None
     optimize_acknowledge: bool | None
-    dedupe_by: Callable[[Message], str] | None
+    dedupe_by: Callable[[Message], Property] | None
 
 
 def _check_source(source: str) -> None:

@@ -38,7 +38,8 @@ THREADS = 4
 
 def told(deliveries: int) -> list[Event]:
     """The events of so many deliveries, each with a key of its own."""
-    chance, events, now = seeded(1), [], time.monotonic()
+    chance, now = seeded(1), time.monotonic()
+    events: list[Event] = []
     for number in range(deliveries):
         key = f"01a0c5a4f5b2{number:020x}"
         story = delivery(key, "queue://orders", now, chance, correlation_id=f"order {number}")

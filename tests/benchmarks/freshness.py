@@ -14,9 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
+from jmsx_report.report import extend
 from jmsx_spark import streaming
 from tests.benchmarks.segments import write
 
@@ -82,7 +86,6 @@ def main() -> None:
 
 def _measure(work: Path, rate: float, trigger: float) -> None:
     added: list[tuple[float, str, int, int]] = []
-    extend = streaming.extend
 
     def timed(store: Any, pieces: Iterable[Segment], *rest: Any) -> None:
         listed = list(pieces)
@@ -90,15 +93,17 @@ def _measure(work: Path, rate: float, trigger: float) -> None:
         now = time.time()
         added.extend((now, one.path, one.begin, one.size) for one in listed)
 
-    streaming.extend = timed
     told = work / "told"
-    made = streaming.stream(
-        work / "events", work / "out", trigger_seconds=trigger, report_seconds=_REPORT_SECONDS
-    )
-    # The first step starts Spark, the stream and, when that has read something, a report.
-    streaming._ended = lambda query, _seconds: _wait(query, work, told, rate, added)
-    next(made)
-    made.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "extend", timed)
+        patch.setattr(streaming, "_ended", lambda query, *_: _wait(query, work, told, rate, added))
+        made = streaming.stream(
+            work / "events", work / "out", trigger_seconds=trigger, report_seconds=_REPORT_SECONDS
+        )
+        assert isinstance(made, Generator)
+        # The first step starts Spark, the stream and, when that has read something, a report.
+        next(made)
+        made.close()
     _print(told, added)
 
 
@@ -131,10 +136,10 @@ def _print(told: Path, added: list[tuple[float, str, int, int]]) -> None:
     for now, path, begin, end in added:
         pieces.setdefault(path, []).append((now, begin, end))
     written = [line.split() for line in told.read_text().splitlines() if line != "end"]
-    for at, path, size, lines in written:
+    for at, path, size, count in written:
         for now, begin, end in pieces.get(path.removesuffix(".open"), ()):
             if begin < int(size) <= end:
-                ages.append((now - float(at), int(lines)))
+                ages.append((now - float(at), int(count)))
     ages.sort()
     total = sum(lines for _, lines in ages)
     seconds = float(written[-1][0]) - float(written[0][0])
@@ -142,10 +147,10 @@ def _print(told: Path, added: list[tuple[float, str, int, int]]) -> None:
         f"{total} lines in {seconds:.1f} s, {total / seconds:,.0f} a second; load {os.getloadavg()[0]:.1f}"
     )
     for share in (0.5, 0.95, 0.99, 1.0):
-        count = 0
+        so_far = 0
         for age, lines in ages:
-            count += lines
-            if count >= share * total:
+            so_far += lines
+            if so_far >= share * total:
                 print(f"{share:5.0%} of the lines were in the partials within {age:.2f} s")
                 break
 

@@ -259,7 +259,7 @@ class _Run:
         missing = left_over(
             _all_messages(expected), seen, lambda one, other: difference(one, other) is None
         )
-        return bool(missing) and len(missing) <= most
+        return missing is not None and 1 <= len(missing) <= most
 
     def _group(self, send: Json) -> tuple[object, object]:
         return self._traffic.target(send), send.get("group_id")

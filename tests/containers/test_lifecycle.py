@@ -26,7 +26,9 @@ both = pytest.mark.parametrize("make", [ClassicContainer, ArtemisContainer])
 
 
 @both
-def test_docker_shows_the_broker_while_it_runs(make: type[ContainerBroker]) -> None:
+def test_docker_shows_the_broker_while_it_runs(
+    make: type[ClassicContainer | ArtemisContainer],
+) -> None:
     """One container of the image of its kind; afterwards none, not even a stopped one."""
     with make() as broker:
         own = broker.container.get_container_id()
@@ -38,7 +40,7 @@ def test_docker_shows_the_broker_while_it_runs(make: type[ContainerBroker]) -> N
 
 
 @both
-def test_messages_outlive_a_crash(make: type[ContainerBroker]) -> None:
+def test_messages_outlive_a_crash(make: type[ClassicContainer | ArtemisContainer]) -> None:
     """A killed broker comes back at the same place with what was confirmed and not acknowledged."""
     queue = fresh_queue()
     with make() as broker:
@@ -66,7 +68,9 @@ def test_messages_outlive_a_crash(make: type[ContainerBroker]) -> None:
 
 
 @both
-def test_paused_broker_is_silent_until_it_is_resumed(make: type[ContainerBroker]) -> None:
+def test_paused_broker_is_silent_until_it_is_resumed(
+    make: type[ClassicContainer | ArtemisContainer],
+) -> None:
     """Frozen it says nothing, and it can be removed as it is; over TLS it is served with its own certificates."""
     with make(tls=True) as broker:
         assert greet_over_tls(broker).startswith(b"CONNECTED")

@@ -54,7 +54,8 @@ def test_no_event_is_lost_between_threads() -> None:
 
 def test_one_scrape_is_one_moment() -> None:
     """Settled and processed of one delivery are never seen apart: a scrape is one copy under the lock."""
-    observer, done, seen = PrometheusObserver(), threading.Event(), []
+    observer, done = PrometheusObserver(), threading.Event()
+    seen: list[tuple[int, int]] = []
     with ThreadPoolExecutor(1) as threads:
         threads.submit(_repeat, observer, done)
         try:

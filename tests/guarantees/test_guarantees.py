@@ -336,8 +336,7 @@ def test_a_dead_letter_that_fails_in_the_named_queue_ends(
     key = queue.name
     policy = jmsx.RedeliveryPolicy(maximum_redeliveries=0)
     connection.create_session().create_producer(queue).send(jmsx.Message(key))
-    named = {"dead_letter": queue.uri, "redelivery_policy": policy}
-    with jmsx.Connection(broker.url, **named) as failing:
+    with jmsx.Connection(broker.url, dead_letter=queue.uri, redelivery_policy=policy) as failing:
         failing.start()
         session = failing.create_session(Mode.SESSION_TRANSACTED)
         consumer = session.create_consumer(queue)

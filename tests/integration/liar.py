@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from jmsx.core.frames import Frame, parse_headers
@@ -109,7 +110,7 @@ class Liar:
             client = Client(plug)
             self.clients.append(client)
             script = self._scripts[min(len(self.clients), len(self._scripts)) - 1]
-            self._run_in_thread(lambda client=client, script=script: _serve(client, script))
+            self._run_in_thread(partial(_serve, client, script))
 
 
 def _serve(client: Client, script: Callable[[Client], object]) -> None:

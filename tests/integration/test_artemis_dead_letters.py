@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from jmsx import Destination, MessageConsumer, Session
     from jmsx_broker import Broker
+    from jmsx_broker.artemis_recipe import Setting
 
 pytestmark = pytest.mark.broker
 
@@ -39,7 +40,7 @@ SENT: Final = (
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ArtemisBroker]:
     """Addresses with every kind of place for dead letters; those without a prefix have the anycast queue DLQ."""
-    settings = {
+    settings: dict[str, dict[str, Setting]] = {
         "auto.#": {"dead-letter-address": "DLA", "auto-create-dead-letter-resources": True},
         "none.#": {"dead-letter-address": ""},
         "hole.#": {"dead-letter-address": "nowhere"},
@@ -64,10 +65,10 @@ def consume(session: Session, destination: Destination, durable: str | None) -> 
 
 
 def bury(
-    broker: ArtemisBroker, destination: Destination, durable: str | None, **options: str
+    broker: ArtemisBroker, destination: Destination, durable: str | None, dead_letter: str = "safe"
 ) -> None:
     """Send all of SENT, and reject each at its first delivery."""
-    with Connection(broker.url, client_id=CLIENT_ID, **options) as connection:
+    with Connection(broker.url, client_id=CLIENT_ID, dead_letter=dead_letter) as connection:
         connection.start()
         session = connection.create_session(CLIENT)
         consumer = consume(session, destination, durable)
@@ -89,24 +90,24 @@ def told(message: Message | None) -> tuple[object, ...] | None:
 
 @pytest.mark.parametrize("kind", ["queue", "fqqn", "durable"])
 @pytest.mark.parametrize(
-    ("prefix", "options", "grave"),
+    ("prefix", "dead_letter", "grave"),
     [
-        ("", {}, "DLQ"),
-        ("auto.", {}, "DLQ.{}"),
-        ("none.", {}, "jmsx.DLQ"),
-        ("hole.", {}, "jmsx.DLQ"),
-        ("auto.named.", {"dead_letter": "queue://mine"}, "mine"),
+        ("", "safe", "DLQ"),
+        ("auto.", "safe", "DLQ.{}"),
+        ("none.", "safe", "jmsx.DLQ"),
+        ("hole.", "safe", "jmsx.DLQ"),
+        ("auto.named.", "queue://mine", "mine"),
     ],
     ids=["anycast", "auto-created", "no-address", "no-queue", "named"],
 )
 def test_management_brings_dead_letters_back(
-    broker: ArtemisBroker, kind: str, prefix: str, options: dict[str, str], grave: str
+    broker: ArtemisBroker, kind: str, prefix: str, dead_letter: str, grave: str
 ) -> None:
     """Each copy lies in one queue, the one expected; `retryMessages` puts it back where it came from, unchanged."""
     destination, durable = origin(kind, prefix)
     with Console(broker) as console:
         assert console.holds({})
-        bury(broker, destination, durable, **options)
+        bury(broker, destination, durable, dead_letter)
         place = grave.format(destination.name.partition("::")[0])
         assert console.holds({place: len(SENT)})
         assert console.ask(f"queue.{place}", "retryMessages") == len(SENT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -171,8 +172,8 @@ def test_topic_that_is_a_queue_too_is_refused(session: Session, topic: Topic) ->
     queue = session.create_queue(topic.name)
     session.create_producer(queue).send(Message("for the queue"))
     for subscribe in (
-        lambda: session.create_consumer(topic),
-        lambda: session.create_durable_consumer(topic, topic.name),
+        partial(session.create_consumer, topic),
+        partial(session.create_durable_consumer, topic, topic.name),
     ):
         with pytest.raises(InvalidDestinationError, match="address of a queue too"):
             subscribe()

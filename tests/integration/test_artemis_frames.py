@@ -88,7 +88,7 @@ def test_sizes_are_the_credits_of_the_broker(artemis_broker: Broker) -> None:
 def test_bytes_of_other_senders_are_told_from_text(artemis_broker: Broker) -> None:
     """And stay what they are when they are dead letters, and come back."""
     source = fresh_queue()
-    bodies = ["text", b"bytes", "", b"", "ä€", b"\0\xff"]
+    bodies: list[str | bytes] = ["text", b"bytes", "", b"", "ä€", b"\0\xff"]
     put(
         artemis_broker,
         source,

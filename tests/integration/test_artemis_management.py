@@ -72,9 +72,9 @@ def moved() -> Iterator[LocalBroker]:
         yield broker
 
 
-def connect(broker: Broker, **options: str) -> Connection:
+def connect(broker: Broker, client_id: str | None = None) -> Connection:
     """With a user and password, which matter to one of them."""
-    return Connection(broker.url, username=USER, password=USER, **options)
+    return Connection(broker.url, username=USER, password=USER, client_id=client_id)
 
 
 def warnings(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:

@@ -56,7 +56,9 @@ def test_broker_answers_as_artemis(artemis_broker: Broker) -> None:
 
 
 @both
-def test_stop_leaves_neither_process_nor_port_nor_folder(kind: type[LocalBroker]) -> None:
+def test_stop_leaves_neither_process_nor_port_nor_folder(
+    kind: type[ClassicBroker | ArtemisBroker],
+) -> None:
     """After the with block, it is as if there had never been a broker."""
     with kind() as broker:
         pid, url, folder = broker.pid, broker.url, broker.log.parent
@@ -111,7 +113,7 @@ def test_broker_does_not_hear_the_terminal() -> None:
 @pytest.mark.parametrize("end", [LocalBroker.stop, LocalBroker.kill])
 @both
 def test_restart_keeps_persistent_messages(
-    kind: type[LocalBroker], end: Callable[[LocalBroker], None]
+    kind: type[ClassicBroker | ArtemisBroker], end: Callable[[LocalBroker], None]
 ) -> None:
     """The same object started again has the same ports and what was confirmed before."""
     with kind() as broker:
@@ -136,7 +138,9 @@ def test_broker_killed_by_a_stranger_starts_again() -> None:
 
 
 @both
-def test_given_folder_outlives_the_object(kind: type[LocalBroker], tmp_path: Path) -> None:
+def test_given_folder_outlives_the_object(
+    kind: type[ClassicBroker | ArtemisBroker], tmp_path: Path
+) -> None:
     """A folder that the user named is kept, for another object too."""
     with kind(data=tmp_path / "data") as broker:
         send(broker, "kept", [b"a"])
@@ -166,7 +170,7 @@ def test_second_start_is_refused() -> None:
 
 
 @both
-def test_used_port_is_named(kind: type[LocalBroker]) -> None:
+def test_used_port_is_named(kind: type[ClassicBroker | ArtemisBroker]) -> None:
     """A port that somebody else listens on is a clear error, and nothing is left behind."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -178,7 +182,7 @@ def test_used_port_is_named(kind: type[LocalBroker]) -> None:
 
 @both
 def test_failed_start_quotes_the_log_and_leaves_nothing(
-    kind: type[LocalBroker], tmp_path: Path
+    kind: type[ClassicBroker | ArtemisBroker], tmp_path: Path
 ) -> None:
     """A broker that cannot work says why in its own words, and is gone."""
     with socket.create_server(("127.0.0.1", 0)) as server:

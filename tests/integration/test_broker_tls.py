@@ -22,7 +22,9 @@ CONNECT = b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0"
 
 
 @both
-def test_client_that_trusts_the_authority_is_served(kind: type[LocalBroker]) -> None:
+def test_client_that_trusts_the_authority_is_served(
+    kind: type[ClassicBroker | ArtemisBroker],
+) -> None:
     """By each name of this machine, again after a restart; who does not trust it is not fooled."""
     with kind(tls=True) as broker:
         for name in ("localhost", "127.0.0.1"):
@@ -35,7 +37,7 @@ def test_client_that_trusts_the_authority_is_served(kind: type[LocalBroker]) -> 
 
 
 @both
-def test_required_client_certificate(kind: type[LocalBroker]) -> None:
+def test_required_client_certificate(kind: type[ClassicBroker | ArtemisBroker]) -> None:
     """A client without one is refused, a client with one is served; names are those that were asked for."""
     options = TlsOptions(names=("broker.example",), require_client_certificate=True)
     with kind(tls=options) as broker:

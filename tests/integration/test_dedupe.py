@@ -155,8 +155,12 @@ def test_the_second_of_two_at_a_time_waits_for_the_first(
     """If the first one ends well it is a duplicate, else the second does it: by the primary key between processes."""
     shop = DatabaseStore(lambda: sqlite3.connect(tmp_path / "shop.db"))
     shop.create_table()
-    made = {"memory": MemoryStore(), "sqlite": SqliteStore(tmp_path / "x.db"), "database": shop}
-    store: IdempotencyStore = made[kind]
+    made: dict[str, IdempotencyStore] = {
+        "memory": MemoryStore(),
+        "sqlite": SqliteStore(tmp_path / "x.db"),
+        "database": shop,
+    }
+    store = made[kind]
     store.open()
     slow, key = Slow(well=well), StoreKey("queue://q", "a")
     first = Call(store, key, slow)
@@ -358,11 +362,12 @@ def test_errors_at_the_door(classic_broker: Broker, tmp_path: Path) -> None:
     def wants_connection(message: Message, *, db: Any) -> None:
         raise AssertionError(message, db)
 
-    for handler, settings, complaint in (
+    refused: list[tuple[Any, dict[str, Any], str]] = [
         (wants_session, {"mode": TRANSACTED, "dedupe": database}, "would never be sent"),
         (wants_connection, {"dedupe": MemoryStore()}, "db= with dedupe=DatabaseStore"),
         (wants_connection, {}, "a connection for db="),
         (plain, {"dedupe_by": str}, "needs a dedupe= store"),
-    ):
+    ]
+    for handler, settings, complaint in refused:
         with pytest.raises(ConfigurationError, match=complaint):
             app.consumer(fresh_queue(), name=complaint, **settings)(handler)

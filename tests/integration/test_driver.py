@@ -326,7 +326,9 @@ def test_a_listener_that_raises(classic_broker: Broker, queue: Queue) -> None:
 def test_a_slow_handler_keeps_the_link(classic_broker: Broker, queue: Queue) -> None:
     """A handler of four heart-beats' length costs neither the link nor a redelivery."""
     put(classic_broker, queue, "slow", "next")
-    diary, seen, errors = Diary(), [], []
+    diary = Diary()
+    seen: list[tuple[str, int]] = []
+    errors: list[Exception] = []
     done = threading.Event()
     with Connection(classic_broker.url, heartbeat=(1.0, 1.0), observers=[diary]) as connection:
         connection.set_exception_listener(errors.append)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -31,6 +32,7 @@ from tests.integration.support import TRANSACTED, fresh_queue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jmsx import Session
     from jmsx.errors import JmsxError
     from jmsx_broker.local import LocalBroker
 
@@ -107,6 +109,11 @@ def commit(broker: LocalBroker, queue: str) -> None:
         session.commit()
 
 
+def is_on_another_link(session: Session) -> bool:
+    """Whether it has lost its first one and found another."""
+    return link_of(session).epoch > 1
+
+
 def refused_in_a_transaction(broker: LocalBroker, queue: str, told: str) -> Iterator[JmsxError]:
     """
     What the clerk's commit of one SEND raises, which says why.
@@ -120,8 +127,7 @@ def refused_in_a_transaction(broker: LocalBroker, queue: str, told: str) -> Iter
             session = connection.create_session(TRANSACTED)
             session.create_producer(queue).send("x")
             if waits:
-                link = link_of(session)
-                assert eventually(lambda link=link: link.epoch > 1)
+                assert eventually(partial(is_on_another_link, session))
             with pytest.raises((TransactionRolledBackError, TransactionInDoubtError)) as caught:
                 session.commit()
         assert any(

@@ -328,8 +328,10 @@ def test_an_object_message_stops_nothing(
         consumer = session.create_consumer(queue)
         while len(kept) < len(kinds) + 1:
             (message,) = take(consumer, 1)
-            handed[message.message_id] = handed.get(message.message_id, 0) + 1
-            kept[message.message_id] = message.body if message.readable else None
+            name = message.message_id
+            assert name is not None
+            handed[name] = handed.get(name, 0) + 1
+            kept[name] = message.body if message.readable else None
             if mode is TRANSACTED:
                 with suppress(TransactionInDoubtError, TransactionRolledBackError):  # of the link
                     session.commit() if message.readable else session.rollback()

@@ -10,8 +10,9 @@ import pytest
 from jmsx import Connection, Message, Queue
 from jmsx.errors import ConnectionFailedError, JmsxError, TransactionRolledBackError
 from jmsx.jms.session import link_of
+from tests.integration.broker_support import eventually
 from tests.integration.liar import CONNECTED, Client, Liar
-from tests.integration.support import TRANSACTED, eventually, nothing_left, within
+from tests.integration.support import TRANSACTED, nothing_left, within
 from tests.integration.support import Outcome as Call
 
 pytestmark = pytest.mark.timeout(60)

@@ -28,8 +28,9 @@ from jmsx.options import ConnectionOptions
 from jmsx.uri import parse_broker_uri
 from jmsx_artemis.dialect import ArtemisDialect
 from jmsx_artemis.management import ArtemisManagement
+from tests.integration.broker_support import eventually
 from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
-from tests.integration.support import Diary, eventually, nothing_left, within
+from tests.integration.support import Diary, nothing_left, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -177,9 +178,9 @@ def test_a_slow_loris() -> None:
         assert call.seconds < 2.5
         connection = Connection(liar.url, **options)
         session = connection.create_session()
-        call = within(3, lambda: session.create_consumer(QUEUE))
-        assert isinstance(call.error, BrokerTimeoutError)
-        assert call.seconds < 2.5
+        consumer = within(3, lambda: session.create_consumer(QUEUE))
+        assert isinstance(consumer.error, BrokerTimeoutError)
+        assert consumer.seconds < 2.5
         stop.set()
         within(5, connection.abort)
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from jmsx.core.values import AcknowledgeMode
     from jmsx_broker import Broker
-    from jmsx_broker.local import LocalBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
 
@@ -195,7 +194,7 @@ def test_what_is_repeated_is_counted_by_itself(broker: Broker, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", [ClassicBroker, ArtemisBroker], ids=["classic", "artemis"])
-def test_a_broker_names_its_messages_for_ever(kind: type[LocalBroker]) -> None:
+def test_a_broker_names_its_messages_for_ever(kind: type[ClassicBroker | ArtemisBroker]) -> None:
     """Over links, a kill and a restart; that is what outputs and a ledger's counts go by."""
     source, target = fresh_queue(), fresh_queue()
     with kind() as broker:
@@ -388,9 +387,9 @@ def test_what_was_dispatched_while_its_consumer_closed_is_new(
 ) -> None:
     """Each settled message lets the broker dispatch another one, which the session that closes then never sees."""
     queue, seen = fresh_queue(), []
-    options = {"redelivery_policy": RedeliveryPolicy(initial_redelivery_delay=0.0)}
+    policy = RedeliveryPolicy(initial_redelivery_delay=0.0)
     query = f"?jms.prefetchPolicy.queuePrefetch={prefetch}"
-    with Connection(broker.url + query, **options) as connection:
+    with Connection(broker.url + query, redelivery_policy=policy) as connection:
         connection.start()
         producer = connection.create_session().create_producer(queue)
         for number in range(20):

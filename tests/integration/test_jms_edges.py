@@ -13,7 +13,8 @@ from jmsx.app import App
 from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
 from jmsx_broker import ClassicBroker
 from tests.integration.artemis_support import Console
-from tests.integration.support import eventually, take
+from tests.integration.broker_support import eventually
+from tests.integration.support import take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

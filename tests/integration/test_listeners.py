@@ -19,6 +19,7 @@ from jmsx.app import App
 from jmsx.core.events import (
     RedeliveryScheduled,
 )
+from jmsx.jms.translation import received
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AUTO,
@@ -59,18 +60,16 @@ def test_a_listener_that_is_taken_away_at_the_hand_out(
     classic_broker: Broker, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between hand-out and call; whoever was to get the message gets it, and nobody acknowledges it unseen."""
-    from jmsx.jms import dispatcher  # noqa: PLC0415 - its import of `received` is what is replaced
-
-    read, seen = dispatcher.received, []
+    seen: list[str] = []
     with Connection(classic_broker.url) as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
 
         def taken_away(*came: Any) -> Message:
             consumer.set_listener(None)
-            return read(*came)
+            return received(*came)
 
-        monkeypatch.setattr(dispatcher, "received", taken_away)
+        monkeypatch.setattr("jmsx.jms.dispatcher.received", taken_away)
         consumer.set_listener(lambda message: seen.append(message.text))
         put(classic_broker, queue, "a", "b")
         assert settles(classic_broker, queue, size=1, inflight=1)
@@ -103,8 +102,12 @@ def test_what_a_listener_has_not_finished_is_not_acknowledged(
         consumer.set_listener(listen)
         connection.start()
         assert began.wait(5)
-        things = {"consumer": consumer, "session": session, "connection": connection}
-        assert within(5, things[what].close).error is None
+        close = {
+            "consumer": consumer.close,
+            "session": session.close,
+            "connection": connection.close,
+        }
+        assert within(5, close[what]).error is None
         left = bodies(classic_broker, queue)
         free.set()
         connection.close()
@@ -118,7 +121,12 @@ def test_close_of_a_consumer_waits_for_its_listener(classic_broker: Broker, queu
     began, free = threading.Event(), threading.Event()
     with Connection(classic_broker.url) as connection:
         consumer = connection.create_session().create_consumer(queue)
-        consumer.set_listener(lambda _message: (began.set(), free.wait(20)))
+
+        def listen(_message: Message) -> None:
+            began.set()
+            free.wait(20)
+
+        consumer.set_listener(listen)
         connection.start()
         assert began.wait(5)
         close = Call(consumer.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -258,10 +259,13 @@ def test_poison_keeps_its_count_over_lost_links(
             seen.append(message.delivery_count)
             raise ValueError(message.text)
 
+        def tried(times: int) -> bool:
+            return len(seen) >= times
+
         connection.create_session(AUTO).create_consumer(queue).set_listener(refuse)
         put(classic_broker, queue, "poison")
         for number in (2, 3, 4):
-            assert eventually(lambda n=number: len(seen) >= n)
+            assert eventually(partial(tried, number))
             proxy.cut()
         assert settles(classic_broker, queue, size=0)
     assert seen == [1, 2, 3, 4, 5]
@@ -295,14 +299,14 @@ def test_an_unconfirmed_send(proxy: Proxy, classic_broker: Broker, queue: Queue)
         producer = connection.create_session(AUTO).create_producer(queue)
         for body, passed in (("lost", False), ("there", True)):
             proxy.cut_at(b"SEND", to_broker=True, passed=passed)
-            call = within(5, lambda text=body: producer.send(Message(text)))
+            call = within(5, partial(producer.send, Message(body)))
             assert isinstance(call.error, SendUnconfirmedError), call.error
             assert call.error.destination == queue.uri
     with connect(proxy, resend_unconfirmed=True) as connection:
         producer = connection.create_session(AUTO).create_producer(queue)
         for body, passed in (("once", False), ("twice", True)):
             proxy.cut_at(b"SEND", to_broker=True, passed=passed)
-            within(5, lambda text=body: producer.send(Message(text)))
+            within(5, partial(producer.send, Message(body)))
     expected = [
         "once",
         "there",

@@ -62,8 +62,12 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     return found
 
 
-def java(broker: Any, *lines: tuple[Queue, str, int, str, dict[str, str]]) -> None:
-    """Have a Java program send these: queue, delivery mode, time to live (ms), text and string properties."""
+#: Queue, delivery mode, time to live (ms), text and string properties.
+Sent = tuple[Queue, str, int, str, dict[str, str]]
+
+
+def java(broker: Any, *lines: Sent) -> None:
+    """Have a Java program send these."""
     from jmsx_broker.artefacts import classic_libraries  # noqa: PLC0415 - fetches on demand
     from jmsx_broker.java import find_java  # noqa: PLC0415 - the same
 
@@ -322,7 +326,7 @@ def test_all_headers_of_a_message_on_another(
 
 
 #: Texts and properties of which Classic makes frames whose end nobody can tell; `␀` is a NUL, `␤` a line feed.
-ENDLESS = (
+ENDLESS: tuple[tuple[str, dict[str, str]], ...] = (
     ("a␀b", {}),
     ("a␀", {}),
     ("a␀␤b", {}),
@@ -360,7 +364,7 @@ def test_a_body_without_an_end_is_a_dead_letter(
 ) -> None:
     """Whole, for the broker has it; its neighbours are handled once, on the same link."""
     queue, before = fresh_queue(), lonely_broker.statistics(DEAD_LETTERS).size
-    lines = []
+    lines: list[Sent] = []
     for number, (body, given) in enumerate(ENDLESS):
         lines.append((queue, "persistent", 0, f"good {number}", {}))
         lines.append((queue, "persistent", 0, body, {**given, "case": queue.name}))
@@ -454,7 +458,8 @@ def test_a_head_without_an_end_is_a_dead_letter(
     """Also if it bears the acks of its neighbours, which are handled once, on the same link."""
     queue, before = fresh_queue(), lonely_broker.statistics(DEAD_LETTERS).size
     prefix, number = next_ack(lonely_broker)
-    lines, good = [], []
+    lines: list[Sent] = []
+    good: list[str] = []
     for place, name in enumerate(TORN_NAMES):
         for shift in range(3):
             good.append(f"good {place}.{shift}")

@@ -40,7 +40,10 @@ def test_artemis_policy_lets_others_go_on(
         if message.text == queue.name:
             raise ValueError(message.text)
 
-    app.consumer(queue, name="desk", **({} if mode is None else {"mode": mode}))(desk)
+    if mode is None:
+        app.consumer(queue, name="desk")(desk)
+    else:
+        app.consumer(queue, name="desk", mode=mode)(desk)
     put(classic_broker, queue, queue.name, "other", "third", case=queue.name)
     with app:
         assert settles(classic_broker, queue, size=0)

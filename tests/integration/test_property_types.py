@@ -12,11 +12,19 @@ from tests.integration.support import take
 
 if TYPE_CHECKING:
     from jmsx import Queue
+    from jmsx.jms.message import Property
     from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = pytest.mark.broker
 
-PROPERTIES = {"flag": True, "off": False, "rank": 123, "size": 1.5, "name": "13", "none": None}
+PROPERTIES: dict[str, Property] = {
+    "flag": True,
+    "off": False,
+    "rank": 123,
+    "size": 1.5,
+    "name": "13",
+    "none": None,
+}
 
 
 def test_types_arrive_as_they_were_sent(broker: Broker, queue: Queue) -> None:

@@ -29,11 +29,11 @@ class HidingError(Exception):
     """Nothing that every exception has can be had of this one."""
 
     @property
-    def __traceback__(self) -> Any:
+    def __traceback__(self) -> Any:  # type: ignore[override]  # what every exception has is hidden
         raise ValueError("no traceback")
 
     @property
-    def __cause__(self) -> Any:
+    def __cause__(self) -> Any:  # type: ignore[override]  # the same
         raise SystemExit("no cause")
 
 

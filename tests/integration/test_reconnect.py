@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,6 +52,10 @@ def test_a_listener_survives_its_broker(mortal: ClassicBroker, queue: Queue) -> 
     """SIGKILL and a new start on the same data: the listener goes on, and nobody had to do anything."""
     seen: list[str] = []
     errors: list[Exception] = []
+
+    def is_last(text: str) -> bool:
+        return seen[-1] == text
+
     with nothing_left(), Connection(failover(mortal)) as connection:
         connection.set_exception_listener(errors.append)
         connection.start()
@@ -62,7 +67,7 @@ def test_a_listener_survives_its_broker(mortal: ClassicBroker, queue: Queue) -> 
             mortal.kill()
             mortal.start()
             put(mortal, queue, f"after {n}")
-            assert eventually(lambda n=n: seen[-1] == f"after {n}"), seen
+            assert eventually(partial(is_last, f"after {n}")), seen
         assert settles(mortal, queue, size=0)
     assert errors == []
 
@@ -156,11 +161,14 @@ def test_killed_under_load(mortal: ClassicBroker, queue: Queue) -> None:
         seen.append(message.text)
         session.create_producer().send(Message(message.text), destination=out)
 
+    def has_seen(count: float) -> bool:
+        return len(set(seen)) > count
+
     put(mortal, queue, *(str(number) for number in range(total)))
     with nothing_left():
         app.start()
         for share in (0.2, 0.6):
-            assert eventually(lambda part=share: len(set(seen)) > part * total, 30)
+            assert eventually(partial(has_seen, share * total), 30)
             mortal.kill()
             mortal.start()
         assert eventually(lambda: len(set(seen)) == total, 30)

@@ -144,9 +144,9 @@ def use(url: str, ear: Ear, **options: Any) -> None:
         session.create_producer(Queue("q")).send(Message("x"))
 
     for call in (work, connection.close):
-        error = within(10, call).error
-        if error is not None:
-            ear.note(error)
+        raised = within(10, call).error
+        if raised is not None:
+            ear.note(raised)
 
 
 SCRIPTS = [refuse, parrot, mutter, betray, vanish, vanish_later, silent, stranger]

@@ -41,6 +41,7 @@ from tests.integration.support import (
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from jmsx import Session
     from jmsx_broker import ClassicBroker
@@ -64,7 +65,7 @@ def test_ctrl_c_in_the_middle_of_a_frame(mortal: ClassicBroker, queue: Queue) ->
         session = connection.create_session()
         producer = session.create_producer(queue)
         with paused(mortal):
-            press = Call(lambda: eventually(partial(is_writing_to, mortal)) and press_ctrl_c())
+            press = Call(partial(press_ctrl_c_when, partial(is_writing_to, mortal)))
             with pytest.raises(KeyboardInterrupt):
                 producer.send(Message(HUGE.decode()))  # no content-length: it ends at any NUL
             press.join(5)
@@ -171,9 +172,7 @@ def test_ctrl_c_in_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
         connection = Connection(mortal.url, request_timeout=1.0)
         session = a_transaction(connection, mortal, queue)
         with paused(mortal):
-            press = Call(
-                lambda: eventually(lambda: link_of(session).pump.core.committing) and press_ctrl_c()
-            )
+            press = Call(partial(press_ctrl_c_when, lambda: link_of(session).pump.core.committing))
             with pytest.raises(KeyboardInterrupt):
                 session.commit()
             press.join(5)
@@ -185,6 +184,12 @@ def test_ctrl_c_in_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
 def press_ctrl_c() -> None:
     """In this process, as a terminal does."""
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def press_ctrl_c_when(holds: Callable[[], bool]) -> None:
+    """As soon as `holds`; never, if that does not come true."""
+    if eventually(holds):
+        press_ctrl_c()
 
 
 def is_writing_to(broker: ClassicBroker) -> bool:

@@ -62,7 +62,7 @@ class Database:
         """As a driver does it."""
         if self.away:
             raise sqlite3.OperationalError("could not connect to server")
-        return sqlite3.connect(self.path, factory=lambda *a, **k: Line(self, *a, **k))
+        return Line(self, self.path)
 
     def booked(self) -> list[str]:
         """What is in it."""

@@ -156,7 +156,11 @@ def test_an_encrypted_key(authority: Authority) -> None:
 def test_files_that_cannot_be_used(authority: Authority, tmp_path: Path, option: str) -> None:
     """A missing one, and one that is no PEM (such as a Java key store), is refused at the door."""
     certificate, key = authority.client()
-    files = {"ca_file": authority.file, "certificate_file": certificate, "key_file": key}
+    files: dict[str, Any] = {
+        "ca_file": authority.file,
+        "certificate_file": certificate,
+        "key_file": key,
+    }
     with pytest.raises(ConfigurationError, match=f"{option}: there is no file"):
         Connection("ssl://h", tls=TlsOptions(**{**files, option: "nowhere.pem"}))
     keystore = tmp_path / "client.ks"

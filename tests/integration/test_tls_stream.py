@@ -11,6 +11,7 @@ import ssl
 import struct
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -155,7 +156,7 @@ def test_a_second_writer_waits_and_records_stay_in_order(authority: Authority) -
             for _ in range(pieces):
                 stream.send(letter * 1000)
 
-        for call in [Outcome(lambda one=letter: write(one)) for letter in (b"a", b"b", b"c", b"d")]:
+        for call in [Outcome(partial(write, letter)) for letter in (b"a", b"b", b"c", b"d")]:
             assert call.join(20).error is None
         assert within(10, stream.read).value == b""
     (data,) = told
@@ -216,10 +217,15 @@ def test_what_is_no_record_is_named(authority: Authority) -> None:
             assert "LENGTH" in str(error)
 
 
+def wait_for(stop: threading.Event, _client: ssl.SSLSocket) -> None:
+    """A server that says nothing."""
+    stop.wait(20)
+
+
 def test_shutdown_ends_what_waits(authority: Authority) -> None:
     """B8: from another thread, while one reads and one writes; neither crashes nor stays."""
     stop = threading.Event()
-    with stream_to(authority, lambda _client: stop.wait(20) and None) as stream:
+    with stream_to(authority, partial(wait_for, stop)) as stream:
         read = Outcome(stream.read)
         write = Outcome(lambda: stream.send(b"y" * 64 * MEGABYTE))
         time.sleep(0.2)  # so that both wait
@@ -234,7 +240,7 @@ def test_shutdown_ends_what_waits(authority: Authority) -> None:
 def test_waiting_costs_nothing(authority: Authority) -> None:
     """B3: an idle stream uses no CPU."""
     stop = threading.Event()
-    with stream_to(authority, lambda _client: stop.wait(20) and None) as stream:
+    with stream_to(authority, partial(wait_for, stop)) as stream:
         read = Outcome(stream.read)
         before = time.process_time()
         time.sleep(1.0)  # what is measured is this time

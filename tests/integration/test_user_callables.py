@@ -11,6 +11,7 @@ import math
 import sqlite3
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -253,6 +254,9 @@ def test_what_an_app_calls(
             raise LookupError(message.text)
         handled.append(message.text)
 
+    def has_handled(texts: set[str]) -> bool:
+        return texts <= set(handled)
+
     options = {"redelivery_policy": QUICK, **case.options()}
     app = App(broker.url, **options)
     app.consumer(queue, name="read", mode=case.mode, **case.consumer())(handle)
@@ -261,7 +265,7 @@ def test_what_an_app_calls(
         for wave in ("", " again"):
             expected = {f"{text}{wave}" for text in case.handled}
             put(broker, queue, f"bad{wave}", f"good{wave}")
-            assert eventually(lambda expected=expected: expected <= set(handled), 20)
+            assert eventually(partial(has_handled, expected), 20)
             assert eventually(lambda: broker.statistics(queue.name).size == 0, 20)
         assert app.live().ok
         told = " ".join(app.ready().body["reasons"])

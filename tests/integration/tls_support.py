@@ -43,7 +43,7 @@ class Authority:
     def certificate(self, *names: str, expired: bool = False) -> trustme.LeafCert:
         """A certificate for these hosts."""
         day = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-        return self.ca.issue_cert(*names, **({"not_after": day} if expired else {}))
+        return self.ca.issue_cert(*names, not_after=day if expired else None)
 
     def client(self, password: str | None = None) -> tuple[str, str]:
         """The files of a client's certificate and of its key, encrypted if there is a password."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_what_counts_as_reading_a_number(source: str, *, caught: bool) -> None:
     assert any(map(converts, ast.walk(ast.parse(source)))) is caught
 
 
-def converts(node: ast.AST) -> bool:
+def converts(node: ast.AST) -> TypeGuard[ast.Call]:
     """Whether `node` makes a number of what may be a text: `int(x)` or `float(x)`, or either as an argument."""
     if not isinstance(node, ast.Call):
         return False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.events import (
     AckTrigger,
@@ -70,7 +70,7 @@ def key_at(wall: float, chance: random.Random) -> str:
     return f"{round(wall * 1000):012x}{chance.getrandbits(80):020x}"
 
 
-def open_log(directory: Path, clock: Clock, **options: object) -> EventLog:
+def open_log(directory: Path, clock: Clock, **options: Any) -> EventLog:
     """Open an event log that goes by the simulated clocks."""
     return EventLog(
         directory, service="shop", wall=clock.wall, monotonic=clock.monotonic, **options
@@ -78,31 +78,31 @@ def open_log(directory: Path, clock: Clock, **options: object) -> EventLog:
 
 
 def delivery(
-    key: str, destination: str, at: float, chance: random.Random, **members: object
+    key: str, destination: str, at: float, chance: random.Random, **members: Any
 ) -> DeliveryEnded:
     """Make one delivery that was sent shortly before `at` (seconds, monotonic)."""
     received = at + chance.expovariate(20)
     started = received + chance.expovariate(100)
     ended = started + chance.lognormvariate(-5, 1)
-    story = {
-        "at": ended + chance.expovariate(200),
-        "consumer": f"shop.{destination.rpartition('/')[2]}",
-        "destination": destination,
-        "message_id": f"ID:shop-1:1:1:1:{key[-6:]}",
-        "message_key": key,
-        "correlation_id": None,
-        "ack_mode": "auto",
-        "prefetch": 1000,
-        "attempt": 1,
-        "redelivered": False,
-        "sent_ms": round((EPOCH + at) * 1000),
-        "received_at": received,
-        "started_at": started,
-        "ended_at": ended,
-        "outcome": Outcome.ACKNOWLEDGED,
-        "size": 64,
-    }
-    return DeliveryEnded(**(story | members))
+    story = DeliveryEnded(
+        at=ended + chance.expovariate(200),
+        consumer=f"shop.{destination.rpartition('/')[2]}",
+        destination=destination,
+        message_id=f"ID:shop-1:1:1:1:{key[-6:]}",
+        message_key=key,
+        correlation_id=None,
+        ack_mode="auto",
+        prefetch=1000,
+        attempt=1,
+        redelivered=False,
+        sent_ms=round((EPOCH + at) * 1000),
+        received_at=received,
+        started_at=started,
+        ended_at=ended,
+        outcome=Outcome.ACKNOWLEDGED,
+        size=64,
+    )
+    return replace(story, **members)
 
 
 def sent(key: str, destination: str, at: float, outcome: str = "confirmed") -> MessageSent:
@@ -120,7 +120,7 @@ def sent(key: str, destination: str, at: float, outcome: str = "confirmed") -> M
 class Shop:
     """Two processes, one that sends and one that consumes, and what truly happened to each message."""
 
-    def __init__(self, directory: Path, seed: int, **options: object) -> None:
+    def __init__(self, directory: Path, seed: int, **options: Any) -> None:
         self.clock = Clock()
         self.chance = seeded(seed)
         self.truth = Truth()

@@ -93,9 +93,11 @@ def test_others_can_look_for_lines(events: Path) -> None:
     """By kind, writer, number and time, sorted by writer and number, in any tool that reads Parquet."""
     list(compact(events))
 
-    rows = duckdb.sql(
+    found = duckdb.sql(
         f"SELECT writer, seq, ts_us, line FROM '{events}/**/compacted-*.parquet' WHERE kind = 'send'"  # noqa: S608 - no text of others is in it
-    ).fetchall()
+    )
+    assert found is not None
+    rows = found.fetchall()
 
     assert len(rows) > 100
     assert all(f'"seq":{seq},"ts_us":{at},' in line for _, seq, at, line in rows)

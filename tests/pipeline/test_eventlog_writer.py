@@ -51,10 +51,12 @@ def test_seq_has_no_gap_across_threads_and_segments(tmp_path: Path) -> None:
     """Four threads write at once into many small segments; every line has the next number."""
     log = open_log(tmp_path, Clock(), segment_bytes=50_000)
     events = _deliveries(500)
-    threads = [
-        threading.Thread(target=lambda: [log.observe(event, SOURCE) for event in events])
-        for _ in range(4)
-    ]
+
+    def observe_all() -> None:
+        for event in events:
+            log.observe(event, SOURCE)
+
+    threads = [threading.Thread(target=observe_all) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

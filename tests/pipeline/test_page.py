@@ -14,11 +14,11 @@ import pytest
 from jmsx_report import plots, report
 from jmsx_report.findings import POINTS, Findings, Shown, binned, findings
 from jmsx_report.histogram import HISTOGRAM
-from jmsx_report.latency import MINUTE_US
 from jmsx_report.page import page
 from jmsx_report.period import Period
 from jmsx_report.sentences import headline, meaning
 from jmsx_report.store import Run
+from jmsx_report.table import MINUTE_US
 from jmsx_report.wording import duration, moment, name, until
 from tests.pipeline.nesting import assert_well_nested
 from tests.pipeline.situations.judge import chosen
@@ -81,8 +81,8 @@ def test_reasons_stand_above_everything_else() -> None:
 
 def test_how_many_repeats_are_not_shown_is_told() -> None:
     """A message was done twice, or its handler ran twice: never both, so those are different ones."""
-    key = dict.fromkeys(("msg_key", "dest", "subscription", "last_fate", "cause"), "x")
-    key |= {"key_us": _START_US, "last_us": _START_US}
+    texts = dict.fromkeys(("msg_key", "dest", "subscription", "last_fate", "cause"), "x")
+    key = {**texts, "key_us": _START_US, "last_us": _START_US}
     audit = _audit(
         verdict="suspect", duplicates=60, effect_duplicates=70, repeated=[key] * 50, findings=[]
     )

@@ -71,24 +71,24 @@ def test_mistakes_are_found(checker: Callable[[Path], dict[int, str]]) -> None:
     assert set(checker(MISTAKES)) == planted
 
 
-def annotations(keywords: Any) -> dict[str, str]:
+def spelled_types(keywords: Any) -> dict[str, str]:
     """The types of a TypedDict's keys, as they are written."""
     return {name: each.__forward_arg__ for name, each in keywords.__annotations__.items()}
 
 
 def test_keywords_of_connections_are_the_options() -> None:
     """By name and type."""
-    assert annotations(ConnectionKeywords) == {
+    assert spelled_types(ConnectionKeywords) == {
         each.name: each.type for each in fields(ConnectionOptions)
     }
-    assert annotations(ConnectionKeywords).keys() - annotations(AppKeywords) == {"reconnect"}
+    assert spelled_types(ConnectionKeywords).keys() - spelled_types(AppKeywords) == {"reconnect"}
 
 
 def test_keywords_of_consumers_are_their_settings() -> None:
     """By name and type; None would say nothing where the decorator's default says it."""
     settings = {each.name: str(each.type) for each in fields(Consumer)}
     spelled = {"handler", "destination", "name", "mode", "redelivery", "takes_session", "dedupe"}
-    keywords = annotations(ConsumerKeywords)
+    keywords = spelled_types(ConsumerKeywords)
     assert keywords.keys() == settings.keys() - spelled
     keywords["dead_letter"] += " | None"
     assert keywords == {name: settings[name] for name in keywords}

@@ -120,7 +120,8 @@ class _Windows:
         for one, other in zip(messages(result), messages(actual), strict=False):
             if one["body"] == other["body"]:
                 each = one.get("listener", reader)  # told of each message where several are awaited
-                self._open(each, self._readers.get(each, step.get("destination", "")), one, other)
+                place: str = step.get("destination", "")
+                self._open(each, self._readers.get(each, place), one, other)
         return result
 
     def _open(self, reader: str, destination: str, expected: Json, actual: Json) -> None:

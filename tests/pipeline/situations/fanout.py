@@ -18,9 +18,17 @@ from tests.pipeline.situations.truth import (
 if TYPE_CHECKING:
     from tests.pipeline.situations.fleet import Process
     from tests.pipeline.situations.shop import Message, Shop
+    from tests.pipeline.situations.truth import Allowed
 
 #: What is said of each of these where all is well; how often a message with two copies was `sent` is left open.
-_WELL = {"unaccounted": 0, "duplicates": 0, "unsent": 0, "foreign": 0, "unread": 0, "in_flight": 0}
+_WELL: dict[str, Allowed] = {
+    "unaccounted": 0,
+    "duplicates": 0,
+    "unsent": 0,
+    "foreign": 0,
+    "unread": 0,
+    "in_flight": 0,
+}
 _COUNT = 40
 
 
@@ -56,7 +64,7 @@ class _Spread:
             self.reads(message, 0)
             self.reads(message, 1)
 
-    def truth(self, scene: Scene, verdict: frozenset[str], **numbers: int) -> Truth:
+    def truth(self, scene: Scene, verdict: frozenset[str], **numbers: Allowed) -> Truth:
         self.shop.ship(scene.directory)
         usual = self.shop.truth().numbers["sent"]
         assert isinstance(usual, int)
@@ -65,7 +73,7 @@ class _Spread:
             counted |= {usual}  # who sends to a topic cannot know whether anybody had to get it
         return Truth(
             verdict,
-            numbers=_WELL | {"sent": counted} | numbers,
+            numbers={**_WELL, "sent": counted, **numbers},
             verdicts=dict.fromkeys(self.shop.queues, BALANCED),
         )
 
@@ -298,7 +306,7 @@ def one_fully_qualified_queue(scene: Scene) -> Truth:
     usual = shop.truth().numbers
     shop.ship(scene.directory)
     assert isinstance(usual["sent"], int)
-    return Truth(BALANCED, numbers=_WELL | {"sent": usual["sent"] + _COUNT})
+    return Truth(BALANCED, numbers={**_WELL, "sent": usual["sent"] + _COUNT})
 
 
 @situation
@@ -333,7 +341,7 @@ def _by_pattern(scene: Scene, pattern: str, lose: int) -> Truth:
     assert isinstance(usual["sent"], int)
     return Truth(
         SUSPECT if lose else BALANCED,
-        numbers=_WELL | {"sent": usual["sent"] + _COUNT, "unaccounted": lose},
+        numbers={**_WELL, "sent": usual["sent"] + _COUNT, "unaccounted": lose},
         verdicts=dict.fromkeys(shop.queues, BALANCED),
     )
 

@@ -23,6 +23,9 @@ HOUR: Final = 60 * MINUTE
 #: 2026-11-20 06:00 UTC, at a full hour so that hours are easily told apart.
 START: Final = 1_795_154_400 * SECOND
 
+#: The host and port of an Artemis beside the usual broker.
+SECOND_BROKER: Final = "10.9.9.9:61613"
+
 Line = dict[str, Any]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
+from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, SECOND_BROKER, START
 from tests.pipeline.situations.scene import Scene, situation
 from tests.pipeline.situations.truth import BALANCED, UNVERIFIABLE, Truth
 
@@ -81,9 +81,8 @@ def one_large_segment(scene: Scene) -> Truth:
 def two_brokers(scene: Scene) -> Truth:
     """The same queue name on two brokers, each with its senders and consumers."""
     shop = scene.shop().usual()
-    east = {"broker": "10.9.9.9:61613", "kind": "artemis"}
-    sender = shop.fleet.process("web", "east-a", **east)
-    worker = shop.fleet.process("worker", "east-b", **east)
+    sender = shop.fleet.process("web", "east-a", broker=SECOND_BROKER, kind="artemis")
+    worker = shop.fleet.process("worker", "east-b", broker=SECOND_BROKER, kind="artemis")
     shop.reads(worker, "queue://orders")
     for number in range(30):
         shop.now = START + number * MINUTE

@@ -35,6 +35,8 @@ from tests.pipeline.situations.truth import Said, Truth
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["SITUATIONS", "Judged", "by_a_call", "by_the_command", "chosen", "judge"]
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -84,7 +86,9 @@ def judge(
 
 def _least(truths: list[Truth], said: Said) -> tuple[str, ...]:
     """The faults by that truth of which the fewest words are wrong."""
-    return tuple(min((truth.faults(said) for truth in truths), key=len))
+    faults = [truth.faults(said) for truth in truths]
+    least = min(faults, key=len)
+    return tuple(least)
 
 
 def by_a_call(events: Path, out: Path, engine: str, options: dict[str, Any]) -> Said:

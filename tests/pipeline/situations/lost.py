@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
+from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, SECOND_BROKER, START
 from tests.pipeline.situations.scene import Scene, situation
 from tests.pipeline.situations.truth import ANY, BALANCED, NOT_BALANCED, SUSPECT, Truth
 
@@ -142,9 +142,8 @@ def lost_with_its_dead_letter(scene: Scene) -> Truth:
 def lost_on_one_of_two_brokers(scene: Scene) -> Truth:
     """A queue's name is used on two brokers; on the second, messages were lost."""
     shop = scene.shop().usual()
-    east = {"broker": "10.9.9.9:61613", "kind": "artemis"}
-    sender = shop.fleet.process("web", "east-a", **east)
-    worker = shop.fleet.process("worker", "east-b", **east)
+    sender = shop.fleet.process("web", "east-a", broker=SECOND_BROKER, kind="artemis")
+    worker = shop.fleet.process("worker", "east-b", broker=SECOND_BROKER, kind="artemis")
     shop.reads(worker, "queue://orders")
     for number in range(30):
         shop.now = START + number * MINUTE

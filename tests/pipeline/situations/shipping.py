@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tests.pipeline.situations.shop import Shop
 
 
-def _unchanged(shop: Shop, **more: bool | None) -> Truth:
-    return shop.truth(**({"complete": True} | more))
+def _unchanged(shop: Shop, *, complete: bool | None = True) -> Truth:
+    return shop.truth(complete=complete)
 
 
 @situation

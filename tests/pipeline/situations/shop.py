@@ -384,7 +384,7 @@ class Shop:
         """What may be said where every line is there: all numbers, in all and of each destination."""
         exact = self.books.exact()
         found = Truth(verdict, **more)
-        found.numbers = dict(totals(exact)) | found.numbers
+        found.numbers = {**totals(exact), **found.numbers}
         found.by_destination = {dest: dict(numbers) for dest, numbers in exact.items()}
         found.verdicts = {dest: BALANCED for dest in exact if verdict == BALANCED} | found.verdicts
         found.lost_keys = frozenset(self.books.lost)

@@ -357,10 +357,11 @@ def a_hidden_repeat(scene: Scene) -> Truth:
     shop = scene.shop().usual(twice=6)
     segments = shop.fleet.segments()
     for segment in segments:
-        for index, line in enumerate(segment.lines):
-            repeated = isinstance(line, dict) and line.get("msg_key") in shop.books.repeated
-            if repeated and line["kind"] == "delivery":  # type: ignore[index]  # it is a dict
-                del segment.lines[index]["kind"]  # type: ignore[union-attr,arg-type]  # it is a dict
+        for line in segment.lines:
+            if isinstance(line, bytes) or line.get("msg_key") not in shop.books.repeated:
+                continue
+            if line["kind"] == "delivery":
+                del line["kind"]
     scene.write(segments)
     return Truth(UNVERIFIABLE | frozenset({"suspect"}), quarantined=12, complete=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
+from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, SECOND_BROKER, START
 from tests.pipeline.situations.scene import Scene, situation
 from tests.pipeline.situations.truth import (
     BALANCED,
@@ -17,8 +17,6 @@ from tests.pipeline.situations.truth import (
 
 if TYPE_CHECKING:
     from tests.pipeline.situations.shop import Shop
-
-_EAST = "10.9.9.9:61613"
 
 
 def _forwarded(shop: Shop, *, lost: int = 0, repeated: int = 0) -> None:
@@ -71,8 +69,8 @@ def _bridged(shop: Shop, *, lost: int = 0) -> None:
     """A process takes orders from one broker and sends them to another, to a queue of the same name."""
     bridge = shop.fleet.process("bridge", "bridge-a")
     shop.reads(bridge, "queue://orders")
-    session = bridge.connects_to(_EAST, START)
-    reader = shop.fleet.process("east", "east-a", broker=_EAST)
+    session = bridge.connects_to(SECOND_BROKER, START)
+    reader = shop.fleet.process("east", "east-a", broker=SECOND_BROKER)
     reader.consumers["queue://orders"] = "east.orders"
     for number in range(20):
         shop.now = START + number * 5 * MINUTE
@@ -113,7 +111,7 @@ def bridged_to_another_broker_and_lost(scene: Scene) -> Truth:
 def a_network_of_brokers(scene: Scene) -> Truth:
     """Sent to one broker, consumed from another that is joined to it: nothing is lost."""
     shop = scene.shop().usual()
-    reader = shop.fleet.process("east", "east-a", broker=_EAST)
+    reader = shop.fleet.process("east", "east-a", broker=SECOND_BROKER)
     reader.consumers["queue://transfers"] = "east.transfers"
     for number in range(30):
         shop.now = START + number * 3 * MINUTE
