@@ -7,6 +7,7 @@ Its outputs carry identities made from their input, so however often the input c
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +37,11 @@ OUTPUTS = tuple(f"{body}{part}" for body in INPUTS for part in "12")
 
 #: Frames that a run without a fault writes, and some: later ones are never reached.
 FRAMES = range(1, 28)
+
+
+def send(frame: Frame, core: SessionCore, now: float) -> Request | None:
+    """Send one more."""
+    return core.send(frame, "key", "queue://out", now)
 
 
 class BrokenError(Exception):
@@ -69,9 +75,7 @@ class Relay(Peer):
                     {**DIALECT.send_headers("queue://out"), "persistent": "true"},
                     f"{body}{part}".encode(),
                 )
-                request: Request | None = self.call(
-                    lambda core, now, frame=frame: core.send(frame, "key", "queue://out", now)
-                )
+                request: Request | None = self.call(partial(send, frame))
                 self.ask(request)
             self.call(self._commit)
             while not self.committing.done:

@@ -142,7 +142,8 @@ def check(dialect: Dialect, headers: dict[str, str], body: bytes, mode: Acknowle
     talk.subscribe()
     hostile = MessageFrame.of({key: encodable(text) for key, text in headers.items()}, body)
     talk.core.receive([hostile, MessageFrame.of(plain("b"), b"b")], talk.now, WALL)
-    bodies, lines = [], []
+    bodies: list[int] = []
+    lines: list[str] = []
     for _ in range(4):
         message = receive(talk, dialect)
         if message is None and buried_copies(talk, lines):

@@ -8,6 +8,8 @@ link, a commit is what it is said to be, and everything is consumed in the end.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,6 +29,10 @@ from jmsx.testing.profiles import ArtemisProfile
 from jmsx_artemis import DIALECT as ARTEMIS_DIALECT
 from tests.property.peer import Habit, Peer
 from tests.property.world import AUTO, DUPS_OK, World, body, held
+
+if TYPE_CHECKING:
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.session import SessionCore
 
 CLIENT, INDIVIDUAL = (
     AcknowledgeMode.CLIENT_ACKNOWLEDGE,
@@ -71,6 +77,11 @@ SCHEDULED = st.builds(
 )
 WHICH = st.integers(0, 1)
 CONSUMER = st.sampled_from(["own", "shared"])
+
+
+def acknowledge(delivery: Delivery, core: SessionCore, now: float) -> None:
+    """As the application does it."""
+    core.acknowledge(delivery, now)
 
 
 class SessionMachine(World):
@@ -328,7 +339,7 @@ class SessionMachine(World):
         elif peer.habit.mode is INDIVIDUAL:
             for delivery in mine:
                 self.may_go.add(body(delivery))
-                peer.call(lambda core, now, one=delivery: core.acknowledge(one, now))
+                peer.call(partial(acknowledge, delivery))
 
     def teardown(self) -> None:
         """Whatever happened, the end is the same."""

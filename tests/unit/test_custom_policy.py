@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, check_policy
 from jmsx.custom_policy import LONGEST_DELAY, CustomPolicy, careful
 from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: What no method of a policy may answer; None is one that forgets to return.
 NONSENSE = (
@@ -29,7 +32,7 @@ NONSENSE = (
 )
 
 #: Questions, and what the default policy says to each.
-QUESTIONS = {
+QUESTIONS: dict[str, tuple[Callable[[CustomPolicy], Any], Any]] = {
     "maximum_redeliveries": (lambda policy: policy.maximum_redeliveries, 6),
     "pre_dispatch_check": (lambda policy: policy.pre_dispatch_check, True),
     "mode": (lambda policy: policy.mode, "local"),
@@ -95,7 +98,7 @@ def test_the_limit_counts_where_exhausted_does_not() -> None:
 
 def test_a_fault_ends_with_a_good_answer() -> None:
     """Health is well again."""
-    answers: list[Any] = [math.nan, 3.0]
+    answers = [math.nan, 3.0]
 
     class Changing(RedeliveryPolicy):
         def delay(self, redelivery: int, draw: Any = None) -> float:  # noqa: ARG002 - as the policy has it
@@ -112,7 +115,8 @@ def test_the_chance_is_passed_on() -> None:
     """For collision avoidance of its own."""
 
     class Chance(RedeliveryPolicy):
-        def delay(self, redelivery: int, draw: Any = None) -> float:
+        def delay(self, redelivery: int, draw: Callable[[], float] | None = None) -> float:
+            assert draw is not None
             return redelivery + draw()
 
     assert CustomPolicy(Chance()).delay(2, lambda: 0.5) == 2.5

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 
 from jmsx import errors
 from jmsx.errors import JmsxError, TransactionInDoubtError
 
-ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+ERRORS: list[type[Any]] = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
 
 
 @pytest.mark.parametrize("kind", ERRORS)

@@ -31,18 +31,18 @@ class HidingError(Exception):
     __module__ = "hidden"
 
     @property
-    def __traceback__(self) -> Any:
+    def __traceback__(self) -> Any:  # type: ignore[override]  # what every exception has is hidden
         raise ValueError("no traceback")
 
     @property
-    def __cause__(self) -> Any:
+    def __cause__(self) -> Any:  # type: ignore[override]  # the same
         raise SystemExit("no cause")
 
     @property
-    def __context__(self) -> Any:
+    def __context__(self) -> Any:  # type: ignore[override]  # the same
         raise KeyboardInterrupt("no context")
 
-    @property
+    @property  # type: ignore[misc]  # the same
     def __class__(self) -> Any:
         raise OSError("no class")
 

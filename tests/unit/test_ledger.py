@@ -190,15 +190,29 @@ def test_a_locked_file_is_away(
     assert "delivery ledger back" in caplog.text
 
 
-def test_it_is_tried_less_and_less(ledger: DeliveryLedger, path: Path, clock: Clock) -> None:
+def open_file(ledger: DeliveryLedger) -> sqlite3.Connection:
+    """What the ledger writes with."""
+    connection = ledger._file.connection
+    assert connection is not None
+    return connection
+
+
+def test_it_is_tried_less_and_less(
+    ledger: DeliveryLedger, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After 1, 2, 4 … seconds, and 30 at the most; said once."""
     path.unlink()
     for suffix in ("-wal", "-shm"):
         path.with_name(f"{path.name}{suffix}").unlink()
     path.mkdir()
-    tried = []
+    tried: list[float] = []
     opened = ledger._file.open
-    ledger._file.open = lambda: (tried.append(clock.now), opened())  # type: ignore[method-assign, assignment, func-returns-value]  # as a spy
+
+    def noting() -> sqlite3.Connection:
+        tried.append(clock.now)
+        return opened()
+
+    monkeypatch.setattr(ledger._file, "open", noting)
     for _ in range(100):
         with pytest.raises(StoreError, match="unable to open"):
             ledger.begin(A)
@@ -212,8 +226,8 @@ def test_a_full_disk_is_away(ledger: DeliveryLedger, path: Path, clock: Clock) -
     entry = ledger.begin(A)
     assert entry is not None
     ledger.settle([entry])
-    (pages,) = ledger._file.connection.execute("PRAGMA page_count").fetchone()
-    ledger._file.connection.execute(f"PRAGMA max_page_count={pages}")
+    (pages,) = open_file(ledger).execute("PRAGMA page_count").fetchone()
+    open_file(ledger).execute(f"PRAGMA max_page_count={pages}")
     big = StoreKey("queue://q", "k" * 100_000)
     with pytest.raises(StoreError, match="full; make room"):
         ledger.begin(big)
@@ -227,11 +241,11 @@ def test_a_broken_file_is_away_until_it_is_removed(path: Path, clock: Clock) -> 
     ledger = DeliveryLedger(path, clock=clock)
     for number in range(100):
         ledger.begin(StoreKey("queue://q", str(number)))
-    ledger._file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    open_file(ledger).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with path.open("r+b") as file:
         file.seek(1024)
         file.write(b"x" * 50_000)
-    ledger._file.connection.execute("PRAGMA shrink_memory")
+    open_file(ledger).execute("PRAGMA shrink_memory")
     for _ in range(2):
         with pytest.raises(StoreError, match="remove it, and begin anew"):
             ledger.begin(A)

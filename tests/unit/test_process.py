@@ -97,7 +97,7 @@ def test_files_are_closed_while_the_process_forks(tmp_path: Path) -> None:
     ledger, store = DeliveryLedger(tmp_path / "ledger.db"), SqliteStore(tmp_path / "done.db")
     store.open()
     over = threading.Event()
-    counted = []
+    counted: list[int] = []
 
     def write() -> None:
         while not over.is_set():

@@ -387,7 +387,7 @@ def test_a_decorator_without_parentheses() -> None:
     with pytest.raises(
         ConfigurationError, match=r"write @app.consumer\('queue://NAME'\) above plain"
     ):
-        App(URL).consumer(plain)  # type: ignore[arg-type]  # what is refused
+        App(URL).consumer(plain)  # type: ignore[call-overload]  # what is refused
 
 
 def test_unfit_sources() -> None:

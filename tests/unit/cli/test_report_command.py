@@ -147,8 +147,13 @@ def test_without_pyspark_local_processes_work_and_it_is_said_once(
     engine: _Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is said to who names an engine."""
-    asked = []
-    monkeypatch.setattr(plugins, "load", lambda _group, name: (asked.append(name), engine)[1])
+    asked: list[str] = []
+
+    def load(_group: str, name: str) -> _Engine:
+        asked.append(name)
+        return engine
+
+    monkeypatch.setattr(plugins, "load", load)
     monkeypatch.setattr(command, "find_spec", lambda _name: None)
 
     unnamed = CliRunner().invoke(app, ["report", "events"])

@@ -60,7 +60,7 @@ ENDLESS = 10_000
 AT_ONCE = RedeliveryPolicy(maximum_redeliveries=-1, initial_redelivery_delay=0, redelivery_delay=0)
 
 #: Headers of a message that failed once and was sent back for later: what else the broker says is no count.
-FAILED_ONCE = {"redelivered": "true", "key": "k", "jmsx_redelivery_count": "1"}
+FAILED_ONCE: dict[str, Any] = {"redelivered": "true", "key": "k", "jmsx_redelivery_count": "1"}
 
 BROKEN = Failure("ValueError", "no such order", "Traceback: ValueError: no such order")
 REJECTED = Failure("Reject", "never", "stack", Verdict.REJECT)

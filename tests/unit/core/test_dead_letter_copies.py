@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jmsx.core.dead_letters import SINGLE_ACKS
@@ -35,7 +37,7 @@ GRAVE = "queue:ActiveMQ.DLQ"
         pytest.param({"destination": "/queue/ActiveMQ.DLQ.Queue.q"}, id="from an individual one"),
     ],
 )
-def test_what_nack_would_delete_is_copied(headers: dict[str, str]) -> None:
+def test_what_nack_would_delete_is_copied(headers: dict[str, Any]) -> None:
     """The ACK waits for the receipt of the copy, and both are final together."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE)

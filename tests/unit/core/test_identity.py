@@ -201,7 +201,7 @@ def test_outputs_of_inputs_with_one_key_are_three(body: str | None) -> None:
     """On Artemis the broker drops an output whose identity it knows: with a copied key, and with a genuine one."""
     talk = Talk(TRANSACTED, dialect=ARTEMIS)
     talk.subscribe()
-    copied = {
+    copied: dict[str, Any] = {
         name: talk.message("0", key="k").headers[name] for name in (KEY_HEADER, DIGEST_HEADER)
     }
     for number in "123":

@@ -357,7 +357,7 @@ def test_what_was_sent_back_goes_on_counting() -> None:
     book = Book()
     for death in range(2):
         talk = start(AUTO, book, policy=at_most(2))
-        sent = stamp({COUNT_HEADER: "1"}, b"ID:9", "k", "queue://q", DIALECT)
+        sent: dict[str, Any] = stamp({COUNT_HEADER: "1"}, b"ID:9", "k", "queue://q", DIALECT)
         talk.comes("ID:9", **sent)
         assert called(talk.held()) == f"ID:9#{death + 2}"
     talk = start(AUTO, book, policy=at_most(2))
@@ -384,7 +384,7 @@ def test_a_key_that_was_copied_is_no_identity() -> None:
     book = Book()
     talk = start(AUTO, book, policy=at_most(0))
     made = talk.message("ID:1", key="k").headers
-    copied = {name: made[name] for name in ("jmsx_key", "jmsx_digest")}
+    copied: dict[str, Any] = {name: made[name] for name in ("jmsx_key", "jmsx_digest")}
     for number in "234":
         talk.comes(f"ID:{number}", **copied)
         assert called(talk.held()) == f"ID:{number}#1"

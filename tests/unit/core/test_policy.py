@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -204,7 +205,7 @@ def test_collision_avoidance(
     told = []
     for n in range(1, len(delays) + 1):
         chance = cycle(draws)
-        told.append(avoiding.delay(n, lambda chance=chance: next(chance)))
+        told.append(avoiding.delay(n, partial(next, chance)))
     assert told == delays
 
 

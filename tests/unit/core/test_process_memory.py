@@ -240,7 +240,7 @@ def test_original_of_a_dead_letters_copy() -> None:
     [{"timestamp": "1700000000001"}, {"destination": "/queue/r"}],
     ids=["later", "of another queue"],
 )
-def test_another_message_of_the_same_id(other: dict[str, str]) -> None:
+def test_another_message_of_the_same_id(other: dict[str, Any]) -> None:
     """Brokers give numbers, and may give them again; a copy in another queue is another message."""
     talk = Talk(AUTO)
     talk.subscribe(origin="queue://>")
@@ -297,7 +297,7 @@ def test_what_the_application_finished_did_not_fail(dialect: Dialect, *, late: b
 def test_memory_is_bounded() -> None:
     """The oldest are forgotten; what is noted again is young."""
     memory = Memory(limit=2)
-    a, b, c = (("queue://q", text, "") for text in "abc")
+    a, b, c = (("queue://q", text, "", b"") for text in "abc")
     memory.note([(a, Past(1, 0)), (b, Past(1, 0))])
     memory.note([(a, Past(1, 1))])
     memory.note([(c, Past(1, 0))])
@@ -307,7 +307,7 @@ def test_memory_is_bounded() -> None:
 def test_less_does_not_overwrite_more() -> None:
     """A session whose link died unnoticed is late with what it knows."""
     memory = Memory()
-    name = ("queue://q", "a", "")
+    name = ("queue://q", "a", "", b"")
     memory.note([(name, Past(3, 0))])
     memory.note([(name, Past(1, 1))])
     assert memory.recall(name) == Past(3, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jmsx.core.actions import Transmit
 from jmsx.core.events import (
     ErrorReceived,
     SubscriptionClosed,
@@ -51,6 +52,7 @@ def test_subscribe_writes_what_the_dialect_made() -> None:
     settings = talk.settings("7", prefetch=3, optimize=OptimizeAcknowledge())
     request = talk.core.subscribe(settings, 1.0)
     (action,) = talk.core.take_actions()
+    assert isinstance(action, Transmit)
     (frame,) = action.frames
     assert frame == Frame(
         "SUBSCRIBE",
@@ -162,6 +164,7 @@ def test_durable_subscription_is_removed_by_name() -> None:
     talk = Talk(AUTO)
     request = talk.core.conversation.unsubscribe_durable("prices")
     (action,) = talk.core.take_actions()
+    assert isinstance(action, Transmit)
     (frame,) = action.frames
     assert frame.command == "UNSUBSCRIBE"
     assert frame.headers["activemq.subscriptionName"] == "prices"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jmsx.core.dead_letters import RETRY
@@ -158,7 +160,7 @@ def test_what_it_keeps_is_left_to_it() -> None:
         pytest.param({"message-id": UNREAD, "body": "", "kind": "other"}, id="another message"),
     ],
 )
-def test_what_it_may_delete_is_copied_before_it_is_left_to_it(shown: dict[str, str]) -> None:
+def test_what_it_may_delete_is_copied_before_it_is_left_to_it(shown: dict[str, Any]) -> None:
     """It may be what it says, but the broker does not show it as persistent."""
     talk = rejecting(CLIENT)
     talk.wrote()

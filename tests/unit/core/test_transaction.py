@@ -54,11 +54,9 @@ def test_next_transaction_starts_clean_with_a_new_name() -> None:
     assert transaction.sends
     transaction.step(TxInput.RECEIPT)
     assert transaction.transaction_id == "s:2"
-    assert (transaction.sends, transaction.rollback_only, transaction.started_at) == (
-        [],
-        None,
-        None,
-    )
+    assert transaction.sends == []
+    assert transaction.rollback_only is None
+    assert transaction.started_at is None
 
 
 def test_it_starts_with_the_first_thing_in_it() -> None:

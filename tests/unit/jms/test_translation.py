@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,11 @@ from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import received, send_frame
 from jmsx_classic import DIALECT
 from jmsx_classic.dialect import TEXT_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jmsx.jms.message import Property
 
 #: Headers that Classic does not show to consumers (jmsx_classic/BROKER.md C47 and C51).
 _NOT_SHOWN = {"amq-msg-type", "JMSXGroupID", "JMSXGroupSeq", "receipt", "transaction"}
@@ -55,7 +60,7 @@ def came(body: bytes = b"", **headers: str) -> Message:
 
 def test_a_body_that_nobody_could_read_is_not_sent_on_as_another() -> None:
     """Without a byte of it the message says so; with a part of it it is refused."""
-    headers = {"message__id": "ID:java-1-1:1:1:1:1", "kind": "x"}
+    headers: dict[str, Any] = {"message__id": "ID:java-1-1:1:1:1:1", "kind": "x"}
     unread = came(**headers)
     assert is_bodiless(unread)
     frame = sent(unread)
@@ -400,13 +405,14 @@ def test_what_came_in_is_as_it_came() -> None:
     message, other = seen(frame), seen(frame)
     with pytest.raises(MessageNotWriteableError, match=r"properties of message .* send a new one"):
         message.properties = {"p": "changed"}
-    for change in (
+    changes: list[Callable[[Any], object]] = [
         lambda properties: properties.update(p="changed"),
         lambda properties: properties.update(new="x"),
         lambda properties: properties.pop("p"),
         lambda properties: properties.clear(),
         lambda properties: properties.setdefault("new", 1),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(MessageNotWriteableError, match=r"Message\(message.body, properties="):
             change(message.properties)
     message.body = "changed"
@@ -447,5 +453,5 @@ def test_the_delivery_count_is_a_property() -> None:
 
 def test_properties_keep_their_types() -> None:
     """Between jmsx programs."""
-    properties = {"b": True, "i": 13, "f": 1.5, "s": "13", "n": None}
+    properties: dict[str, Property] = {"b": True, "i": 13, "f": 1.5, "s": "13", "n": None}
     assert dict(seen(sent(Message("x", properties=properties))).properties) == properties

@@ -94,7 +94,7 @@ def test_copy_says_where_it_was_as_the_broker_does() -> None:
     ids=["queue", "full name", "durable", "odd name"],
 )
 def test_copy_names_the_queue_that_it_was_in(
-    died: dict[str, str], address: str, queue: str
+    died: dict[str, Any], address: str, queue: str
 ) -> None:
     """For a durable subscription the queue that is called after client and subscription."""
     headers = copied(**died).headers
@@ -104,11 +104,11 @@ def test_copy_names_the_queue_that_it_was_in(
 
 def test_queue_of_a_subscriber_that_is_gone_is_not_named() -> None:
     """It ended with its consumer; two subscribers' copies are told apart all the same."""
-    topic = {"destination": "topic://prices"}
-    one, two = (copied(**topic, origin=f"topic://prices:{session}") for session in "12")
+    topic = "topic://prices"
+    one, two = (copied(destination=topic, origin=f"{topic}:{session}") for session in "12")
     assert "_AMQ_ORIG_QUEUE" not in one.headers
     assert one.headers["_AMQ_DUPL_ID"] != two.headers["_AMQ_DUPL_ID"]
-    assert queue_name(certificate(**topic, origin="topic://prices:1"), "prices") is None
+    assert queue_name(certificate(destination=topic, origin=f"{topic}:1"), "prices") is None
 
 
 def test_copy_goes_where_it_is_told() -> None:

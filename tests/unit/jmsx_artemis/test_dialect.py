@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jmsx.core.delivery import Delivery
@@ -25,9 +27,9 @@ from jmsx_artemis.selectors import NUMBERS, core_filter
 QUEUE, TOPIC, DURABLE = DestinationKind.QUEUE, DestinationKind.TOPIC, DestinationKind.DURABLE
 
 
-def subscribe(**given: object) -> dict[str, str]:
+def subscribe(**given: Any) -> dict[str, str]:
     """The headers of a SUBSCRIBE to queue://a, unless told otherwise."""
-    asked = {
+    asked: dict[str, Any] = {
         "destination": "queue://a",
         "ack": StompAck.CLIENT,
         "selector": None,
@@ -35,7 +37,7 @@ def subscribe(**given: object) -> dict[str, str]:
         "no_local": False,
         "options": {},
     }
-    return DIALECT.subscribe_headers(**{**asked, **given})  # type: ignore[arg-type]  # of all types
+    return DIALECT.subscribe_headers(**{**asked, **given})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jmsx.core.delivery import Delivery
@@ -12,7 +14,7 @@ from jmsx_artemis.window import LARGEST, SMALL, UNLIMITED, ByteWindow
 from tests.unit.core.harness import AUTO, CLIENT, INDIVIDUAL, TRANSACTED, Talk
 
 
-def window(mode: AcknowledgeMode, **fields: object) -> ByteWindow:
+def window(mode: AcknowledgeMode, **fields: Any) -> ByteWindow:
     """The window of a new consumer."""
     return ByteWindow(Talk(mode, dialect=DIALECT).settings(**fields))
 

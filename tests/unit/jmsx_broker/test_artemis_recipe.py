@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from jmsx_broker.artemis_recipe import Setting
 
+
 CORE = "{urn:activemq:core}"
 
 
@@ -62,7 +63,11 @@ def test_acceptors_listen_where_they_are_told() -> None:
 
 def test_options_of_the_stomp_acceptor_keep_their_names() -> None:
     """Artemis' own names, with values as its URIs write them."""
-    given = {"connectionTtl": 4000, "stompEnableMessageId": True, "anycastPrefix": "/queue/"}
+    given: dict[str, Setting] = {
+        "connectionTtl": 4000,
+        "stompEnableMessageId": True,
+        "anycastPrefix": "/queue/",
+    }
     uri = acceptors(core(stomp_options=given))["stomp"]
     assert uri is not None
     assert uri.partition("?")[2].split(";") == [
@@ -83,7 +88,10 @@ def test_dead_letters_have_a_queue() -> None:
 
 def test_users_settings_come_before_ours() -> None:
     """For all addresses one by one, for other patterns as they are."""
-    given = {"#": {"dead-letter-address": "dead"}, "a.<&>": {"max-delivery-attempts": 3}}
+    given: dict[str, dict[str, Setting]] = {
+        "#": {"dead-letter-address": "dead"},
+        "a.<&>": {"max-delivery-attempts": 3},
+    }
     told = settings(core(address_settings=given))
     assert told["a.<&>"] == {"max-delivery-attempts": "3"}
     assert (told["#"]["dead-letter-address"], told["#"]["expiry-address"]) == (

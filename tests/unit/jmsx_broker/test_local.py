@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from jmsx.errors import IllegalStateError
 from jmsx_broker.artemis import ArtemisBroker
 from jmsx_broker.classic import ClassicBroker
 from jmsx_broker.own import log_tail
-
-if TYPE_CHECKING:
-    from jmsx_broker.local import LocalBroker
 
 both = pytest.mark.parametrize("kind", [ClassicBroker, ArtemisBroker])
 
@@ -31,14 +26,16 @@ def test_log_tail_of_nothing_says_so() -> None:
 
 @both
 @pytest.mark.parametrize("name", ["url", "openwire_url", "pid", "log"])
-def test_broker_that_never_ran_is_nowhere(kind: type[LocalBroker], name: str) -> None:
+def test_broker_that_never_ran_is_nowhere(
+    kind: type[ClassicBroker | ArtemisBroker], name: str
+) -> None:
     """Nothing can be asked of a broker before its first start."""
     with pytest.raises(IllegalStateError):
         getattr(kind(), name)
 
 
 @both
-def test_broker_that_never_ran_can_be_closed(kind: type[LocalBroker]) -> None:
+def test_broker_that_never_ran_can_be_closed(kind: type[ClassicBroker | ArtemisBroker]) -> None:
     """Stopping, killing and closing do nothing where nothing is."""
     broker = kind()
     broker.stop()

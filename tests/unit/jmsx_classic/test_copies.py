@@ -118,7 +118,8 @@ def test_without_an_error_there_is_none() -> None:
 )
 def test_what_the_sender_said_is_carried_on(name: str, text: str) -> None:
     """Its properties, and what JMS names."""
-    assert copied(**{name: text}).headers[name.replace("__", "-")] == text
+    given: dict[str, Any] = {name: text}
+    assert copied(**given).headers[name.replace("__", "-")] == text
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,8 @@ def test_what_the_sender_said_is_carried_on(name: str, text: str) -> None:
 )  # fmt: skip
 def test_what_the_broker_makes_stays_behind(name: str) -> None:
     """A copy that expires, is scheduled, or is in a transaction would be lost or late."""
-    assert name.replace("__", "-") not in copied(**{name: "1"}).headers
+    given: dict[str, Any] = {name: "1"}
+    assert name.replace("__", "-") not in copied(**given).headers
 
 
 def test_copy_is_persistent_and_says_if_the_original_was_not() -> None:
@@ -147,7 +149,7 @@ def test_copy_is_persistent_and_says_if_the_original_was_not() -> None:
 
 def test_bytes_stay_bytes_and_text_stays_text() -> None:
     """By the content-length, which is that of the body (BROKER.md C48)."""
-    assert copied(b"a\0b", **{"content-length": "3"}).headers["content-length"] == "3"
+    assert copied(b"a\0b", content__length="3").headers["content-length"] == "3"
     assert "content-length" not in copied(b"text").headers
 
 

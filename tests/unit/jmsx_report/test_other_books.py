@@ -124,8 +124,8 @@ def test_a_gap_is_as_long_as_its_clock_may_be_wrong() -> None:
     for minute in range(49, 59):
         at = START + minute * MINUTE
         ahead = at + 4 * MINUTE
-        times = {"sent_us": at, "recv_us": ahead, "start_us": ahead}
-        log.deliver(WORKER, log.send(SENDER, at), ahead, **times)
+        made = log.send(SENDER, at)
+        log.deliver(WORKER, made, ahead, sent_us=at, recv_us=ahead, start_us=ahead)
     summary = told(log.closes(SENDER, START + 4 * HOUR))
 
     assert summary["destinations"][ORDERS]["verdict"] == "unverifiable"
