@@ -349,7 +349,7 @@ def test_a_session_that_cannot_be_moved_stays(proxy: Proxy, queue: Queue) -> Non
             assert eventually(lambda: outage(first) and outage(second))
             call = within(5, lambda: second.create_durable_consumer(Topic(queue.name), "s"))
             assert isinstance(call.error, ConnectionFailedError)
-        assert eventually(lambda: first.connected and second.connected)
+        assert eventually(lambda: link_of(first).connected and link_of(second).connected)
         for each in (first, second):
             each.create_producer(queue).send(Message("a"))
 

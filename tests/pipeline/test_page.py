@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 
 from jmsx_report import plots, report
+from jmsx_report.additive import MINUTE_US
 from jmsx_report.findings import POINTS, Findings, Shown, binned, findings
 from jmsx_report.histogram import HISTOGRAM
 from jmsx_report.page import page
 from jmsx_report.period import Period
 from jmsx_report.sentences import headline, meaning
 from jmsx_report.store import Run
-from jmsx_report.table import MINUTE_US
 from jmsx_report.wording import duration, moment, name, until
 from tests.pipeline.nesting import assert_well_nested
 from tests.pipeline.situations.judge import chosen
