@@ -7,6 +7,7 @@ is what comes before a line, or the beginning or the end of a function.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,15 @@ class Interrupt:
 
     def __init__(self, *at: int, within: Sequence[str]) -> None:
         self._at = set(at)
+        self._last = max(at, default=math.inf)
         self._within = within
+        self._known: dict[str, bool] = {}  #: whether the code of a file is counted
         self.steps = 0
 
     def run(self, act: Callable[[], Any]) -> Any:
-        """`act()`, interrupted."""
+        """`act()`, interrupted; steps after the last that raises are not counted."""
+        if self.steps >= self._last:
+            return act()
         sys.settrace(self._enter)
         try:
             return act()
@@ -37,7 +42,9 @@ class Interrupt:
 
     def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
         path = frame.f_code.co_filename
-        return self._step if any(place in path for place in self._within) else None
+        if path not in self._known:
+            self._known[path] = any(place in path for place in self._within)
+        return self._step if self._known[path] else None
 
     def _step(self, _frame: FrameType, _event: str, _arg: object) -> Any:
         self.steps += 1
