@@ -29,7 +29,7 @@ class Incoming(NamedTuple):
 
     properties: MutableMapping[str, Property]
     decode: Callable[[], Body]  #: reads the body
-    size: int  #: of the body, in bytes
+    size: int | None  #: of the body that came, in bytes; None: it has another one now
     bytes_may_be_text: bool  #: its sender knows no kinds of messages
     identify: Callable[[], MessageIdentity]  #: finds out its key
     acknowledge: Callable[[], None] | None  #: what `acknowledge()` does; None: nothing
@@ -59,9 +59,8 @@ class Message:
         group_sequence: int | None = None,
     ) -> None:
         self._body = body
-        self._decode: Callable[[], Body] | None = None  #: of a body that nobody has looked at
-        self._size: int | None = None  #: of the body that came, in bytes
-        self._bytes_may_be_text = False  #: its sender knows no kinds of messages
+        self._came: Incoming | None = None  #: None: it is one to send
+        self._unread = False  #: a body came that nobody has looked at
         self._properties: MutableMapping[str, Property] = _copied(properties or {})
         self.correlation_id = correlation_id
         self.type = type
@@ -77,8 +76,6 @@ class Message:
         self.persistent = True
         self.delivery_count = 0  #: which delivery this is, from 1; across crashes at least this
         self.redelivered = False  #: it was, or may have been, delivered before (JMSRedelivered)
-        self._acknowledge: Callable[[], None] | None = None
-        self._identify: Callable[[], MessageIdentity] | None = None
 
     @property
     def key(self) -> str | None:
@@ -87,12 +84,12 @@ class Message:
 
         A key that was copied from another message counts for nothing. None: it did not come in.
         """
-        return None if self._identify is None else self._identify().key
+        return None if self._came is None else self._came.identify().key
 
     @property
     def identity(self) -> str | None:
         """Its key and a digest of its body: what an idempotency store knows it by; None: nothing names it."""
-        return None if self._identify is None else self._identify().name or None
+        return None if self._came is None else self._came.identify().name or None
 
     @property
     def body(self) -> Body:
@@ -102,17 +99,19 @@ class Message:
         Raises MessageNotReadableError if STOMP does not carry what the sender put into it; properties, ids and the rest
         of the message can be read all the same.
         """
-        if self._decode is not None:
+        if self._unread and self._came is not None:
             try:
-                self._body = self._decode()
+                self._body = self._came.decode()
             except MessageNotReadableError as error:
                 raise MessageNotReadableError(f"message {self.message_id}: {error}") from None
-            self._decode = None
+            self._unread = False
         return self._body
 
     @body.setter
     def body(self, body: Body) -> None:
-        self._body, self._decode, self._size = body, None, None
+        self._body, self._unread = body, False
+        if self._came is not None:
+            self._came = self._came._replace(size=None)
 
     @property
     def properties(self) -> MutableMapping[str, Property]:
@@ -121,7 +120,7 @@ class Message:
 
     @properties.setter
     def properties(self, properties: Mapping[str, Property]) -> None:
-        if self._identify is not None:
+        if self._came is not None:
             raise MessageNotWriteableError(
                 f"properties of message {self.message_id} cannot be changed: {READ_ONLY}"
             )
@@ -147,7 +146,7 @@ class Message:
         body = self.body
         if body is None or isinstance(body, str):
             return body or ""
-        if isinstance(body, bytes) and self._bytes_may_be_text:
+        if isinstance(body, bytes) and self._came is not None and self._came.bytes_may_be_text:
             return self._decoded(body)
         raise self._other(body, "text")
 
@@ -189,11 +188,11 @@ class Message:
         closed, ConnectionFailedError if the link is gone.
         Source: `ActiveMQMessage.acknowledge`, which calls back only if it has somebody to call.
         """
-        if self._acknowledge is not None:
-            self._acknowledge()
+        if self._came is not None and self._came.acknowledge is not None:
+            self._came.acknowledge()
 
     def __repr__(self) -> str:
-        size = self._size
+        size = None if self._came is None else self._came.size
         if size is None:
             size = len(self._body) if self._body is not None else 0
         return f"<Message {self.message_id or 'unsent'} #{self.delivery_count} [{size}]>"
@@ -202,13 +201,10 @@ class Message:
         raise TypeError("a Message belongs to its session; pass on its body and properties instead")
 
     def _come_in(self, came: Incoming) -> None:
-        self._properties = came.properties
-        self._decode, self._size = came.decode, came.size
-        self._bytes_may_be_text = came.bytes_may_be_text
-        self._identify, self._acknowledge = came.identify, came.acknowledge
+        self._came, self._unread, self._properties = came, True, came.properties
 
     def _is_bodiless(self) -> bool:
-        return self._size == 0 and not self.readable
+        return self._came is not None and self._came.size == 0 and not self.readable
 
 
 def come_in(message: Message, came: Incoming) -> None:

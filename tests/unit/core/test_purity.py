@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
 ROOT: Final = Path(__file__).parents[3]
 PACKAGE: Final = ROOT / "jmsx"
@@ -51,6 +52,30 @@ def imported(source: str) -> Iterator[str]:
             yield module
             if module == "jmsx":
                 yield from (f"jmsx.{alias.name}" for alias in node.names)
+
+
+def modules() -> dict[str, Path]:
+    """The files of the library and its adapters, by the names of their modules."""
+    packages = [PACKAGE, *(one for one in (ROOT / "adapters").iterdir() if one.is_dir())]
+    found = {}
+    for package in packages:
+        for path in package.rglob("*.py"):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def needed(tree: ast.AST, known: Container[str]) -> set[str]:
+    """Those of the modules `known` that a file imports: in `from a import b` the module b of a, if there is one."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in known else str(node.module))
+    return {name for name in found if name in known}
 
 
 def layer(path: Path) -> str:
@@ -114,6 +139,31 @@ def test_no_adapter_and_one_stomp() -> None:
 def test_each_form_of_import_is_seen(source: str, found: list[str]) -> None:
     """So the tests above mean something."""
     assert list(imported(source)) == found
+
+
+def test_no_module_needs_itself() -> None:
+    """Not through others either, and not for the type checker: CycleError names a circle of imports."""
+    known = modules()
+    graph = {
+        name: needed(ast.parse(path.read_text("utf-8")), known) for name, path in known.items()
+    }
+    assert len(graph) > 200
+    assert graph["jmsx.jms.connection"] >= {"jmsx.errors", "jmsx.jms.session"}
+    TopologicalSorter(graph).prepare()
+
+
+def test_the_jms_face_hides_no_import_from_python() -> None:
+    """What it needs of jmsx for types alone is imported like the rest."""
+    hidden = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in FILES
+        if layer(path) == "jms"
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for module in imported(ast.unparse(node))
+        if module.startswith("jmsx")
+    ]
+    assert hidden == []
 
 
 def test_layers_are_there() -> None:
