@@ -3,7 +3,8 @@ What a broker can be asked about itself: `jmsx check` collects findings, an app 
 
 Adapters add what only they can ask their broker, by the entry point group `jmsx.inspections`: a function of a started
 session and queue names that yields findings, and takes nothing from any queue; and by `jmsx.counts`: a function of
-the same session and URIs of queues that returns `QueueCounts` of each that exists, or None if it is not told.
+the same session and URIs of queues that returns `QueueCounts` of each that exists, or None if it is not told. What a
+session knows of its broker beyond JMS, such as the broker's address, they get by `jmsx.jms.session.link_of`.
 """
 
 from __future__ import annotations

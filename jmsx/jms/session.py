@@ -89,11 +89,19 @@ class Session:
         options: ConsumerOptions | None = None,
     ) -> MessageConsumer:
         """
-        A consumer; `name` is what it is called in metrics and events (default: the destination).
+        A consumer of `destination`, which may be spelt, such as `queue://orders`.
 
-        With a `listener` it is as if `set_listener` were called at once. `options`: what it has otherwise than the
-        connection, such as its prefetch. Raises InvalidSelectorError, what the broker
-        says against it, and what `set_listener` does.
+        Raises InvalidSelectorError, ConfigurationError for options that make no sense in a session of this mode, what
+        the broker says against it, and what `set_listener` does.
+
+        Args:
+            destination: a queue or topic; a temporary one must be of this session.
+            selector: of which messages come, in the SQL of JMS; None: all.
+            no_local: leave out what was sent over this connection.
+            name: what it is called in metrics, events and logs; None: the destination.
+            listener: as if `set_listener` were called at once; None: `receive()` asks for messages.
+            options: what it has otherwise than the connection, such as its prefetch; None: nothing.
+
         """
         self._link.check_open()
         if listener is not None:
@@ -137,11 +145,17 @@ class Session:
         """
         A consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads it.
 
-        `name` is what it is called in metrics and events (default: the subscription); `options`: what it has otherwise
-        than the connection.
-
         Raises JmsxError if it is in use or the connection has no client id, and UnsupportedError if durable
         subscriptions of the connection live in another session already: over STOMP they share one socket.
+
+        Args:
+            topic: whose messages it gets.
+            subscription: its name, the same each time; it belongs to the connection's client id.
+            selector: as of `create_consumer`, and so are `no_local` and `options`; another one begins it anew.
+            no_local: leave out what was sent over this connection.
+            name: what it is called in metrics, events and logs; None: the subscription.
+            options: what it has otherwise than the connection; None: nothing.
+
         """
         link, own = self._link, _checked(options)
         link.check_open()
