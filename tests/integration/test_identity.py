@@ -210,8 +210,8 @@ def test_a_broker_names_its_messages_for_ever(kind: type[ClassicBroker | Artemis
                     session.create_producer(target),
                 )
                 (message,) = take(consumer, 1)
-                assert message._identify is not None
-                names.add(message._identify().copy)
+                assert message._came is not None
+                names.add(message._came.identify().copy)
                 producer.send(Message(f"{turn}"))
                 if turn == 3:
                     session.commit()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def output(source: jmsx.Queue, message: jmsx.Message, number: int) -> str:
     """The identity of what is sent as the `number`th of `message`."""
-    assert message._identify is not None
-    known = message._identify()
+    assert message._came is not None
+    known = message._came.identify()
     return f"jmsx:{source.uri}:{known.copy}:{known.key}:{number}"
 
 
