@@ -39,7 +39,7 @@ class Peer(NamedTuple):
     dialect: Dialect
 
 
-class Aside:
+class Inquiries:
     """The inquiries of one connection; what was found of a destination is kept."""
 
     def __init__(self, uri: BrokerUri, clock: Clock) -> None:

@@ -35,7 +35,7 @@ from jmsx.errors import (
     JmsxError,
     UnsupportedError,
 )
-from jmsx.jms.aside import Aside, Peer
+from jmsx.jms.aside import Inquiries, Peer
 from jmsx.jms.destination import Destination, Temporary, TemporaryQueue, TemporaryTopic
 from jmsx.jms.dispatcher import Dispatcher, Listener
 from jmsx.ledger import release, share
@@ -352,7 +352,7 @@ class ConnectionLinks:
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.signs = False  #: its messages tell that they are its own
         self.clock = SystemClock()  #: seconds, for all its sessions
-        self.inquiries = Aside(uri, self.clock)
+        self.inquiries = Inquiries(uri, self.clock)
         self.scheduler: bool | None = None  #: whether the broker delays messages; None: not known
         self.ledger: Ledger | None = None  #: open while there may be sessions
         self.started = False

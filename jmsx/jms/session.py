@@ -23,7 +23,7 @@ from jmsx.jms.destination import destination as destination_of
 from jmsx.jms.message import Message
 from jmsx.jms.producer import MessageProducer
 from jmsx.jms.served import SessionLink
-from jmsx.jms.subscribing import Wanted
+from jmsx.jms.subscribing import ConsumerRequest
 from jmsx.options import ConsumerOptions
 from jmsx.steering import failure_of
 
@@ -115,7 +115,7 @@ class Session:
             )
         kind = DestinationKind.TOPIC if destination.is_topic else DestinationKind.QUEUE
         consumer = self._subscribe(
-            Wanted(
+            ConsumerRequest(
                 destination=destination,
                 kind=kind,
                 selector=selector,
@@ -176,7 +176,7 @@ class Session:
         link.shared.claim_client_id(link, subscription)
         try:
             return self._subscribe(
-                Wanted(
+                ConsumerRequest(
                     destination=topic,
                     kind=DestinationKind.DURABLE,
                     selector=selector,
@@ -292,7 +292,7 @@ class Session:
     ) -> None:
         self.close()
 
-    def _subscribe(self, wanted: Wanted) -> MessageConsumer:
+    def _subscribe(self, wanted: ConsumerRequest) -> MessageConsumer:
         prefetch = subscribing.prefetch(self._link, wanted)
         settings = subscribing.settings(self._link, wanted, prefetch)
         try:

@@ -15,7 +15,7 @@ from jmsx.options import ConsumerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ConsumerRequest:
     """The consumer that was asked for."""
 
     destination: Destination
@@ -38,7 +38,7 @@ def stated(selector: str | None) -> str | None:
     return None if selector is None or not selector.strip() else selector
 
 
-def prefetch(link: SessionLink, wanted: Wanted) -> int:
+def prefetch(link: SessionLink, wanted: ConsumerRequest) -> int:
     """Messages; 0: each is fetched when it is asked for. Raises ConfigurationError if the URI has no number."""
     given = wanted.destination.address.options.get("prefetchSize")
     if given is None:
@@ -51,7 +51,7 @@ def prefetch(link: SessionLink, wanted: Wanted) -> int:
     return number
 
 
-def settings(link: SessionLink, wanted: Wanted, messages: int) -> ConsumerSettings:
+def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> ConsumerSettings:
     """
     The settings of a new consumer with a prefetch of so many `messages`; may ask the broker.
 
@@ -118,7 +118,7 @@ def _of_others(sender: str, selector: str | None) -> str:
     return others if selector is None else f"({selector}) AND {others}"
 
 
-def _origin(link: SessionLink, wanted: Wanted) -> str:
+def _origin(link: SessionLink, wanted: ConsumerRequest) -> str:
     """What names the queue or subscription for ever, wherever it is read."""
     uri = wanted.destination.uri
     if wanted.kind is DestinationKind.QUEUE:
@@ -128,7 +128,7 @@ def _origin(link: SessionLink, wanted: Wanted) -> str:
     return f"{uri}:durable:{link.options.client_id}.{wanted.durable_name}"
 
 
-def _subscription(link: SessionLink, wanted: Wanted, subscription_id: str) -> str | None:
+def _subscription(link: SessionLink, wanted: ConsumerRequest, subscription_id: str) -> str | None:
     """Whose copy of a topic's messages it is: each durable subscription has one, and each other consumer."""
     if wanted.kind is DestinationKind.QUEUE:
         return None
