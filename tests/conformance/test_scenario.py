@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 import json
 from pathlib import Path
 from typing import Any
@@ -25,14 +30,27 @@ def write(folder: Path, **members: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("path", find([SCENARIOS]), ids=lambda path: path.stem)
-def test_the_scenarios_of_the_project_are_well_formed(path: Path) -> None:
+def test_the_scenarios_of_the_project_are_well_formed() -> None:
     """Each has a recorded outcome for every step, a source, and no member that nobody reads."""
-    scenario = load(path, strict=True)
+    paths = find([SCENARIOS])
 
-    assert scenario.id == path.stem
-    assert scenario.expected is not None
-    assert json.loads(path.read_text(encoding="utf-8"))["source"]
+    assert len(paths) > 200
+    assert [fault for path in paths for fault in faults(path)] == []
+
+
+def faults(path: Path) -> Iterator[str]:
+    """What is wrong with one scenario of the project."""
+    try:
+        scenario = load(path, strict=True)
+    except ScenarioError as error:
+        yield str(error)
+        return
+    if scenario.id != path.stem:
+        yield f"{path.name}: its id is {scenario.id}"
+    if scenario.expected is None:
+        yield f"{path.name}: no outcome was recorded"
+    if not json.loads(path.read_text(encoding="utf-8")).get("source"):
+        yield f"{path.name}: no source"
 
 
 def test_no_two_scenarios_have_the_same_id() -> None:

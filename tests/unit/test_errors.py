@@ -5,19 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import pytest
-
 from jmsx import errors
 from jmsx.errors import JmsxError, TransactionInDoubtError
 
 ERRORS: list[type[Any]] = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
 
 
-@pytest.mark.parametrize("kind", ERRORS)
-def test_all_errors_have_one_root(kind: type[Exception]) -> None:
+def test_all_errors_have_one_root() -> None:
     """`except JmsxError` catches whatever jmsx raises, and the module's drawing shows each."""
-    assert issubclass(kind, JmsxError)
-    assert kind.__name__ in (errors.__doc__ or "")
+    assert len(ERRORS) > 20
+    assert [kind for kind in ERRORS if not issubclass(kind, JmsxError)] == []
+    assert [kind for kind in ERRORS if kind.__name__ not in (errors.__doc__ or "")] == []
 
 
 def test_in_doubt_is_never_retriable() -> None:

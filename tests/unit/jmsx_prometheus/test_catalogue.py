@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 import typing
 
 import pytest
@@ -23,31 +28,30 @@ _FORBIDDEN = {
 }
 
 
-def _rows() -> list[object]:
-    return [pytest.param(row, id=row.name) for row in METRICS]
+def _named(wrong: Callable[[Metric], bool]) -> list[str]:
+    """The metrics that are wrong."""
+    return [row.name for row in METRICS if wrong(row)]
 
 
-@pytest.mark.parametrize("row", _rows())
-def test_name_says_type_and_unit(row: Metric) -> None:
+def test_name_says_type_and_unit() -> None:
     """A counter ends with `_total`, nothing else does, and a unit is in base units."""
-    assert row.name.startswith("jmsx_")
-    assert row.name.endswith("_total") == (row.kind is Kind.COUNTER)
-    assert row.unit not in {"milliseconds", "ms", "minutes", "percent", "kilobytes"}
-    assert row.help.endswith(".")
+    odd = {"milliseconds", "ms", "minutes", "percent", "kilobytes"}
+    assert _named(lambda row: not row.name.startswith("jmsx_")) == []
+    assert _named(lambda row: row.name.endswith("_total") != (row.kind is Kind.COUNTER)) == []
+    assert _named(lambda row: row.unit in odd) == []
+    assert _named(lambda row: not row.help.endswith(".")) == []
 
 
-@pytest.mark.parametrize("row", _rows())
-def test_labels_are_known_and_harmless(row: Metric) -> None:
+def test_labels_are_known_and_harmless() -> None:
     """Each label is explained and bounded, and none carries an id or an exception's text."""
-    assert set(row.labels) <= LABELS.keys()
-    assert not set(row.labels) & _FORBIDDEN
+    assert _named(lambda row: not set(row.labels) <= LABELS.keys()) == []
+    assert _named(lambda row: bool(set(row.labels) & _FORBIDDEN)) == []
 
 
-@pytest.mark.parametrize("row", _rows())
-def test_buckets_belong_to_histograms(row: Metric) -> None:
+def test_buckets_belong_to_histograms() -> None:
     """A histogram has rising bounds; others have none."""
-    assert bool(row.buckets) == (row.kind is Kind.HISTOGRAM)
-    assert list(row.buckets) == sorted(set(row.buckets))
+    assert _named(lambda row: bool(row.buckets) != (row.kind is Kind.HISTOGRAM)) == []
+    assert _named(lambda row: list(row.buckets) != sorted(set(row.buckets))) == []
 
 
 def test_names_are_unique() -> None:
