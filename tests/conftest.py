@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: Worker processes of a whole run: most tests wait for a broker, so that three keep two processors busy.
 _WORKERS = 3
 
+#: Folders whose tests are many and wait for nothing, and worker processes for them.
+_BUSY, _BUSY_WORKERS = ("unit", "property"), 2
+
 settings.register_profile("jmsx", deadline=None)  # a busy machine is no fault of an example
 settings.load_profile("jmsx")
 
@@ -33,9 +36,12 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many as the run is worth: none where files, folders or tests were named."""
-    whole = {config.rootpath, config.rootpath / "tests"}
-    return _WORKERS if whole & {Path(argument).resolve() for argument in config.args} else 0
+    """As many as the run is worth: none where files, small folders or tests were named."""
+    tests = config.rootpath / "tests"
+    named = {Path(argument).resolve() for argument in config.args}
+    if named & {config.rootpath, tests}:
+        return _WORKERS
+    return _BUSY_WORKERS if named & {tests / folder for folder in _BUSY} else 0
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spreading:

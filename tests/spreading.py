@@ -18,7 +18,13 @@ _TOGETHER: Final = ("tests/pipeline/test_spark_",)
 _APART: Final = ("tests/conformance/test_conformance.py::test_every_scenario_passes",)
 
 #: What takes longest begins first, or one worker would be left alone with it at the end.
-_FIRST: Final = (*_TOGETHER, "tests/pipeline/", "tests/conformance/", "tests/integration/")
+_FIRST: Final = (
+    *_TOGETHER,
+    "tests/pipeline/",
+    "tests/conformance/",
+    "tests/integration/",
+    "tests/property/",
+)
 
 
 class Spreading(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,9 +38,10 @@ LAYERS: Final = {
 FILES: Final = sorted(PACKAGE.rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, at its top or inside, also for the type checker."""
-    return imported(path.read_text("utf-8"))
+    return frozenset(imported(path.read_text("utf-8")))
 
 
 def imported(source: str) -> Iterator[str]:
@@ -88,7 +90,7 @@ def offenders(forbidden: Callable[[Path, str], bool]) -> list[str]:
     return [
         f"{path.relative_to(ROOT)} imports {module}"
         for path in FILES
-        for module in sorted(set(imports(path)))
+        for module in sorted(imports(path))
         if forbidden(path, module)
     ]
 
