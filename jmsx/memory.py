@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.process_memory import LIMIT, Memory, Name, Past
+from jmsx.core.process_memory import LIMIT, Name, ProcessMemory, Remembered
 from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class SharedMemory(Memory):
+class SharedMemory(ProcessMemory):
     """A memory for many threads."""
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -24,12 +24,12 @@ class SharedMemory(Memory):
         """In the child of a fork: it knows what the parent knew."""
         self._lock = threading.Lock()
 
-    def note(self, pasts: Iterable[tuple[Name, Past]]) -> None:
+    def note(self, pasts: Iterable[tuple[Name, Remembered]]) -> None:
         """Remember these, unless more is known already."""
         with self._lock:
             super().note(pasts)
 
-    def recall(self, name: Name) -> Past | None:
+    def recall(self, name: Name) -> Remembered | None:
         """What is known of a message that is handed out."""
         with self._lock:
             return super().recall(name)

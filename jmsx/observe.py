@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from jmsx.core.option_checks import misfit
+from jmsx.core.option_checks import wrong_type
 from jmsx.errors import ConfigurationError
 from jmsx.foreign import from_a_signal, text_of
 from jmsx.log import logger
@@ -38,7 +38,7 @@ def checked(observers: object) -> tuple[Observer, ...]:
     """Raise ConfigurationError for what cannot observe, when it is given and not at the first event."""
     wanted = "with methods observe(event, source) and close()"
     if isinstance(observers, str) or not isinstance(observers, Iterable):
-        raise misfit("observers", f"a list of objects {wanted}", observers)
+        raise wrong_type("observers", f"a list of objects {wanted}", observers)
     given = tuple(observers)
     for one in given:
         if isinstance(one, type):
@@ -46,7 +46,7 @@ def checked(observers: object) -> tuple[Observer, ...]:
                 f"observer {one.__name__} is a class; write {one.__name__}(...)"
             )
         if not all(callable(getattr(one, name, None)) for name in _OBSERVER):
-            raise misfit("an observer", f"an object {wanted}", one)
+            raise wrong_type("an observer", f"an object {wanted}", one)
     return given
 
 

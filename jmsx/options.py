@@ -21,8 +21,8 @@ from jmsx.core.option_checks import (
     check_seconds,
     check_text,
     check_whole,
-    misfit,
     unknown,
+    wrong_type,
 )
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap, check_policy
 from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
@@ -234,16 +234,16 @@ class ConnectionOptions:
             check_flag(name, getattr(self, name))
         for name, kind in _PARTS.items():
             if not isinstance(getattr(self, name), kind):
-                raise misfit(name, f"a {kind.__name__}", getattr(self, name))
+                raise wrong_type(name, f"a {kind.__name__}", getattr(self, name))
         _check_policies(self.redelivery_policy, self.redelivery_policies)
         if not isinstance(self.reconnect, ReconnectPolicy | None):
-            raise misfit("reconnect", "a ReconnectPolicy or None", self.reconnect)
+            raise wrong_type("reconnect", "a ReconnectPolicy or None", self.reconnect)
         if self.resend_unconfirmed is not None:
             check_flag("resend_unconfirmed", self.resend_unconfirmed)
         _check_dialect(self.dialect)
         _check_ledger(self.ledger)
         if not isinstance(self.dead_letter, str):
-            raise misfit("dead_letter", "safe, broker or a destination", self.dead_letter)
+            raise wrong_type("dead_letter", "safe, broker or a destination", self.dead_letter)
         object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
         check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
         check_seconds(
@@ -362,7 +362,7 @@ def dead_letter_place(given: str) -> str:
 def _check_policies(policy: object, policies: object) -> None:
     check_policy("redelivery_policy", policy)
     if not isinstance(policies, RedeliveryPolicyMap | None):
-        raise misfit("redelivery_policies", "a RedeliveryPolicyMap or None", policies)
+        raise wrong_type("redelivery_policies", "a RedeliveryPolicyMap or None", policies)
 
 
 def _check_dialect(name: str | None) -> None:
@@ -374,7 +374,7 @@ def _check_dialect(name: str | None) -> None:
 def _check_ledger(ledger: object) -> None:
     made = all(hasattr(ledger, name) for name in _LEDGER) and not isinstance(ledger, type)
     if not (ledger is None or isinstance(ledger, str | PathLike) or made):
-        raise misfit("ledger", "a path or a DeliveryLedger", ledger)
+        raise wrong_type("ledger", "a path or a DeliveryLedger", ledger)
 
 
 def _check_header(name: str, value: object) -> None:
@@ -398,7 +398,7 @@ def _check_age(name: str, seconds: Any, remark: str) -> None:
 
 def _check_heartbeat(value: object) -> None:
     if not isinstance(value, tuple) or len(value) != len(("send", "expect")):
-        raise misfit("heartbeat", "a tuple (send every, expect every)", value)
+        raise wrong_type("heartbeat", "a tuple (send every, expect every)", value)
     for name, seconds in zip(("send", "expect"), value, strict=True):
         check_seconds(f"heartbeat to {name}", seconds, "; 0 is never")
         _check_age(f"heartbeat to {name}", seconds, "0 is never")

@@ -173,10 +173,10 @@ def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
 
 def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
     """Where a message of a queue goes that always fails."""
-    grave = link_of(session).dialect.dead_letter_destination(DestinationKind.QUEUE)
+    dead_letter_queue = link_of(session).dialect.dead_letter_destination(DestinationKind.QUEUE)
     match options.dead_letter:
         case DeadLetterStrategy.SAFE:
-            words = f"confirmed copies to {grave}, wherever the broker would not keep them itself"
+            words = f"confirmed copies to {dead_letter_queue}, wherever the broker would not keep them itself"
         case DeadLetterStrategy.BROKER:
             words = "the broker's strategy alone"
         case queue:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jmsx.core.option_checks import LARGEST, check_number
-from jmsx.core.values import Failure, Verdict
+from jmsx.core.values import Disposition, Failure
 from jmsx.foreign import cause_of, exc_info_of, from_a_signal, text_of, traceback_of
 
 #: Frames of a traceback that are looked at: a recursion has thousands.
@@ -83,14 +83,14 @@ def failure_of(error: BaseException) -> Failure:
 
 def _failure(error: BaseException) -> Failure:
     if isinstance(error, Duplicate):
-        return Failure(verdict=Verdict.DUPLICATE)
+        return Failure(disposition=Disposition.DUPLICATE)
     if isinstance(error, Unhandled):
-        return Failure(verdict=Verdict.RELEASE)
-    verdict = Verdict.REDELIVER
+        return Failure(disposition=Disposition.RELEASE)
+    disposition = Disposition.REDELIVER
     if isinstance(error, Discard):
-        verdict = Verdict.DISCARD
+        disposition = Disposition.DISCARD
     elif isinstance(error, Reject):
-        verdict = Verdict.REJECT
+        disposition = Disposition.REJECT
     delay = error.delay if isinstance(error, Retry) else None
     _check_delay(delay)  # it may have been changed
     told = told_by(error)
@@ -98,7 +98,7 @@ def _failure(error: BaseException) -> Failure:
         error_type=type(told).__name__,
         error_message=text_of(told),
         stack=traceback_of(told),
-        verdict=verdict,
+        disposition=disposition,
         delay=delay,
         place=place_of(told),
     )

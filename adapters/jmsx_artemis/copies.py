@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.death_headers import CERTIFIED, Room, fitting
+from jmsx.core.death_headers import DEATH_HEADERS, Room, fitting
 from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
 
 if TYPE_CHECKING:
-    from jmsx.core.death_headers import DeathCertificate
+    from jmsx.core.death_headers import DeathRecord
     from jmsx.core.delivery import Delivery
     from jmsx.core.values import ConsumerSettings
 
@@ -39,19 +39,17 @@ _LEFT: Final = frozenset(
 )  # fmt: skip
 
 
-def dead_letter_headers(
-    delivery: Delivery, certificate: DeathCertificate, address: str
-) -> dict[str, str]:
+def dead_letter_headers(delivery: Delivery, death: DeathRecord, address: str) -> dict[str, str]:
     """What the copy carries on, and the certificate; `address` is where the original lay."""
     headers = _carried(delivery)
     headers["persistent"] = "true"
     headers["_AMQ_ORIG_ADDRESS"] = address.partition("::")[0]
-    queue = queue_name(certificate, address)
+    queue = queue_name(death, address)
     if queue is not None:
         headers["_AMQ_ORIG_QUEUE"] = queue
     headers["_AMQ_ORIG_MESSAGE_ID"] = delivery.message_id
-    headers["_AMQ_DUPL_ID"] = f"jmsx-dead:{queue or certificate.origin}:{delivery.message_id}"
-    return headers | certificate.headers(delivery.message_id)
+    headers["_AMQ_DUPL_ID"] = f"jmsx-dead:{queue or death.origin}:{delivery.message_id}"
+    return headers | death.headers(delivery.message_id)
 
 
 def postponed_headers(
@@ -79,16 +77,16 @@ def _carried(delivery: Delivery) -> dict[str, str]:
     headers = {
         name: given[name]
         for name in names
-        if name not in _LEFT and name not in CERTIFIED and not name.startswith(OPENWIRE)
+        if name not in _LEFT and name not in DEATH_HEADERS and not name.startswith(OPENWIRE)
     }
     if "_AMQ_GROUP_ID" in given:
         headers["JMSXGroupID"] = given["_AMQ_GROUP_ID"]
     return fitting(headers, ROOM)
 
 
-def queue_name(certificate: DeathCertificate, address: str) -> str | None:
+def queue_name(death: DeathRecord, address: str) -> str | None:
     """The queue that the message was consumed from; None for a subscription that ends with its consumer."""
-    if certificate.destination.startswith("queue://"):
+    if death.destination.startswith("queue://"):
         return address.rpartition("::")[2]
-    _, durable, subscription = certificate.origin.rpartition("durable:")
+    _, durable, subscription = death.origin.rpartition("durable:")
     return subscription if durable else None

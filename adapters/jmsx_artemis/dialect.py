@@ -28,8 +28,8 @@ from jmsx.errors import (
 )
 from jmsx.map_xml import canonical_map, decode_map, encode_map
 from jmsx_artemis.copies import CLIENT, OPENWIRE, dead_letter_headers, postponed_headers
+from jmsx_artemis.dead_letter_queues import OWN
 from jmsx_artemis.destinations import MULTICAST, parted, single
-from jmsx_artemis.graves import OWN
 from jmsx_artemis.management import ArtemisManagement
 from jmsx_artemis.selectors import core_filter
 from jmsx_artemis.window import ByteWindow
@@ -37,7 +37,7 @@ from jmsx_artemis.window import ByteWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.death_headers import DeathCertificate
+    from jmsx.core.death_headers import DeathRecord
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Body
     from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
@@ -120,7 +120,7 @@ class ArtemisDialect:
     name: Final = "artemis"
     header_limit: Final = 64 * 1024  # a whole header block of 100 KiB is refused
     transactional_ack: Final = False
-    nack_buries: Final = False
+    nack_dead_letters: Final = False
     global_temporaries: Final = True
     patience: Final = 60.0  # connection-ttl-override, if nobody has lowered it (BROKER.md A3)
     errors_close: Final = True
@@ -332,7 +332,7 @@ class ArtemisDialect:
         number, stamp = self.message_id(headers), headers.get("timestamp", "")
         return f"{number}@{stamp}" if number and stamp else number
 
-    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002 - here NACK is the same for all
+    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002 - here NACK is the same for all
         """Never: NACK deletes."""
         return False
 
@@ -340,17 +340,15 @@ class ArtemisDialect:
         """A queue of our own."""
         return OWN.destination
 
-    def dead_letter_copy(
-        self, delivery: Delivery, destination: str, certificate: DeathCertificate
-    ) -> Frame:
+    def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
         """The SEND of a copy that the broker's management can retry."""
-        _, address = parted(certificate.destination)
-        headers = dead_letter_headers(delivery, certificate, address)
+        _, address = parted(death.destination)
+        headers = dead_letter_headers(delivery, death, address)
         if not self.carries(delivery.headers, delivery.frame.body):
             headers[UNREADABLE_HEADER] = "true"
         return self._copy(delivery, headers, destination)
 
-    def postponed(
+    def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
         """The SEND of a message that the broker shall deliver again in `delay` seconds."""

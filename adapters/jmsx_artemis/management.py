@@ -19,8 +19,8 @@ from jmsx.core.headers import whole
 from jmsx.core.management import Findings
 from jmsx.core.values import DestinationKind
 from jmsx.errors import BrokerError, InvalidDestinationError, InvalidSelectorError, JmsxError
+from jmsx_artemis.dead_letter_queues import OWN, choose_dead_letter_queue
 from jmsx_artemis.destinations import ANYCAST, MULTICAST, address_of, parted
-from jmsx_artemis.graves import OWN, choose_grave
 from jmsx_artemis.questions import (
     ADDRESS,
     address_settings,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from jmsx.core.frames import MessageFrame
-    from jmsx.core.management import Grave, Inquiry, Question
+    from jmsx.core.management import DeadLetterQueue, Inquiry, Question
     from jmsx.core.policy import Policy
     from jmsx_artemis.questions import Queue
     from jmsx_artemis.settings import AddressSettings
@@ -86,17 +86,17 @@ class ArtemisManagement:
         lying: list[Queue] = []
         if settings.dead_letter_address:
             lying = yield from queues("ADDRESS", settings.dead_letter_address)
-        grave = yield from choose_grave(settings, lying)
-        buried = bool(lying) or bool(grave.before)
+        dead_letter_queue = yield from choose_dead_letter_queue(settings, lying)
+        kept = bool(lying) or bool(dead_letter_queue.before)
         advice = (
             redelivers_too(settings, policy),
-            deletes(settings, buried=buried),
+            deletes(settings, buried=kept),
             drops(settings),
             forgets(settings),
             hangs_up(settings),
         )
         told = tuple(one for one in advice if one is not None)
-        return Findings(grave, told, (yield from _of_expired(settings)))
+        return Findings(dead_letter_queue, told, (yield from _of_expired(settings)))
 
     def try_selector(self, headers: Mapping[str, str]) -> Inquiry[None]:
         """A bad one costs the connection that it comes on, so it is tried here."""
@@ -182,13 +182,13 @@ def _subscription(name: str) -> Inquiry[Queue | None]:
     return queue
 
 
-def _of_expired(settings: AddressSettings) -> Inquiry[Grave | None]:
+def _of_expired(settings: AddressSettings) -> Inquiry[DeadLetterQueue | None]:
     """Where the broker's expired messages lie; None: nowhere, for it deletes them, or no copy would be safe there."""
     if not settings.expiry_address:
         return None
     lying = yield from queues("ADDRESS", settings.expiry_address)
-    grave = yield from choose_grave(settings.of_expired, lying)
-    return None if grave == OWN else grave
+    dead_letter_queue = yield from choose_dead_letter_queue(settings.of_expired, lying)
+    return None if dead_letter_queue == OWN else dead_letter_queue
 
 
 def _check(destination: str, kind: DestinationKind) -> Inquiry[None]:

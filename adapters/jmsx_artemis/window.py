@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.frames import Frame
-from jmsx.core.headers import FURTHER
+from jmsx.core.headers import SUBSCRIPTION_SEPARATOR
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -101,31 +101,31 @@ class ByteWindow:
         for delivery in deliveries:
             self._frames += 1
             self._bytes += delivery.frame.size
-            if delivery.lane in self._credits:
-                self._credits[delivery.lane].take(delivery)
+            if delivery.wire_subscription in self._credits:
+                self._credits[delivery.wire_subscription].take(delivery)
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:  # noqa: ARG002 - each ACK is told
         """Give the credits of `batch`, and of what its cumulative ACKs cover, back."""
         for delivery in batch:
-            if delivery.lane in self._credits:
-                credits_ = self._credits[delivery.lane]
+            if delivery.wire_subscription in self._credits:
+                credits_ = self._credits[delivery.wire_subscription]
                 credits_.give_back(delivery, individual=self._settings.individual)
 
     def reset(self) -> None:
         """Nothing: no transaction has to do with credits."""
 
-    def shut(self, unsettled: int) -> bool:
+    def full(self, unsettled: int) -> bool:
         """When all credits are spent: nothing but an ACK, or on a queue a further subscription, brings more."""
         return self._grows and unsettled > 0 and all(one.spent for one in self._credits.values())
 
     def patience(self, unsettled: int) -> float | None:
         """At once when it is shut."""
-        return 0.0 if self.shut(unsettled) else None
+        return 0.0 if self.full(unsettled) else None
 
     def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
         """A further subscription, for at least as many messages as are unsettled: the window doubles."""
         settings = self._settings
-        name = f"{settings.subscription_id}{FURTHER}{len(self._credits)}"
+        name = f"{settings.subscription_id}{SUBSCRIPTION_SEPARATOR}{len(self._credits)}"
         window = self._room(max(settings.prefetch, len(unsettled)))
         self._credits[name] = _Credits(window)
         headers = {"id": name, **settings.headers, "consumer-window-size": str(window)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.death_headers import CERTIFIED, MESSAGE_LIMIT, Room, cut, fitting
+from jmsx.core.death_headers import DEATH_HEADERS, MESSAGE_LIMIT, Room, cut, fitting
 from jmsx.core.headers import COUNT_HEADER, GROUP_HEADERS, INT, KEY_HEADER, LONG, time_ms, whole
 
 if TYPE_CHECKING:
-    from jmsx.core.death_headers import DeathCertificate
+    from jmsx.core.death_headers import DeathRecord
     from jmsx.core.delivery import Delivery
 
 #: Rather a value that is cut than a copy that cannot be sent: the broker hangs up over more than 1,000 headers, or a
@@ -34,7 +34,7 @@ _BROKER_OWN: Final = frozenset(
 _DESTINATION: Final = re.compile("/(remote-)?(temp-)?(queue|topic)/.")
 
 
-def dead_letter_headers(delivery: Delivery, certificate: DeathCertificate) -> dict[str, str]:
+def dead_letter_headers(delivery: Delivery, death: DeathRecord) -> dict[str, str]:
     """What the copy carries on, and the certificate; without its destination."""
     given = delivery.headers
     headers = _carried(delivery)
@@ -42,8 +42,8 @@ def dead_letter_headers(delivery: Delivery, certificate: DeathCertificate) -> di
     headers["originalExpiration"] = given.get("expires", "0")
     if given.get("persistent") != "true":
         headers["originalDeliveryMode"] = "NON_PERSISTENT"
-    headers["dlqDeliveryFailureCause"] = failure_cause(certificate)
-    return headers | certificate.headers(delivery.message_id)
+    headers["dlqDeliveryFailureCause"] = failure_cause(death)
+    return headers | death.headers(delivery.message_id)
 
 
 def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, str]:
@@ -62,7 +62,7 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
 
 def _carried(delivery: Delivery) -> dict[str, str]:
     given = delivery.headers
-    left = _BROKER_OWN | CERTIFIED
+    left = _BROKER_OWN | DEATH_HEADERS
     names = sorted(given, key=lambda name: not (name in _CARRIED or name.startswith("jmsx_")))
     headers = {name: given[name] for name in names if name in _CARRIED or name not in left}
     headers |= {name: given[told] for name, told in GROUP_HEADERS.items() if told in given}
@@ -92,17 +92,17 @@ def _is_taken(name: str, value: str) -> bool:
             return True
 
 
-def failure_cause(certificate: DeathCertificate) -> str:
+def failure_cause(death: DeathRecord) -> str:
     """
     Why the message died, as the Java client words it.
 
     Source: `ActiveMQMessageConsumer.java:1287-1291`.
     """
     cause = "null"
-    if certificate.error_type is not None:
-        cause = f"{certificate.error_type}: {certificate.error_message or ''}"
+    if death.error_type is not None:
+        cause = f"{death.error_type}: {death.error_message or ''}"
     text = (
-        f"java.lang.Throwable: Delivery[{certificate.delivery_count}] exceeds redelivery policy limit:"
-        f"RedeliveryPolicy {{maximumRedeliveries = {certificate.limit}}}, cause:{cause}"
+        f"java.lang.Throwable: Delivery[{death.delivery_count}] exceeds redelivery policy limit:"
+        f"RedeliveryPolicy {{maximumRedeliveries = {death.limit}}}, cause:{cause}"
     )
     return cut(text, MESSAGE_LIMIT)

@@ -38,7 +38,7 @@ from jmsx_classic.window import MessageWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.death_headers import DeathCertificate
+    from jmsx.core.death_headers import DeathRecord
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Body
     from jmsx.core.values import ConsumerSettings
@@ -111,7 +111,7 @@ class ClassicDialect:
     )
     management: Final = None  # STOMP has a frame for all that is needed
     transactional_ack: Final = True
-    nack_buries: Final = True
+    nack_dead_letters: Final = True
     patience: Final = 0.0
     errors_close: Final = False
     raw_names: Final = True  # of Java's properties (measured on 6.1.8)
@@ -335,7 +335,7 @@ class ClassicDialect:
         """Its message id: host, port and start of the producer or the broker are in it."""
         return self.message_id(headers)
 
-    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
         """
         Whether NACK moves this message to a dead letter queue; otherwise it deletes it.
 
@@ -359,11 +359,9 @@ class ClassicDialect:
         """The broker's shared dead letter queue."""
         return f"queue://{DEAD_LETTER_QUEUE}"
 
-    def dead_letter_copy(
-        self, delivery: Delivery, destination: str, certificate: DeathCertificate
-    ) -> Frame:
+    def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
         """The SEND of a copy that carries what the original did, and why it died."""
-        headers = dead_letter_headers(delivery, certificate)
+        headers = dead_letter_headers(delivery, death)
         headers.update(self.send_headers(destination))
         if not self.carries(delivery.headers, delivery.frame.body):
             headers[UNREADABLE_HEADER] = "true"
@@ -372,7 +370,7 @@ class ClassicDialect:
             headers["content-length"] = str(len(raw))
         return Frame("SEND", headers, raw or delivery.frame.body)
 
-    def postponed(
+    def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
         """The SEND of a message that the broker shall deliver again in `delay` seconds."""

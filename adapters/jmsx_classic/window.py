@@ -66,7 +66,7 @@ class MessageWindow:
         """What was handed out is settled or will be handed out again: ask anew."""
         self._model.reset()
 
-    def shut(self, unsettled: int) -> bool:
+    def full(self, unsettled: int) -> bool:
         """Whether the broker may send no more than `unsettled`."""
         return self._model.is_full(unsettled)
 

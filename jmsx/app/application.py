@@ -20,7 +20,7 @@ from jmsx.app.signature import takes_session
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
 from jmsx.core.destination_names import is_swapped
-from jmsx.core.option_checks import check_names, check_seconds, check_text, misfit
+from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
 from jmsx.foreign import from_a_signal
@@ -100,7 +100,7 @@ class App:
         if url is not None:
             parse_broker_uri(url, own)
         if not isinstance(reconnect, bool | ReconnectPolicy):
-            raise misfit("reconnect", "True, False or a ReconnectPolicy", reconnect)
+            raise wrong_type("reconnect", "True, False or a ReconnectPolicy", reconnect)
         check_text("health", health)
         if health is not None:
             parse_address(health)

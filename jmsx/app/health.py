@@ -94,7 +94,7 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
 
 
 def _missing(state: WorkerState, now: float) -> str:
-    ends = state.movement.dead_ends
+    ends = state.movement.poison_frames
     refusals = [each for each in state.movement.refused.values() if each.until > now]
     refused = [f"a dead letter cannot be put into {each.place}: {each.reason}" for each in refusals]
     if ends.count >= MANY:

@@ -19,7 +19,7 @@ from jmsx.core.events import (
     SubscriptionClosed,
     SubscriptionOpened,
 )
-from jmsx.core.poison_frames import DeadEnds
+from jmsx.core.poison_frames import PoisonFrames
 
 if TYPE_CHECKING:
     from jmsx.core.events import Event, Source
@@ -54,11 +54,11 @@ class Movement:
     due_at: float = -math.inf  #: the last of the redeliveries that were promised
     refused: dict[str, Refusal] = field(default_factory=dict)  #: by the keys of their messages
 
-    dead_ends: DeadEnds = field(default_factory=DeadEnds)
+    poison_frames: PoisonFrames = field(default_factory=PoisonFrames)
 
     def note(self, event: Event) -> None:
         """Follow `event`."""
-        self.dead_ends.note(event)
+        self.poison_frames.note(event)
         match event:
             case DeadLetterFailed():
                 place = event.dead_letter_destination or "the broker's dead letter queue"

@@ -14,8 +14,8 @@ from jmsx.core.option_checks import (
     check_text,
     check_whole,
     kind_of,
-    misfit,
     unknown,
+    wrong_type,
 )
 from jmsx.core.policy import check_policy, matches
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
@@ -121,7 +121,7 @@ class Consumer:
                 f"dedupe must be a store, such as jmsx.dedupe.SqliteStore('done.db'), not {kind_of(store)}"
             )
         if self.dedupe_by is not None and not callable(self.dedupe_by):
-            raise misfit("dedupe_by", "a function of the message", self.dedupe_by)
+            raise wrong_type("dedupe_by", "a function of the message", self.dedupe_by)
         wanted = connection_parameter(self.handler)
         if wanted is not None and (store is None or not store.connects):
             raise ConfigurationError(
@@ -229,7 +229,7 @@ def acknowledge_mode(given: object) -> AcknowledgeMode:
         if text in names:
             return names[text]
         raise unknown("mode", text, [mode.label for mode in AcknowledgeMode])
-    raise misfit("mode", "an AcknowledgeMode", given)
+    raise wrong_type("mode", "an AcknowledgeMode", given)
 
 
 def error_types(given: object) -> tuple[type[BaseException], ...]:

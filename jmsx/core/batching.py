@@ -96,13 +96,13 @@ class Batch:
             self._counted -= 1
             self._bytes -= delivery.frame.size
 
-    def deadline(self, dry_since: float | None) -> float | None:
+    def deadline(self, idle_since: float | None) -> float | None:
         """When the batch goes out at the latest; `dry_since`: since when nothing is left to hand out."""
         if not self._consumed:
             return None
         due = []
-        if dry_since is not None:
-            due.append(dry_since + self._rule.idle)
+        if idle_since is not None:
+            due.append(idle_since + self._rule.idle)
         if self._rule.interval > 0:
             due.append(self._since + self._rule.interval)
         return min(due, default=None)

@@ -23,7 +23,7 @@ class _Held(NamedTuple):
     until: float
 
 
-class Conversation:
+class BrokerErrors:
     """Of one session with one broker after the other."""
 
     def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
@@ -32,7 +32,7 @@ class Conversation:
         self._outbox = outbox
         self._held: _Held | None = None  #: a refusal whose cause is not known yet
 
-    def refused(self, frame: Frame, broker: str, now: float, *, condemned: bool) -> str | None:
+    def refused(self, frame: Frame, broker: str, now: float, *, rollback_only: bool) -> str | None:
         """
         The broker at `broker` said ERROR: end the request that it answers.
 
@@ -47,7 +47,7 @@ class Conversation:
             request = self._unconfirmed()
         if request is not None:
             error = self._dialect.error(request.command, request.subject, frame, broker)
-            if self._dialect.explains_later(request.command, text) and not condemned:
+            if self._dialect.explains_later(request.command, text) and not rollback_only:
                 self._held = _Held(request.receipt_id, error, now + PATIENCE)
             else:
                 self._requests.answer(request.receipt_id, now, error)
@@ -76,18 +76,3 @@ class Conversation:
         """Do what is due."""
         if self._held is not None and self._held.until <= now:
             self.explain(now)
-
-    def unsubscribe_durable(self, name: str) -> Request:
-        """Have a durable subscription removed that no consumer uses."""
-        request = self._requests.open("UNSUBSCRIBE", name)
-        headers = self._dialect.unsubscribe_durable_headers(name)
-        self._outbox.transmit(
-            Frame("UNSUBSCRIBE", {"id": f"remove-{name}", **headers, "receipt": request.receipt_id})
-        )
-        return request
-
-    def disconnect(self, broker: str) -> Request:
-        """Say farewell."""
-        request = self._requests.open("DISCONNECT", broker)
-        self._outbox.transmit(Frame("DISCONNECT", {"receipt": request.receipt_id}))
-        return request

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PATIENCE: Final = 5.0
 
 
-class _Browsing:
+class _Browser:
     def __init__(self) -> None:
         self.waiting: deque[Delivery] = deque()
         self.ended = False
@@ -38,7 +38,7 @@ class _Question:
         self.told = told
 
 
-class Browsings:
+class Browsers:
     """
     The browser subscriptions of a session.
 
@@ -52,7 +52,7 @@ class Browsings:
         self._translating = translating
         self._requests = requests
         self._outbox = outbox
-        self._open: dict[str, _Browsing] = {}
+        self._open: dict[str, _Browser] = {}
         self._asked = 0
         self._questions: dict[str, _Question] = {}
 
@@ -62,8 +62,12 @@ class Browsings:
     def open(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
         """Begin to look; `headers` are the dialect's for SUBSCRIBE."""
         request = self._requests.open("SUBSCRIBE", destination)
-        self._open[subscription_id] = _Browsing()
-        wanted = self._dialect.untranslated(headers) if self._translating.doubted else headers
+        self._open[subscription_id] = _Browser()
+        wanted = (
+            self._dialect.untranslated(headers)
+            if self._translating.suspects_translation
+            else headers
+        )
         named = {"id": subscription_id, **wanted}
         trial = self._dialect.trial(destination, named)
         subscribe(named, request, self._requests, self._outbox, trial=trial)
@@ -120,14 +124,14 @@ class Browsings:
             shown = is_same(deliveries[0].frame, question.delivery.frame)
             self._tell(subscription_id, shown=shown)
             return
-        browsing = self._open.get(subscription_id)
-        if browsing is None:
+        browser = self._open.get(subscription_id)
+        if browser is None:
             return
         for delivery in deliveries:
             if delivery.headers.get("browser") == "end":
-                browsing.ended = True
+                browser.ended = True
             else:
-                browsing.waiting.append(delivery)
+                browser.waiting.append(delivery)
 
     def look(self, subscription_id: str) -> tuple[Delivery | None, bool]:
         """
@@ -135,12 +139,12 @@ class Browsings:
 
         Raises ConnectionFailedError if the link was lost since it was opened.
         """
-        browsing = self._open.get(subscription_id)
-        if browsing is None:
+        browser = self._open.get(subscription_id)
+        if browser is None:
             raise ConnectionFailedError("the connection was lost while the queue was browsed")
-        if browsing.waiting:
-            return browsing.waiting.popleft(), False
-        return None, browsing.ended
+        if browser.waiting:
+            return browser.waiting.popleft(), False
+        return None, browser.ended
 
     def close(
         self, subscription_id: str, destination: str, taken: Delivery | None = None

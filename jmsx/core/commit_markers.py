@@ -92,7 +92,7 @@ class CommitMarkers:
         return not self.in_doubt and self._fresh > 0
 
     @property
-    def tidy(self) -> bool:
+    def leaves_nothing(self) -> bool:
         """Whether no marker of ours is on its way to us, so that `close` leaves none behind."""
         return not self.opened or self._fresh == self._number
 

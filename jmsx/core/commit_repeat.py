@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.core.lost_deliveries import Carrying
+    from jmsx.core.lost_deliveries import LostDeliveries
     from jmsx.core.requests import Request
     from jmsx.core.transaction import TxSend
 
 
 @dataclass(frozen=True, slots=True)
-class Salvage:
+class CommitRepeat:
     """What a failed commit held, and the request that waits for its end."""
 
     sends: Sequence[TxSend]
@@ -44,14 +44,14 @@ class Salvage:
         *others, last = [sent.frame for sent in self.sends]
         return [*others, Frame("SEND", {**last.headers, "receipt": receipt_id}, last.body)]
 
-    def settle(self, carrying: Carrying) -> None:
+    def settle(self, lost_deliveries: LostDeliveries) -> None:
         """All is sent: only ACKs are owed for what was received, be it there again or not."""
         for consumer, batch in self.batches:
             for delivery in batch:
-                delivery.buried = True
-            carrying.note(consumer, batch, handed_out=False)
+                delivery.only_ack_owed = True
+            lost_deliveries.note(consumer, batch, handed_out=False)
             for delivery in consumer.waiting:
-                carrying.recall(consumer, delivery)
+                lost_deliveries.recall(consumer, delivery)
 
 
 def repeatable(sends: Sequence[TxSend], dialect: Dialect) -> bool:

@@ -15,9 +15,9 @@ from jmsx.core import events
 from jmsx.core.batching import Batch, batch_rule
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
-from jmsx.core.non_blocking_redelivery import RedeliverySchedule
+from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.open_copies import OpenCopies
-from jmsx.core.reporting import Evidence
+from jmsx.core.reporting import ConsumerReports
 from jmsx.errors import MessageFormatError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jmsx.core.actions import Outbox
     from jmsx.core.delivery import Delivery, Held
     from jmsx.core.dialect import Dialect
-    from jmsx.core.process_memory import Recollection
+    from jmsx.core.process_memory import ConsumerMemory
     from jmsx.core.values import ConsumerSettings, Failure
     from jmsx.core.window import Window
 
@@ -45,25 +45,25 @@ class ConsumerCore:
         settings: ConsumerSettings,
         dialect: Dialect,
         outbox: Outbox,
-        recollection: Recollection,
+        memory: ConsumerMemory,
         now: float,
     ) -> None:
         self.settings = settings
-        self.recollection = recollection
-        self.evidence = Evidence(settings, dialect, outbox)
+        self.memory = memory
+        self.reports = ConsumerReports(settings, dialect, outbox)
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
         self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
         self.window: Window
         self.batch: Batch
-        self.schedule = RedeliverySchedule()
+        self.schedule = NonBlockingRedelivery()
         #: What comes without a body may have one that the broker was not asked for
         self.untranslated = False
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
-        self._dry_since: float | None
+        self._idle_since: float | None
         #: Handed out on the last link, and not finished when it was lost.
-        self._adrift: list[Delivery] = []
+        self._on_lost_link: list[Delivery] = []
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
         self._unreturned: list[Delivery] = []
         self._dialect = dialect
@@ -78,12 +78,12 @@ class ConsumerCore:
     @property
     def resting(self) -> bool:
         """Whether nothing that was handed out is, or may be, unsettled."""
-        return not (self.unsettled or self.batch or self.copies.park)
+        return not (self.unsettled or self.batch or self.copies.blocks_dispatch)
 
     @property
-    def next_turn(self) -> float:
+    def next_order(self) -> float:
         """The turn of the message that would be handed out next."""
-        return self.waiting[0].turn if self.waiting else math.inf
+        return self.waiting[0].order if self.waiting else math.inf
 
     @property
     def delivering_since(self) -> float:
@@ -91,14 +91,14 @@ class ConsumerCore:
         return self.delivered[0].started_at if self.delivered else math.inf
 
     @property
-    def shut(self) -> bool:
+    def window_full(self) -> bool:
         """Whether the broker sends nothing before it is asked, because of what is in the application's hands."""
-        return not self.waiting and self.window.shut(len(self.unsettled))
+        return not self.waiting and self.window.full(len(self.unsettled))
 
     @property
-    def roomy(self) -> bool:
+    def has_room(self) -> bool:
         """Whether the broker may send more, as far as we know."""
-        return not self.window.shut(len(self.unsettled) + len(self.waiting))
+        return not self.window.full(len(self.unsettled) + len(self.waiting))
 
     def accept(self, deliveries: list[Delivery], now: float) -> None:
         """Take messages that the broker sent; raises MessageFormatError if they are far more than it may send."""
@@ -107,11 +107,11 @@ class ConsumerCore:
         self.waiting.extend(deliveries)
         self._refuse_flood()
         self.window.arrived(deliveries)
-        self._dry_since = None
-        carried = [one.redelivery_count for one in deliveries if one.carried]
-        if carried:
-            self.paused_until = now + max(self.settings.policy.delay(max(carried)), 0.0)
-        self.evidence.received(deliveries, now)
+        self._idle_since = None
+        commit_refused = [one.redelivery_count for one in deliveries if one.commit_refused]
+        if commit_refused:
+            self.paused_until = now + max(self.settings.policy.delay(max(commit_refused)), 0.0)
+        self.reports.received(deliveries, now)
 
     def _know_again(self, deliveries: list[Delivery]) -> None:
         """What was acknowledged on a link that died then, and comes again, was not: let that be the one."""
@@ -143,27 +143,29 @@ class ConsumerCore:
 
         It is among what was delivered before it has left what waits: wherever this is interrupted, it is found.
         """
-        if self.copies.park or (self.paused_until is not None and now < self.paused_until):
+        if self.copies.blocks_dispatch or (
+            self.paused_until is not None and now < self.paused_until
+        ):
             return None
         while self.waiting:
             delivery = held.delivery = self.waiting[0]
-            if not delivery.buried:
+            if not delivery.only_ack_owed:
                 delivery.started_at = delivery.ended_at = now
                 self.wanted_since = None
                 self.delivered.append(delivery)
             self.waiting.popleft()
             if not self.waiting:
-                self._dry_since = now
-            if not delivery.buried:
+                self._idle_since = now
+            if not delivery.only_ack_owed:
                 return delivery
-            self.settle_buried(delivery)
+            self.acknowledge_original(delivery)
         return None
 
     def decline(self, delivery: Delivery) -> None:
         """What `hand_out` gave is not to be seen by the application yet: it waits again, in front."""
         self.waiting.appendleft(delivery)
         self.delivered.remove(delivery)
-        self._dry_since = None
+        self._idle_since = None
 
     def put_back(self, delivery: Delivery) -> bool:
         """
@@ -175,7 +177,7 @@ class ConsumerCore:
         """
         handed_out = delivery in self.delivered
         if delivery.settled:
-            if delivery.buried:
+            if delivery.only_ack_owed:
                 return delivery.settled > 1
             if delivery not in self._unreturned:
                 self._unreturned.append(delivery)
@@ -183,7 +185,7 @@ class ConsumerCore:
             return False
         if delivery not in self.waiting:
             self.waiting.appendleft(delivery)
-        self._dry_since = None
+        self._idle_since = None
         if handed_out:
             self.delivered.remove(delivery)
             if delivery.entry is not None and not delivery.settled:
@@ -191,13 +193,13 @@ class ConsumerCore:
         self.batch.withdraw(delivery)
         return delivery.settled != 1
 
-    def settle_buried(self, delivery: Delivery) -> None:
+    def acknowledge_original(self, delivery: Delivery) -> None:
         """
         Acknowledge a message whose copy is a dead letter.
 
         With cumulative ACKs that would settle older messages too; then it waits among them and is settled with them.
         """
-        delivery.buried = True
+        delivery.only_ack_owed = True
         older = sum(1 for one in self.waiting if one.arrival < delivery.arrival)
         if older and not self.settings.individual:
             self.waiting.insert(older, delivery)
@@ -206,13 +208,13 @@ class ConsumerCore:
         else:
             self.write_acks([delivery])
 
-    def settle_waiting_buried(self) -> None:
+    def acknowledge_waiting_originals(self) -> None:
         """Before the consumer closes: acknowledge buried messages with nothing older in front of them."""
-        buried = []
-        while self.waiting and self.waiting[0].buried:
-            buried.append(self.waiting.popleft())
-        if buried and not self.delivered:
-            self.write_acks(buried)
+        originals = []
+        while self.waiting and self.waiting[0].only_ack_owed:
+            originals.append(self.waiting.popleft())
+        if originals and not self.delivered:
+            self.write_acks(originals)
 
     def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:
         """
@@ -223,11 +225,11 @@ class ConsumerCore:
         owed = self.batch.owed()
         self.batch.settle(now)
         if owed:
-            self.evidence.dropped(len(owed), now)
+            self.reports.dropped(len(owed), now)
         for delivery in owed:
-            delivery.spared += 1
-        self._adrift = [one for one in self.delivered if not one.settled]
-        handed_out = owed + self._adrift
+            delivery.not_failed += 1
+        self._on_lost_link = [one for one in self.delivered if not one.settled]
+        handed_out = owed + self._on_lost_link
         self.end(handed_out, Outcome.ABANDONED, now)
         unreturned = [one for one in self.waiting if one.settled]
         for delivery in unreturned:
@@ -245,7 +247,7 @@ class ConsumerCore:
             if not (one.acknowledged or one.settled)
         ]
         self.waiting.clear()
-        self.recollection.given_back(one for one in waiting if not one.buried)
+        self.memory.given_back(one for one in waiting if not one.only_ack_owed)
         return waiting
 
     def _begin(self, now: float) -> None:
@@ -257,14 +259,14 @@ class ConsumerCore:
         self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
         self.copies = OpenCopies()
         self.wanted_since = None
-        self._dry_since = now
+        self._idle_since = now
 
     def want(self, now: float) -> None:
         """The application waits for a message of this consumer."""
         if self.wanted_since is None:
             self.wanted_since = now
 
-    def consumed(self, delivery: Delivery, now: float, *, hurry: bool) -> None:
+    def consumed(self, delivery: Delivery, now: float, *, returning: bool) -> None:
         """
         The application is done with `delivery`; AUTO and DUPS_OK owe an ACK for it.
 
@@ -281,7 +283,7 @@ class ConsumerCore:
         self.delivered.remove(delivery)
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
-        if trigger is None and hurry and self.batch.late_trigger is AckTrigger.EACH:
+        if trigger is None and returning and self.batch.late_trigger is AckTrigger.EACH:
             trigger = AckTrigger.EACH
         if trigger is not None:
             self.flush(trigger, now)
@@ -299,16 +301,16 @@ class ConsumerCore:
         """
         if not self.settings.acknowledges_itself:
             return False
-        self.evidence.dropped(1, now)
+        self.reports.dropped(1, now)
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
-        self.recollection.acknowledged([delivery])
+        self.memory.acknowledged([delivery])
         self.failed_late(delivery)
         return True
 
     def failed_late(self, delivery: Delivery) -> None:
         """A delivery whose link is gone is out of the application's hands."""
-        self._adrift = [one for one in self._adrift if one is not delivery]
+        self._on_lost_link = [one for one in self._on_lost_link if one is not delivery]
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any; `idle`: because the buffer is dry."""
@@ -320,7 +322,7 @@ class ConsumerCore:
     def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
         """Settle `batch` (oldest first) with plain ACKs: one for all, or one for each if individual."""
         self.write_acks(batch)
-        self.evidence.acknowledged(batch, trigger, now)
+        self.reports.acknowledged(batch, trigger, now)
         self.end(batch, Outcome.ACKNOWLEDGED, now)
 
     def acknowledge_one(self, delivery: Delivery, now: float) -> None:
@@ -369,7 +371,7 @@ class ConsumerCore:
         now: float,
         draw: Callable[[], float],
         *,
-        turn: float,
+        order: float,
     ) -> bool:
         """
         Deliver `batch` (oldest first, all handed out) again after the policy's delay; False if it is exhausted.
@@ -378,7 +380,7 @@ class ConsumerCore:
         `turn`: its place among other consumers' messages, without a delay; after one it comes before them all.
         Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
-        alive = [delivery for delivery in batch if not delivery.buried]
+        alive = [delivery for delivery in batch if not delivery.only_ack_owed]
         newest = alive[-1].failures + 1 if alive else 0
         if self.settings.policy.exhausted(newest):
             return False
@@ -394,13 +396,13 @@ class ConsumerCore:
         if blocking:
             self.paused_until = now + delay if delay > 0 else None
             for delivery in batch:
-                delivery.turn = -math.inf if delay > 0 else turn
+                delivery.order = -math.inf if delay > 0 else order
             self.waiting.extendleft(reversed(batch))
-            self._dry_since = None
+            self._idle_since = None
         else:
             self.schedule.add(now + max(delay, 0.0), batch)
         for delivery in alive:
-            self.evidence.redelivery(delivery, delay, now, blocking=blocking)
+            self.reports.redelivery(delivery, delay, now, blocking=blocking)
         return True
 
     def release(self, batch: Sequence[Delivery]) -> None:
@@ -415,26 +417,26 @@ class ConsumerCore:
     def take_back(self, batch: list[Delivery]) -> None:
         """What was on its way to the broker is in our hands again, in front of what waits."""
         self.waiting.extendleft(reversed(batch))
-        self._dry_since = None
+        self._idle_since = None
 
     def close_without_link(self, now: float) -> None:
         """With a link, closing would acknowledge what the application has in its hands."""
         self.give_up(now)
-        self.evidence.closed(now)
+        self.reports.closed(now)
 
     def give_up(self, now: float) -> None:
         """What the application got on the last link, and has not finished, is acknowledged by nobody any more."""
-        if self._adrift and self.settings.acknowledges_itself:
-            self.evidence.dropped(len(self._adrift), now)
-        self._adrift = []
+        if self._on_lost_link and self.settings.acknowledges_itself:
+            self.reports.dropped(len(self._on_lost_link), now)
+        self._on_lost_link = []
 
     def next_timer(self) -> float | None:
         """When `handle_timer` has something to do, or a pause ends."""
         due = (
-            self.batch.deadline(self._dry_since),
+            self.batch.deadline(self._idle_since),
             self.schedule.deadline(),
             self.paused_until,
-            self._thirst(),
+            self._wants_more_at(),
         )
         return min((at for at in due if at is not None), default=None)
 
@@ -445,13 +447,13 @@ class ConsumerCore:
         due = self.schedule.take_due(now)
         if due:
             self.waiting.extend(due)
-            self._dry_since = None
-        dry_since = None if unread else self._dry_since
-        deadline = self.batch.deadline(dry_since)
+            self._idle_since = None
+        idle_since = None if unread else self._idle_since
+        deadline = self.batch.deadline(idle_since)
         if deadline is not None and deadline <= now:
-            self.flush(self.batch.late_trigger, now, idle=dry_since is not None)
-        thirst = self._thirst()
-        if thirst is not None and thirst <= now and not unread:
+            self.flush(self.batch.late_trigger, now, idle=idle_since is not None)
+        wants_more_at = self._wants_more_at()
+        if wants_more_at is not None and wants_more_at <= now and not unread:
             self.wanted_since = now
             self._outbox.transmit(*self.window.open(self.unsettled))
 
@@ -466,15 +468,16 @@ class ConsumerCore:
         batch = list(batch)
         if outcome in events.SETTLED:
             self.forget_counts(batch)
-        alive = [one for one in batch if not (one.buried or one.acknowledged)]  # or ended already
+        # The others have ended already
+        alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
         if outcome in events.DONE:
-            self.recollection.acknowledged(alive)
+            self.memory.acknowledged(alive)
         elif outcome in (Outcome.ABANDONED, Outcome.RELEASED):
-            self.recollection.lost(alive)
+            self.memory.lost(alive)
         for delivery in alive:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now
-            self.evidence.ended(delivery, outcome, now, transaction_id)
+            self.reports.ended(delivery, outcome, now, transaction_id)
 
     def forget_counts(self, batch: Iterable[Delivery]) -> None:
         """The broker has these no more: nor need the ledger."""
@@ -484,21 +487,21 @@ class ConsumerCore:
 
     def key(self, delivery: Delivery) -> str:
         """The stable identity of a message."""
-        return self.evidence.key(delivery)
+        return self.reports.key(delivery)
 
-    def _thirst(self) -> float | None:
+    def _wants_more_at(self) -> float | None:
         """When the session must open the window, because the application waits and nothing comes."""
-        if self.wanted_since is None or self._dry_since is None or self.copies.park:
+        if self.wanted_since is None or self._idle_since is None or self.copies.blocks_dispatch:
             return None
         if self.settings.acknowledges_itself and not self.settings.individual:
             return None
         patience = self.window.patience(len(self.unsettled))
-        return None if patience is None else max(self.wanted_since, self._dry_since) + patience
+        return None if patience is None else max(self.wanted_since, self._idle_since) + patience
 
 
 def newest(batch: Sequence[Delivery]) -> list[Delivery]:
     """Of each subscription's deliveries the newest one, whose cumulative ACK covers the others."""
-    return list({one.lane: one for one in batch}.values())
+    return list({one.wire_subscription: one for one in batch}.values())
 
 
 def nack(delivery: Delivery, receipt_id: str) -> Frame:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import nack, newest
-from jmsx.core.death_headers import DeathCertificate
-from jmsx.core.delivery import DEAD, UNDECODABLE, Doom
+from jmsx.core.death_headers import DeathRecord
+from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, DeadLetterCause
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp_again
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx.core.actions import Outbox
-    from jmsx.core.browsers import Browsings
+    from jmsx.core.browsers import Browsers
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -48,7 +48,7 @@ SINGLE_ACKS: Final = 100
 
 
 @dataclass(slots=True, eq=False)
-class _Burial:
+class _Move:
     """One message on its way to a dead letter queue."""
 
     consumer: ConsumerCore
@@ -65,12 +65,12 @@ class _Burial:
 
 
 @dataclass(slots=True, eq=False)
-class _Exchange:
+class _CopyTransaction:
     """Copies, and the ACKs of their originals, in one transaction of our own."""
 
     consumer: ConsumerCore
     batch: list[Delivery]  #: what is acknowledged, oldest first
-    burials: list[_Burial]
+    moves: list[_Move]
     wire: dict[str, str]  #: the header that names the transaction
     awaited: int  #: copies without an answer
     refused: bool = False  #: one of them was
@@ -89,7 +89,7 @@ class DeadLetters:
         *,
         releases: Callable[[], list[Frame]],
         in_transaction: Callable[[], bool],
-        browsings: Browsings,
+        browsers: Browsers,
     ) -> None:
         self.wall_offset = 0.0  #: epoch seconds minus monotonic ones, for what people read
         self._host = settings.host
@@ -98,14 +98,14 @@ class DeadLetters:
         self._outbox = outbox
         self._releases = releases  #: what ends every transaction that keeps a window open
         self._in_transaction = in_transaction  #: whether one of the application is on the link
-        self._browsings = browsings
-        self._exchanges = 0
+        self._browsers = browsers
+        self._transactions = 0
         self._plain: set[str] = set()  #: where the broker refused to commit copies
-        self._open: list[_Burial] = []
-        self._refused: list[tuple[float, _Burial]] = []
+        self._open: list[_Move] = []
+        self._refused: list[tuple[float, _Move]] = []
         self._kept: set[Delivery] = set()  #: no copy has them, so no ACK may cover them
 
-    def bury(
+    def move(
         self,
         consumer: ConsumerCore,
         batch: list[Delivery],
@@ -122,36 +122,36 @@ class DeadLetters:
         Copies go to the URI `destination`, if one is given, and else where dead letters go.
         `alone`: nothing else is handed out until copies are confirmed, as it is anyway where ACKs are cumulative.
         """
-        alive = [one for one in batch if not (one.buried or one.acknowledged)]
-        by_broker = [one for one in alive if self._broker_buries(consumer, one, reason)]
+        alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
+        by_broker = [one for one in alive if self._moved_by_broker(consumer, one, reason)]
         nacked = set(by_broker)
         by_copy = [one for one in alive if one not in nacked]
-        parks = bool(by_copy) and (alone or not consumer.settings.individual)
-        burials = [_Burial(consumer, one, "", reason, failure) for one in by_broker]
-        graves = {one: destination or self._grave(consumer, one) for one in alive}
-        for burial in burials:
-            deleted = self._may_be_deleted(consumer, burial.delivery, reason)
-            burial.before = graves[burial.delivery] if deleted else ""
-            burial.in_doubt = not burial.before
+        blocks = bool(by_copy) and (alone or not consumer.settings.individual)
+        moves = [_Move(consumer, one, "", reason, failure) for one in by_broker]
+        queues = {one: destination or self._queue_for(consumer, one) for one in alive}
+        for move in moves:
+            deleted = self._may_be_deleted(consumer, move.delivery, reason)
+            move.before = queues[move.delivery] if deleted else ""
+            move.in_doubt = not move.before
             self._add(
-                burial, parks=parks or (bool(burial.before) and not consumer.settings.individual)
+                move, blocks=blocks or (bool(move.before) and not consumer.settings.individual)
             )
-        known = [one for one in burials if not one.before]
+        known = [one for one in moves if not one.before]
         if known:
-            receipts = [self._ask(burial).receipt_id for burial in known]
+            receipts = [self._ask(move).receipt_id for move in known]
             nacks = consumer.nack_frames([one.delivery for one in known], receipts)
             self._outbox.transmit(*nacks)
-        for burial in burials:
-            if burial.before:
-                self._bury_unread(burial, now)
+        for move in moves:
+            if move.before:
+                self._move_unread(move, now)
         left = [one for one in batch if one not in nacked]
         if left and not by_copy:  # buried before, and their ACK was waiting for the others
             consumer.write_acks(left)
-        copied = [_Burial(consumer, one, graves[one], reason, failure) for one in by_copy]
-        for burial in copied:
-            self._add(burial, parks=parks)
+        copied = [_Move(consumer, one, queues[one], reason, failure) for one in by_copy]
+        for move in copied:
+            self._add(move, blocks=blocks)
         if copied:
-            self._bury_by_copy(consumer, left, copied)
+            self._move_by_copy(consumer, left, copied)
 
     def _may_be_deleted(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
         """
@@ -166,7 +166,7 @@ class DeadLetters:
             return False
         return not self._dialect.genuine(delivery)
 
-    def _bury_unread(self, burial: _Burial, now: float) -> None:
+    def _move_unread(self, move: _Move, now: float) -> None:
         """
         Ask whether the broker has as persistent what came without a body: then a NACK keeps it, and it is whole.
 
@@ -174,47 +174,47 @@ class DeadLetters:
         """
 
         def told(shown: bool) -> None:  # noqa: FBT001 - a callback
-            if burial not in self._open:
+            if move not in self._open:
                 return
             if shown:
-                self._nack(burial)
+                self._nack(move)
             else:
-                self._bury_twice(burial)
+                self._copy_then_nack(move)
 
-        self._browsings.ask(burial.delivery, "JMSDeliveryMode = 'PERSISTENT'", told, now)
+        self._browsers.ask(move.delivery, "JMSDeliveryMode = 'PERSISTENT'", told, now)
 
-    def _nack(self, burial: _Burial) -> None:
+    def _nack(self, move: _Move) -> None:
         """Let the broker bury what will not be deleted, or has a copy."""
-        burial.before, burial.in_doubt = "", True
-        receipt = self._ask(burial).receipt_id
-        self._outbox.transmit(*burial.consumer.nack_frames([burial.delivery], [receipt]))
+        move.before, move.in_doubt = "", True
+        receipt = self._ask(move).receipt_id
+        self._outbox.transmit(*move.consumer.nack_frames([move.delivery], [receipt]))
 
-    def _bury_twice(self, burial: _Burial) -> None:
+    def _copy_then_nack(self, move: _Move) -> None:
         """Have a copy of what came confirmed, and then NACK the original, which is whole where that moves it."""
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
-            if burial not in self._open:
+            if move not in self._open:
                 return error
             if error is not None:
-                self._refuse(burial, error, now)
+                self._refuse(move, error, now)
                 return error
-            self._nack(burial)
+            self._nack(move)
             return None
 
-        request = self._requests.open("SEND", burial.before, answered)
-        self._outbox.transmit(*self._copy_frames(burial, receipt=request.receipt_id))
+        request = self._requests.open("SEND", move.before, answered)
+        self._outbox.transmit(*self._copy_frames(move, receipt=request.receipt_id))
 
-    def _bury_by_copy(
-        self, consumer: ConsumerCore, batch: list[Delivery], burials: list[_Burial]
+    def _move_by_copy(
+        self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move]
     ) -> None:
         """Copy `burials`, and acknowledge `batch`, in which they are, with them or else behind them."""
-        plain = self._plain.intersection(burial.destination for burial in burials)
+        plain = self._plain.intersection(move.destination for move in moves)
         one = self._dialect.transactional_ack and not plain
         if one and self._may_settle(consumer, batch):
-            self._exchange(consumer, batch, burials)
+            self._move_in_transaction(consumer, batch, moves)
             return
-        for burial in burials:
-            self._outbox.transmit(*self._copy_frames(burial, receipt=self._ask(burial).receipt_id))
+        for move in moves:
+            self._outbox.transmit(*self._copy_frames(move, receipt=self._ask(move).receipt_id))
         self._settle_later(consumer, batch)
 
     def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
@@ -228,17 +228,17 @@ class DeadLetters:
         """
         genuine = self._dialect.genuine(delivery)
         by_broker = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
-        if self._dialect.nack_buries and (genuine or by_broker):
+        if self._dialect.nack_dead_letters and (genuine or by_broker):
             self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
             consumer.end([delivery], Outcome.EXPIRED, now)
         elif consumer.settings.expired:
             where = consumer.settings.expired
-            self.bury(consumer, [delivery], "expired", NO_FAILURE, now, destination=where)
+            self.move(consumer, [delivery], "expired", NO_FAILURE, now, destination=where)
         elif not genuine or delivery.headers.get("persistent") == "true":
-            self.bury(consumer, [delivery], "expired", NO_FAILURE, now)
+            self.move(consumer, [delivery], "expired", NO_FAILURE, now)
         else:
             consumer.end([delivery], Outcome.EXPIRED, now)
-            consumer.settle_buried(delivery)
+            consumer.acknowledge_original(delivery)
 
     def after(self, consumer: ConsumerCore, then: Callable[[], None]) -> None:
         """
@@ -247,9 +247,9 @@ class DeadLetters:
         Copies that were refused are not tried again: those messages stay the broker's.
         """
         consumer.copies.after(then)
-        for _, burial in list(self._refused):
-            if burial.consumer is consumer:
-                self._give_up(burial, burial.delivery.ended_at)
+        for _, move in list(self._refused):
+            if move.consumer is consumer:
+                self._give_up(move, move.delivery.ended_at)
         consumer.copies.finish()
 
     def next_timer(self) -> float | None:
@@ -258,16 +258,16 @@ class DeadLetters:
 
     def handle_timer(self, now: float) -> None:
         """Send again the copies that are due."""
-        due = [burial for at, burial in self._refused if at <= now]
+        due = [move for at, move in self._refused if at <= now]
         self._refused = [entry for entry in self._refused if entry[0] > now]
-        for burial in due:
-            if burial.before:
-                self._bury_twice(burial)
-            elif burial.destination:
-                receipt = self._ask(burial).receipt_id
-                self._outbox.transmit(*self._copy_frames(burial, receipt=receipt))
+        for move in due:
+            if move.before:
+                self._copy_then_nack(move)
+            elif move.destination:
+                receipt = self._ask(move).receipt_id
+                self._outbox.transmit(*self._copy_frames(move, receipt=receipt))
             else:
-                self._outbox.transmit(nack(burial.delivery, self._ask(burial).receipt_id))
+                self._outbox.transmit(nack(move.delivery, self._ask(move).receipt_id))
 
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
         """
@@ -276,27 +276,29 @@ class DeadLetters:
         The broker has the originals; each is told its doom, so that it is buried as soon as it comes again. But a NACK
         or a COMMIT may have been done, and somebody may move the message back: that it comes is no proof.
         """
-        burials, self._open = self._open, []
+        moves, self._open = self._open, []
         self._refused = []
         self._kept.clear()
-        for burial in burials:
-            burial.delivery.doom = Doom(burial.reason, burial.failure, sure=not burial.in_doubt)
-            burial.consumer.end([burial.delivery], Outcome.ABANDONED, now)
-            if burial.in_doubt:
-                burial.consumer.recollection.doubted([burial.delivery])
-        return [(burial.consumer, burial.delivery) for burial in burials]
+        for move in moves:
+            move.delivery.dead_letter_cause = DeadLetterCause(
+                move.reason, move.failure, sure=not move.in_doubt
+            )
+            move.consumer.end([move.delivery], Outcome.ABANDONED, now)
+            if move.in_doubt:
+                move.consumer.memory.perhaps_dead_lettered([move.delivery])
+        return [(move.consumer, move.delivery) for move in moves]
 
-    def _broker_buries(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
+    def _moved_by_broker(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
         strategy = consumer.settings.dead_letter
         if strategy == DeadLetterStrategy.BROKER:
-            return self._dialect.nack_buries
+            return self._dialect.nack_dead_letters
         if not self._dialect.carries(delivery.headers, delivery.frame.body):
-            return self._dialect.buried_by_broker(delivery, consumer.settings.kind)
+            return self._dialect.dead_lettered_by_broker(delivery, consumer.settings.kind)
         if strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
             return False  # whoever reads it again may not understand the original either
-        return self._dialect.buried_by_broker(delivery, consumer.settings.kind)
+        return self._dialect.dead_lettered_by_broker(delivery, consumer.settings.kind)
 
-    def _grave(self, consumer: ConsumerCore, delivery: Delivery) -> str:
+    def _queue_for(self, consumer: ConsumerCore, delivery: Delivery) -> str:
         """
         Where a copy goes: the named queue, or else where the broker has its dead letters.
 
@@ -305,165 +307,167 @@ class DeadLetters:
         settings = consumer.settings
         here = (settings.destination, self._dialect.addresses(delivery.headers).destination)
         named = settings.dead_letter
-        return settings.grave if named in set(DeadLetterStrategy) or named in here else named
+        return (
+            settings.dead_letter_queue
+            if named in set(DeadLetterStrategy) or named in here
+            else named
+        )
 
-    def _copy_frames(self, burial: _Burial, **headers: str) -> list[Frame]:
+    def _copy_frames(self, move: _Move, **headers: str) -> list[Frame]:
         """The SEND of the copy, with `headers`, and what has to be before it."""
-        settings, failure = burial.consumer.settings, burial.failure
-        certificate = DeathCertificate(
-            reason=burial.reason,
+        settings, failure = move.consumer.settings, move.failure
+        death = DeathRecord(
+            reason=move.reason,
             destination=settings.destination,
             origin=settings.origin,
-            delivery_count=burial.delivery.delivery_count,
+            delivery_count=move.delivery.delivery_count,
             consumer=settings.name,
             error_type=failure.error_type,
             error_message=failure.error_message,
             stack=failure.stack,
             limit=settings.policy.maximum_redeliveries,
             host=self._host,
-            first_failure=self._epoch_ms(burial.delivery.first_failed_at),
-            last_failure=self._epoch_ms(burial.delivery.last_failed_at),
+            first_failure=self._epoch_ms(move.delivery.first_failed_at),
+            last_failure=self._epoch_ms(move.delivery.last_failed_at),
         )
-        place = burial.destination or burial.before
-        copy = self._copy(burial.delivery, place, certificate)
+        place = move.destination or move.before
+        copy = self._copy(move.delivery, place, death)
         before = {
             settings.expired: settings.expired_frames,
-            settings.grave: settings.grave_frames,
+            settings.dead_letter_queue: settings.dead_letter_queue_frames,
         }
         frames = before.get(place, ())
         return [*frames, Frame("SEND", {**copy.headers, **headers}, copy.body)]
 
-    def _copy(self, delivery: Delivery, destination: str, certificate: DeathCertificate) -> Frame:
+    def _copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
         """The copy; of a message that bursts here, too, one of its bare frame."""
         try:
-            copy = self._dialect.dead_letter_copy(delivery, destination, certificate)
+            copy = self._dialect.dead_letter_copy(delivery, destination, death)
             # for where it was: there it is the same message again, when somebody moves it back
-            return stamp_again(copy, delivery, certificate.destination, self._dialect)
+            return stamp_again(copy, delivery, death.destination, self._dialect)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
-            delivery.condemn(error)
-            return self._dialect.dead_letter_copy(delivery, destination, certificate)
+            delivery.mark_undecodable(error)
+            return self._dialect.dead_letter_copy(delivery, destination, death)
 
-    def _ask(self, burial: _Burial) -> Request:
+    def _ask(self, move: _Move) -> Request:
         """The question whether it is a dead letter."""
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is None:
-                self._confirmed(burial, now)
+                self._confirmed(move, now)
             else:
-                self._refuse(burial, error, now)
+                self._refuse(move, error, now)
             return error
 
-        if burial.destination:
-            return self._requests.open("SEND", burial.destination, answered)
-        return self._requests.open("NACK", burial.consumer.settings.destination, answered)
+        if move.destination:
+            return self._requests.open("SEND", move.destination, answered)
+        return self._requests.open("NACK", move.consumer.settings.destination, answered)
 
     def _epoch_ms(self, at: float | None) -> int | None:
         return None if at is None else round((at + self.wall_offset) * 1000)
 
-    def _confirmed(self, burial: _Burial, now: float) -> None:
-        if burial not in self._open:
+    def _confirmed(self, move: _Move, now: float) -> None:
+        if move not in self._open:
             return
-        self._remove(burial)
-        consumer = burial.consumer
-        self._report(burial, now)
-        if consumer.settings.individual and burial.destination:
-            consumer.settle_buried(burial.delivery)
+        self._remove(move)
+        consumer = move.consumer
+        self._report(move, now)
+        if consumer.settings.individual and move.destination:
+            consumer.acknowledge_original(move.delivery)
         consumer.copies.finish()
 
-    def _refuse(self, burial: _Burial, error: JmsxError, now: float) -> None:
-        if burial in self._open:
-            self._tell_refused(burial, error, now)
-            self._try_later(burial, now)
+    def _refuse(self, move: _Move, error: JmsxError, now: float) -> None:
+        if move in self._open:
+            self._tell_refused(move, error, now)
+            self._try_later(move, now)
 
     @staticmethod
-    def _tell_refused(burial: _Burial, error: JmsxError, now: float) -> None:
-        burial.consumer.evidence.not_buried(burial.delivery, str(error), burial.destination, now)
+    def _tell_refused(move: _Move, error: JmsxError, now: float) -> None:
+        move.consumer.reports.dead_letter_failed(move.delivery, str(error), move.destination, now)
 
-    def _try_later(self, burial: _Burial, now: float) -> None:
+    def _try_later(self, move: _Move, now: float) -> None:
         """A copy that is not made is tried again, unless its consumer closes."""
-        self._refused.append((now + RETRY, burial))
-        if burial.consumer.copies.closing:
-            self._give_up(burial, now)
-            burial.consumer.copies.finish()
+        self._refused.append((now + RETRY, move))
+        if move.consumer.copies.closing:
+            self._give_up(move, now)
+            move.consumer.copies.finish()
 
-    def _add(self, burial: _Burial, *, parks: bool) -> None:
-        self._open.append(burial)
-        burial.delivery.prospect = DEAD
-        burial.consumer.copies.add(burial, parks=parks)
+    def _add(self, move: _Move, *, blocks: bool) -> None:
+        self._open.append(move)
+        move.delivery.next_delivery = DEAD_LETTER
+        move.consumer.copies.add(move, blocks=blocks)
 
-    def _remove(self, burial: _Burial) -> None:
-        self._open.remove(burial)
-        burial.consumer.copies.remove(burial)
+    def _remove(self, move: _Move) -> None:
+        self._open.remove(move)
+        move.consumer.copies.remove(move)
 
-    def _give_up(self, burial: _Burial, now: float) -> None:
-        self._remove(burial)
-        self._kept.add(burial.delivery)
-        self._refused = [entry for entry in self._refused if entry[1] is not burial]
-        burial.consumer.end([burial.delivery], Outcome.RELEASED, now)
+    def _give_up(self, move: _Move, now: float) -> None:
+        self._remove(move)
+        self._kept.add(move.delivery)
+        self._refused = [entry for entry in self._refused if entry[1] is not move]
+        move.consumer.end([move.delivery], Outcome.RELEASED, now)
 
     # Copy and ACK in one transaction ---------------------------------------------------------------------------------
 
-    def _exchange(
-        self, consumer: ConsumerCore, batch: list[Delivery], burials: list[_Burial]
+    def _move_in_transaction(
+        self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move]
     ) -> None:
         """Begin it, and send the copies in it."""
-        self._exchanges += 1
-        wire = {"transaction": f"jmsx-dead-{self._exchanges}"}
-        exchange = _Exchange(consumer, batch, burials, wire, len(burials))
+        self._transactions += 1
+        wire = {"transaction": f"jmsx-dead-{self._transactions}"}
+        transaction = _CopyTransaction(consumer, batch, moves, wire, len(moves))
         frames = [Frame("BEGIN", wire)]
-        for burial in burials:
+        for move in moves:
 
-            def sent(
-                now: float, error: JmsxError | None, burial: _Burial = burial
-            ) -> JmsxError | None:
-                self._copied(exchange, burial, error, now)
+            def sent(now: float, error: JmsxError | None, move: _Move = move) -> JmsxError | None:
+                self._copied(transaction, move, error, now)
                 return error
 
-            request = self._requests.open("SEND", burial.destination, sent)
-            frames += self._copy_frames(burial, **wire, receipt=request.receipt_id)
+            request = self._requests.open("SEND", move.destination, sent)
+            frames += self._copy_frames(move, **wire, receipt=request.receipt_id)
         self._outbox.transmit(*frames)
 
     def _copied(
-        self, exchange: _Exchange, burial: _Burial, error: JmsxError | None, now: float
+        self, transaction: _CopyTransaction, move: _Move, error: JmsxError | None, now: float
     ) -> None:
         """One copy is in it, or was refused; after the last answer it ends."""
-        exchange.awaited -= 1
+        transaction.awaited -= 1
         if error is not None:
-            exchange.refused = True
-            self._tell_refused(burial, error, now)
-        if exchange.awaited:
+            transaction.refused = True
+            self._tell_refused(move, error, now)
+        if transaction.awaited:
             return
-        if not exchange.refused:
-            self._commit(exchange)
+        if not transaction.refused:
+            self._commit(transaction)
             return
         if error is None or not silent(error):
-            self._outbox.transmit(*self._releases(), Frame("ABORT", exchange.wire))
-        self._settle_later(exchange.consumer, exchange.batch)
-        for each in exchange.burials:  # one of them must not keep the others from being copied
+            self._outbox.transmit(*self._releases(), Frame("ABORT", transaction.wire))
+        self._settle_later(transaction.consumer, transaction.batch)
+        for each in transaction.moves:  # one of them must not keep the others from being copied
             self._try_later(each, now)
 
-    def _commit(self, exchange: _Exchange) -> None:
-        consumer = exchange.consumer
+    def _commit(self, transaction: _CopyTransaction) -> None:
+        consumer = transaction.consumer
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is None:
-                self._committed(exchange, now)
+                self._committed(transaction, now)
             else:
-                self._not_committed(exchange, error, now)
+                self._not_committed(transaction, error, now)
             return error
 
-        request = self._requests.open("COMMIT", exchange.burials[0].destination, answered)
-        alone = consumer.settings.individual or consumer.copies.no_others(exchange.burials)
-        exchange.settles = alone and self._may_settle(consumer, exchange.batch)
+        request = self._requests.open("COMMIT", transaction.moves[0].destination, answered)
+        alone = consumer.settings.individual or consumer.copies.no_others(transaction.moves)
+        transaction.settles = alone and self._may_settle(consumer, transaction.batch)
         acks: list[Frame] = []
-        if exchange.settles:
-            acks = consumer.ack_frames(exchange.batch, **exchange.wire)
+        if transaction.settles:
+            acks = consumer.ack_frames(transaction.batch, **transaction.wire)
             consumer.window.reset()
             if consumer.settings.individual:
                 consumer.copies.single_acks += len(acks)
-            for burial in exchange.burials:
-                burial.in_doubt = True
-        commit = Frame("COMMIT", {**exchange.wire, "receipt": request.receipt_id})
+            for move in transaction.moves:
+                move.in_doubt = True
+        commit = Frame("COMMIT", {**transaction.wire, "receipt": request.receipt_id})
         self._outbox.transmit(*self._releases(), *acks, commit)
 
     def _may_settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> bool:
@@ -475,32 +479,32 @@ class DeadLetters:
         older = any(one.arrival < batch[-1].arrival for one in consumer.waiting)
         return not (older or consumer.delivered or self._kept)
 
-    def _committed(self, exchange: _Exchange, now: float) -> None:
-        if not exchange.settles:
-            self._settle_later(exchange.consumer, exchange.batch)
-            for burial in exchange.burials:
-                self._confirmed(burial, now)
+    def _committed(self, transaction: _CopyTransaction, now: float) -> None:
+        if not transaction.settles:
+            self._settle_later(transaction.consumer, transaction.batch)
+            for move in transaction.moves:
+                self._confirmed(move, now)
             return
-        for burial in exchange.burials:
-            self._remove(burial)
-            self._report(burial, now)
-            burial.delivery.buried = True
-        exchange.consumer.copies.finish()
+        for move in transaction.moves:
+            self._remove(move)
+            self._report(move, now)
+            move.delivery.only_ack_owed = True
+        transaction.consumer.copies.finish()
 
-    def _not_committed(self, exchange: _Exchange, error: JmsxError, now: float) -> None:
+    def _not_committed(self, transaction: _CopyTransaction, error: JmsxError, now: float) -> None:
         """
         Refused: neither was done, and only another link can free the originals (BROKER.md C32).
 
         So it is with a fault of the broker's, after which both may have been done.
         """
         if not silent(error):
-            self._plain.update(burial.destination for burial in exchange.burials)
-            for burial in exchange.burials:
-                burial.in_doubt = unanswered(error)
+            self._plain.update(move.destination for move in transaction.moves)
+            for move in transaction.moves:
+                move.in_doubt = unanswered(error)
             self._outbox.disconnect(f"dead letters could not be copied: {error}")
-        self._settle_later(exchange.consumer, exchange.batch)
-        for burial in exchange.burials:
-            self._refuse(burial, error, now)
+        self._settle_later(transaction.consumer, transaction.batch)
+        for move in transaction.moves:
+            self._refuse(move, error, now)
 
     # Behind the copies -----------------------------------------------------------------------------------------------
 
@@ -513,13 +517,13 @@ class DeadLetters:
         """Acknowledge `batch` (oldest first), up to the first of which there is no copy."""
         kept = [index for index, one in enumerate(batch) if one in self._kept]
         for delivery in newest(batch[: kept[0]] if kept else batch):
-            consumer.settle_buried(delivery)
+            consumer.acknowledge_original(delivery)
 
-    def _report(self, burial: _Burial, now: float) -> None:
-        consumer, delivery, failure = burial.consumer, burial.delivery, burial.failure
-        consumer.evidence.dead_lettered(delivery, burial.reason, failure, burial.destination, now)
+    def _report(self, move: _Move, now: float) -> None:
+        consumer, delivery, failure = move.consumer, move.delivery, move.failure
+        consumer.reports.dead_lettered(delivery, move.reason, failure, move.destination, now)
         consumer.end([delivery], Outcome.DEAD_LETTERED, now)
-        if burial.destination:
-            consumer.recollection.copied([delivery])
+        if move.destination:
+            consumer.memory.copied([delivery])
         else:  # it lies in a queue of the broker's, and may be moved back and be new
-            consumer.recollection.forget([delivery])
+            consumer.memory.forget([delivery])

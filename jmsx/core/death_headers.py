@@ -47,7 +47,7 @@ def fitting(headers: Mapping[str, str], room: Room) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeathCertificate:
+class DeathRecord:
     """Why a message is a dead letter; times in epoch milliseconds."""
 
     reason: str  #: `max_redeliveries`, `rejected`, `expired`
@@ -87,7 +87,7 @@ class DeathCertificate:
 
 
 #: What a copy of a copy must not inherit.
-CERTIFIED: Final = frozenset(
+DEATH_HEADERS: Final = frozenset(
     {
         "jmsx_death_reason", "jmsx_original_destination", "jmsx_original_message_id", "jmsx_delivery_count",
         "jmsx_consumer", "jmsx_host", "jmsx_first_failure", "jmsx_last_failure", "jmsx_exception",

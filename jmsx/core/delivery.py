@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from jmsx.core.headers import FURTHER, time_ms
+from jmsx.core.headers import SUBSCRIPTION_SEPARATOR, time_ms
 from jmsx.core.values import Failure
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ UNDECODABLE: Final = "undecodable"
 
 
 #: As a prospect: the message is being buried.
-DEAD: Final = "dead"
+DEAD_LETTER: Final = "dead"
 
 
-class Doom(NamedTuple):
+class DeadLetterCause(NamedTuple):
     """Why a message is to be buried."""
 
     reason: str
@@ -51,10 +51,9 @@ class Delivery:
         "arrival",
         "base",
         "before",
-        "buried",
-        "carried",
+        "commit_refused",
         "continued",
-        "doom",
+        "dead_letter_cause",
         "ended_at",
         "entry",
         "epoch",
@@ -66,20 +65,21 @@ class Delivery:
         "frame",
         "identity",
         "known",
-        "lane",
         "last_failed_at",
         "looked_at",
         "message_id",
-        "prospect",
+        "next_delivery",
+        "not_failed",
+        "only_ack_owed",
+        "order",
         "received_at",
         "redelivery_count",
         "seen",
         "settled",
-        "spared",
         "started_at",
         "subscribed",
         "subscription_id",
-        "turn",
+        "wire_subscription",
     )
 
     def __init__(
@@ -96,9 +96,11 @@ class Delivery:
         headers = frame.headers
         self.frame = frame
         self.arrival = arrival  #: its number in the session, in the order of arrival
-        self.turn: float = arrival  #: which of the session's consumers is served first: the lowest
-        self.lane = headers.get("subscription", "")  #: the subscription on the wire
-        self.subscription_id = self.lane.partition(FURTHER)[0]  #: its consumer's
+        self.order: float = arrival  #: which of the session's consumers is served first: the lowest
+        self.wire_subscription = headers.get("subscription", "")  #: the subscription on the wire
+        self.subscription_id = self.wire_subscription.partition(SUBSCRIPTION_SEPARATOR)[
+            0
+        ]  #: its consumer's
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
         self.ack_id = headers.get("ack", "") if ack_id is None else ack_id
         self.message_id = message_id  #: the same over redeliveries, on whatever link
@@ -113,24 +115,26 @@ class Delivery:
         self.base = self.redelivery_count
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
         #: How many of these nobody knows to have failed; below 0 where more have failed than the broker counts.
-        self.spared = self.redelivery_count
+        self.not_failed = self.redelivery_count
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
         self.ended_at = received_at
-        self.buried = False  #: its copy is a dead letter; only the ACK is owed
-        self.doom: Doom | None = None  #: why it is to be buried as soon as it is handed out
+        self.only_ack_owed = False  #: its copy is a dead letter; only the ACK is owed
+        self.dead_letter_cause: DeadLetterCause | None = (
+            None  #: why it is to be buried as soon as it is handed out
+        )
         self.looked_at = False  #: what came without a body was looked for elsewhere
         self.seen = False  #: it was handed out
         self.continued = False  #: its count comes from before its link was lost
-        self.carried = False  #: its count comes from before a commit that the broker refused
+        self.commit_refused = False  #: its count comes from before a commit that the broker refused
         self.settled = 0  #: 1: its plain ACK is being made; 2: it is on its way to the broker
         self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
         self.failure: Failure | None = None  #: if it failed
         #: Seconds until it comes again after that, or DEAD
-        self.prospect: float | str | None = None
+        self.next_delivery: float | str | None = None
 
     @classmethod
     def of(
@@ -164,43 +168,43 @@ class Delivery:
             self.identity = None  # which was another one without the body
             self.frame = shown
 
-    def condemn(self, error: Exception) -> None:
+    def mark_undecodable(self, error: Exception) -> None:
         """It cannot be understood: it is to be buried, and nothing but its bare frame is looked at again."""
         self.frame = self.frame.bare()
         self.expires_at = None
-        self.doom = Doom(UNDECODABLE, _failure(error), sure=True)
+        self.dead_letter_cause = DeadLetterCause(UNDECODABLE, _failure(error), sure=True)
 
     def begin(self, redeliveries: int) -> None:
         """It was sent back for later after so many redeliveries."""
         self.before = self.known = redeliveries
         self.redelivery_count = self.base = max(self.redelivery_count, redeliveries)
-        self.spared = self.redelivery_count - redeliveries
+        self.not_failed = self.redelivery_count - redeliveries
 
-    def go_on(self, redelivery_count: int, spared: int) -> None:
+    def continue_after_loss(self, redelivery_count: int, not_failed: int) -> None:
         """Go on counting from before the link was lost, which is why the broker flags it."""
         self.continued = self.explained = True
         self.redelivery_count = self.base = redelivery_count
-        self.spared = spared
+        self.not_failed = not_failed
 
-    def carry(self, redelivery_count: int, spared: int) -> None:
+    def continue_after_refusal(self, redelivery_count: int, not_failed: int) -> None:
         """Go on counting from before a commit that the broker refused, which is a failure."""
-        self.go_on(redelivery_count, spared)
+        self.continue_after_loss(redelivery_count, not_failed)
         self.known = redelivery_count
-        self.carried = True
+        self.commit_refused = True
 
     def recall(self, deliveries: int, failures: int) -> None:
         """It was handed out so often, as the broker would count, whatever that says; so many have failed."""
         self.explained = True
         if deliveries >= self.known:
             self.known = self.redelivery_count = self.base = deliveries
-            self.spared = deliveries - failures
+            self.not_failed = deliveries - failures
 
     def count(self, entry: Entry) -> None:
         """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
         if self.entry is None:
             number = self.before + entry.number
             if number > self.known:
-                self.spared = entry.finished
+                self.not_failed = entry.finished
             self.redelivery_count = self.base = max(self.known, number - 1)
         self.entry = entry
 
@@ -223,7 +227,7 @@ class Delivery:
     @property
     def failures(self) -> int:
         """How many deliveries before this one failed: what a redelivery policy limits."""
-        return self.redelivery_count - self.spared
+        return self.redelivery_count - self.not_failed
 
     @property
     def delivery_count(self) -> int:

@@ -66,7 +66,7 @@ class DestinationUri:
         return f"{self.kind}://{self.name}"
 
 
-def spelt(text: str, default_kind: str = "queue") -> tuple[str, str]:
+def split_name(text: str, default_kind: str = "queue") -> tuple[str, str]:
     """
     Kind and name of a destination, in whichever spelling; the name may carry options behind a `?`.
 
@@ -138,8 +138,8 @@ def parts(destination: str) -> list[tuple[str, str]]:
     Raises InvalidDestinationError for a part that makes no sense, or whose name is none.
     """
     first, *others = destination.split(",")
-    kind, name = spelt(first)
-    found = [(kind, name), *(spelt(other, kind) for other in others)]
+    kind, name = split_name(first)
+    found = [(kind, name), *(split_name(other, kind) for other in others)]
     for _, name in found:
         check_name(name, destination)
     return found
@@ -169,7 +169,7 @@ def parse_destination(text: str, default_kind: str = "queue") -> DestinationUri:
 
     Raises InvalidDestinationError or, for an option, ConfigurationError.
     """
-    kind, bare = spelt(text, default_kind) if not _lists(text) else _listed(text, default_kind)
+    kind, bare = split_name(text, default_kind) if not _lists(text) else _listed(text, default_kind)
     name, _, query = bare.partition("?")
     check_name(name, text)
     if name != name.strip() and not is_composite(name):
@@ -192,7 +192,7 @@ def _lists(text: object) -> bool:
 def _listed(text: str, default_kind: str) -> tuple[str, str]:
     """Kind of the first of several destinations, and all of their names: those of another kind with that."""
     names, mark, query = text.partition("?")
-    kind, first = spelt(names.partition(",")[0], default_kind)
+    kind, first = split_name(names.partition(",")[0], default_kind)
     found = parts(f"{kind}://{first},{names.partition(',')[2]}")
     listed = [name if one == kind else f"{one}://{name}" for one, name in found]
     return kind, ",".join(listed) + mark + query

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from jmsx.core.death_headers import DeathCertificate
+    from jmsx.core.death_headers import DeathRecord
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
     from jmsx.core.management import Management
@@ -65,7 +65,7 @@ class Dialect(Protocol):
         """Whether an ACK takes part in a transaction."""
 
     @property
-    def nack_buries(self) -> bool:
+    def nack_dead_letters(self) -> bool:
         """Whether NACK gives a message to the broker's dead letter strategy."""
 
     @property
@@ -207,7 +207,7 @@ class Dialect(Protocol):
     def message_key(self, headers: Mapping[str, str]) -> str:
         """The stable identity of a message whose sender gave it none: no message of another broker has it."""
 
-    def buried_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
         """
         Whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
 
@@ -217,12 +217,10 @@ class Dialect(Protocol):
     def dead_letter_destination(self, kind: DestinationKind) -> str:
         """The URI of the queue for copies, where none is named."""
 
-    def dead_letter_copy(
-        self, delivery: Delivery, destination: str, certificate: DeathCertificate
-    ) -> Frame:
+    def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
         """The SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
 
-    def postponed(
+    def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
         """The SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""

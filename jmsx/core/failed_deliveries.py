@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import UNDECODABLE, Doom
+from jmsx.core.delivery import UNDECODABLE, DeadLetterCause
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.values import NO_FAILURE, Failure, Verdict
+from jmsx.core.values import NO_FAILURE, Disposition, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.dead_letters import DeadLetters
     from jmsx.core.delivery import Delivery
-    from jmsx.core.scheduled_redelivery import Postponements
+    from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 
 #: Verdicts that acknowledge a message, and how it then ends.
-_FORGET: Final = {Verdict.DISCARD: Outcome.DISCARDED, Verdict.DUPLICATE: Outcome.DUPLICATE}
+_FORGET: Final = {Disposition.DISCARD: Outcome.DISCARDED, Disposition.DUPLICATE: Outcome.DUPLICATE}
 
 
-class Verdicts:
+class FailedDeliveries:
     """Carries them out for one session."""
 
     def __init__(
         self,
-        postponements: Postponements,
+        scheduled: ScheduledRedelivery,
         dead_letters: DeadLetters,
         draw: Callable[[], float],
     ) -> None:
         self._dead_letters = dead_letters
-        self._postponements = postponements
-        self._turn = 0  #: of the last batch that was rolled back, before all that came later
+        self._scheduled = scheduled
+        self._front_order = 0  #: of the last batch that was rolled back, before all that came later
         self._draw = draw  #: the next random number in [-1, 1], for collision avoidance
 
     def give_back(
@@ -48,7 +48,7 @@ class Verdicts:
         Of several consumers whose listeners share a session, the one that is given back last is served first.
         Source: `ActiveMQSession.redispatch`, `ActiveMQSessionExecutor.executeFirst`.
         """
-        if failure.verdict is Verdict.RELEASE:
+        if failure.disposition is Disposition.RELEASE:
             consumer.release(consumer.delivered)
             return
         if (consumer.settings.lazy and only is None) or not consumer.delivered:
@@ -56,61 +56,65 @@ class Verdicts:
         if failure.error_type is not None:
             for delivery in [only] if only is not None else consumer.delivered:
                 delivery.note_failure(failure, now)
-        if failure.verdict is Verdict.REDELIVER or only is None:
+        if failure.disposition is Disposition.REDELIVER or only is None:
             batch, consumer.delivered = consumer.delivered, []
         else:
             batch = [only]
             consumer.delivered.remove(only)
-        if failure.verdict in _FORGET:
+        if failure.disposition in _FORGET:
             consumer.write_acks(batch)
-            consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
-            consumer.end(batch, _FORGET[failure.verdict], now)
-        elif failure.verdict is Verdict.REJECT:
-            self._dead_letters.bury(consumer, batch, "rejected", failure, now)
-        elif self._postponements.postpone(consumer, batch, failure, now, self._draw):
+            consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
+            consumer.end(batch, _FORGET[failure.disposition], now)
+        elif failure.disposition is Disposition.REJECT:
+            self._dead_letters.move(consumer, batch, "rejected", failure, now)
+        elif self._scheduled.schedule(consumer, batch, failure, now, self._draw):
             pass
         else:
-            self._turn -= 1
-            if not consumer.roll_back(batch, failure, now, self._draw, turn=self._turn):
-                self._dead_letters.bury(consumer, batch, "max_redeliveries", failure, now)
+            self._front_order -= 1
+            if not consumer.roll_back(batch, failure, now, self._draw, order=self._front_order):
+                self._dead_letters.move(consumer, batch, "max_redeliveries", failure, now)
 
-    def bury_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
+    def dead_letter_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
         """
         Bury `delivery`, just handed out, if it is over its limit or was doomed on an earlier link; False if it lives.
 
         Source: the pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`.
         """
-        doom = delivery.doom
-        if doom is None and not _over_limit(consumer, delivery):
+        cause = delivery.dead_letter_cause
+        if cause is None and not _over_limit(consumer, delivery):
             return False
-        if doom is None:
-            doom = Doom("max_redeliveries", NO_FAILURE, sure=True)
+        if cause is None:
+            cause = DeadLetterCause("max_redeliveries", NO_FAILURE, sure=True)
             if delivery.entry is not None:
                 delivery.redelivery_count -= 1  # nobody sees this one
-                doom = doom._replace(failure=_consumer_died(delivery.delivery_count))
+                cause = cause._replace(failure=_consumer_died(delivery.delivery_count))
         consumer.flush(AckTrigger.EACH, now)
         consumer.delivered.remove(delivery)
         # what comes next may kill the process, too, and then there would be another copy
         alone = delivery.entry is not None
-        self._dead_letters.bury(consumer, [delivery], doom.reason, doom.failure, now, alone=alone)
+        self._dead_letters.move(consumer, [delivery], cause.reason, cause.failure, now, alone=alone)
         return True
 
-    def bury_undecodable(
+    def dead_letter_undecodable(
         self, consumer: ConsumerCore, delivery: Delivery, error: Exception, now: float
     ) -> None:
         """Bury `delivery`, which was handed out and cannot be understood."""
-        delivery.condemn(error)
+        delivery.mark_undecodable(error)
         consumer.flush(AckTrigger.EACH, now)
         if delivery in consumer.delivered:
             consumer.delivered.remove(delivery)
-        failure = delivery.doom.failure if delivery.doom is not None else NO_FAILURE
-        self._dead_letters.bury(consumer, [delivery], UNDECODABLE, failure, now)
+        failure = (
+            delivery.dead_letter_cause.failure
+            if delivery.dead_letter_cause is not None
+            else NO_FAILURE
+        )
+        self._dead_letters.move(consumer, [delivery], UNDECODABLE, failure, now)
 
 
 def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
     """In a transacted session by what this process knew when it came, and in every mode by a ledger's count."""
     policy = consumer.settings.policy
-    if not (policy.pre_dispatch_check or delivery.carried):
+    if not (policy.pre_dispatch_check or delivery.commit_refused):
         return False
     counts = consumer.settings.transacted and not delivery.seen
     return (counts or delivery.entry is not None) and policy.exhausted(delivery.failures)

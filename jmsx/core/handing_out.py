@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jmsx.core.dead_letters import DeadLetters
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.core.failed_deliveries import Verdicts
+    from jmsx.core.failed_deliveries import FailedDeliveries
     from jmsx.core.ledger import Entry, StoreKey
     from jmsx.core.subscriptions import Subscriptions
     from jmsx.core.unit_of_work import UnitOfWork
@@ -35,13 +35,13 @@ class HandingOut:
         dialect: Dialect,
         consumers: Subscriptions,
         work: UnitOfWork,
-        verdicts: Verdicts,
+        failed_deliveries: FailedDeliveries,
         dead_letters: DeadLetters,
     ) -> None:
         self._dialect = dialect
         self._consumers = consumers
         self._work = work
-        self._verdicts = verdicts
+        self._failed_deliveries = failed_deliveries
         self._dead_letters = dead_letters
 
     def deliver(
@@ -67,7 +67,7 @@ class HandingOut:
             return None
         consumers = [self._consumers.find(name) for name in subscription_ids]
         if len(consumers) > 1:
-            consumers.sort(key=lambda consumer: consumer.next_turn)
+            consumers.sort(key=lambda consumer: consumer.next_order)
         for consumer in consumers:
             while (delivery := consumer.hand_out(now, held)) is not None:
                 unexpired = delivery.expires_at is None or now <= delivery.expires_at
@@ -86,7 +86,7 @@ class HandingOut:
         except Exception as error:
             if not self._is_odd(consumer, delivery):
                 raise
-            delivery.condemn(error)
+            delivery.mark_undecodable(error)
             return None
 
     def admit(self, delivery: Delivery, now: float, entry: Entry | None = None) -> bool:
@@ -103,13 +103,17 @@ class HandingOut:
         except Exception as error:
             if not self._is_odd(consumer, delivery):
                 raise
-            self._verdicts.bury_undecodable(consumer, delivery, error, now)
+            self._failed_deliveries.dead_letter_undecodable(consumer, delivery, error, now)
             return False
 
     def unclear(self, delivery: Delivery) -> bool:
         """Whether `delivery`, which `offer` gave, has no body although it may have one at the broker: look there."""
         consumer = self._consumers.find(delivery.subscription_id)
-        if not consumer.untranslated or delivery.looked_at or delivery.doom is not None:
+        if (
+            not consumer.untranslated
+            or delivery.looked_at
+            or delivery.dead_letter_cause is not None
+        ):
             return False
         try:
             frame = delivery.frame
@@ -128,12 +132,12 @@ class HandingOut:
     def _admit(
         self, consumer: ConsumerCore, delivery: Delivery, now: float, entry: Entry | None
     ) -> bool:
-        consumer.recollection.recall(delivery)
+        consumer.memory.recall(delivery)
         if entry is not None:
             delivery.count(entry)
-        if self._verdicts.bury_unseen(consumer, delivery, now):
+        if self._failed_deliveries.dead_letter_unseen(consumer, delivery, now):
             return False
-        consumer.recollection.handed_out(delivery)
+        consumer.memory.handed_out(delivery)
         if consumer.settings.transacted:
             self._work.touch(consumer, delivery, now)
         return True
@@ -142,7 +146,7 @@ class HandingOut:
         """Whether an exception is the message's fault, and comes each time; what a signal handler raises is not."""
         try:
             consumer.key(delivery)
-            consumer.recollection.name(delivery)
+            consumer.memory.name(delivery)
             store_key(delivery, consumer.settings, self._dialect)
         except Exception:  # noqa: BLE001 - whatever it is, one message must not end the session
             return True
@@ -162,7 +166,7 @@ class HandingOut:
             return True
         if delivery.epoch != linked and not delivery.settled:
             held.delivery = None
-            self._consumers.spare(consumer, delivery)
+            self._consumers.note_not_failed(consumer, delivery)
             return True
         if consumer.settings.transacted:
             self._work.untouch(delivery)

@@ -20,7 +20,7 @@ INT: Final = 2**31 - 1
 LAST_MS: Final = 253_402_300_799_999
 
 #: Parts a consumer's id from the rest in the ids of its further subscriptions.
-FURTHER: Final = "+"
+SUBSCRIPTION_SEPARATOR: Final = "+"
 
 #: Header of a message that was sent back for a later redelivery: how often it was redelivered before.
 COUNT_HEADER: Final = "jmsx_redelivery_count"

@@ -19,7 +19,7 @@ from jmsx.core.frames import Frame
 NAME: Final = "jmsx-rehearsal"
 
 
-def rehearsal(send: Frame, receipt_id: str) -> list[Frame]:
+def journal_barrier(send: Frame, receipt_id: str) -> list[Frame]:
     """The frames that rehearse `send`, which names no transaction; the last of them is confirmed."""
     wire = {"transaction": NAME}
     return [

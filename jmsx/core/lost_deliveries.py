@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.delivery import Delivery, Doom
+    from jmsx.core.delivery import DeadLetterCause, Delivery
 
 #: Messages that are remembered at most, or twice those of the largest loss; the oldest are forgotten, and count again
 #: from the broker's flag.
@@ -28,26 +28,26 @@ LIMIT: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Past:
+class _LostDelivery:
     redelivery_count: int  #: of the next delivery
-    spared: int
-    buried: bool  #: its copy is a dead letter; only the ACK is owed
-    doom: Doom | None  #: it was to be buried, and nobody has confirmed it
+    not_failed: int
+    only_ack_owed: bool  #: its copy is a dead letter; only the ACK is owed
+    dead_letter_cause: DeadLetterCause | None  #: it was to be buried, and nobody has confirmed it
     first_failed_at: float | None
     last_failed_at: float | None
     refused: bool  #: by a broker that did not commit it, which is a failure
 
 
-class Carrying:
+class LostDeliveries:
     """The past of messages that the broker has again, by the hashes of their names (as in process_memory.py)."""
 
     def __init__(self) -> None:
-        self._past: OrderedDict[int, _Past] = OrderedDict()
+        self._lost: OrderedDict[int, _LostDelivery] = OrderedDict()
         self._noted = 0  #: of the loss that is being noted
         self._limit = LIMIT
 
     def __len__(self) -> int:
-        return len(self._past)
+        return len(self._lost)
 
     def note(
         self,
@@ -68,46 +68,48 @@ class Carrying:
         for delivery in lost:
             name = _name(consumer, delivery)
             self._noted += 1
-            self._past[name] = _Past(
+            self._lost[name] = _LostDelivery(
                 delivery.redelivery_count + handed_out,
-                delivery.spared,
-                delivery.buried,
-                delivery.doom,
+                delivery.not_failed,
+                delivery.only_ack_owed,
+                delivery.dead_letter_cause,
                 delivery.first_failed_at,
                 delivery.last_failed_at,
                 refused,
             )
-            self._past.move_to_end(name)
+            self._lost.move_to_end(name)
 
     def trim(self) -> None:
         """A loss is noted: forget the oldest of what is too much."""
         self._limit = max(self._limit, 2 * self._noted)
         self._noted = 0
-        while len(self._past) > self._limit:
-            self._past.popitem(last=False)
+        while len(self._lost) > self._limit:
+            self._lost.popitem(last=False)
 
-    def spare(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+    def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """The last delivery of a message whose link is lost did not fail."""
         name = _name(consumer, delivery)
-        past = self._past.get(name)
+        past = self._lost.get(name)
         if past is not None:
-            self._past[name] = replace(past, spared=past.spared + 1)
+            self._lost[name] = replace(past, not_failed=past.not_failed + 1)
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """A message has come: let it go on where the lost link left it, if it was there."""
-        past = self._past.pop(_name(consumer, delivery), None)
+        past = self._lost.pop(_name(consumer, delivery), None)
         if past is None:
             return
-        if past.doom is not None and not (past.doom.sure or delivery.flagged):
+        cause = past.dead_letter_cause
+        if cause is not None and not (cause.sure or delivery.flagged):
             return  # whoever moved it back means it to be new; or the broker has crashed
-        delivery.buried, delivery.doom = past.buried, past.doom
+        delivery.only_ack_owed = past.only_ack_owed
+        delivery.dead_letter_cause = cause
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at
         if past.refused:
-            delivery.carry(past.redelivery_count, past.spared)
+            delivery.continue_after_refusal(past.redelivery_count, past.not_failed)
         else:
-            delivery.go_on(past.redelivery_count, past.spared)
+            delivery.continue_after_loss(past.redelivery_count, past.not_failed)
 
 
 def _name(consumer: ConsumerCore, delivery: Delivery) -> int:
-    return hash(consumer.recollection.name(delivery))
+    return hash(consumer.memory.name(delivery))

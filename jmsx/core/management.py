@@ -45,8 +45,8 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Grave:
-    """Where copies of dead letters go."""
+class DeadLetterQueue:
+    """A queue that copies of dead letters are sent to."""
 
     destination: str  #: URI
     #: Frames before each copy that make sure that its queue is there
@@ -57,9 +57,10 @@ class Grave:
 class Findings:
     """What a consumer should know of its destination."""
 
-    grave: Grave
+    dead_letter_queue: DeadLetterQueue
     advice: tuple[Advice, ...] = ()
-    expired: Grave | None = None  #: where the broker puts what has expired, if a copy is safe there
+    #: Where the broker puts what has expired; None: a copy would not be safe there
+    expired: DeadLetterQueue | None = None
 
 
 class Management(Protocol):

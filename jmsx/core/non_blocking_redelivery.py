@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
 
 
-class RedeliverySchedule:
+class NonBlockingRedelivery:
     """A heap of batches by due time; batches that are due together come out in the order they went in."""
 
     def __init__(self) -> None:

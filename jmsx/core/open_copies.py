@@ -13,31 +13,31 @@ class OpenCopies:
 
     def __init__(self) -> None:
         self._open: set[object] = set()
-        self._parking: set[object] = set()
+        self._blocking: set[object] = set()
         self.single_acks = 0  #: written in transactions of ours, where ACKs are single
         self._clear: list[Callable[[], None]] = []
         self._then: Callable[[], None] | None = None
 
     @property
-    def park(self) -> bool:
+    def blocks_dispatch(self) -> bool:
         """Whether nothing may be handed out, because the ACK of a later message would cover an original."""
-        return bool(self._parking)
+        return bool(self._blocking)
 
     @property
     def closing(self) -> bool:
         """Whether the consumer closes as soon as everything is settled."""
         return self._then is not None
 
-    def add(self, copy: object, *, parks: bool) -> None:
+    def add(self, copy: object, *, blocks: bool) -> None:
         """`copy` is on its way; `parks`: nothing is handed out meanwhile."""
         self._open.add(copy)
-        if parks:
-            self._parking.add(copy)
+        if blocks:
+            self._blocking.add(copy)
 
     def remove(self, copy: object) -> None:
         """`copy` is settled, or given up."""
         self._open.discard(copy)
-        self._parking.discard(copy)
+        self._blocking.discard(copy)
 
     def no_others(self, copies: Iterable[object]) -> bool:
         """Whether nothing but `copies` is on its way."""

@@ -45,7 +45,7 @@ _ALIASES: Final = {
 }
 
 
-def misfit(name: str, wanted: str, value: object) -> ConfigurationError:
+def wrong_type(name: str, wanted: str, value: object) -> ConfigurationError:
     """An error that tells the type only: the value may be a password in the wrong place."""
     return ConfigurationError(f"{name} must be {wanted}, not {kind_of(value)}")
 
@@ -59,19 +59,19 @@ def kind_of(value: object) -> str:
 def check_text(name: str, value: object) -> None:
     """A str, or None."""
     if value is not None and not isinstance(value, str):
-        raise misfit(name, "a str", value)
+        raise wrong_type(name, "a str", value)
 
 
 def check_flag(name: str, value: object) -> None:
     """True or False, and no word for it."""
     if not isinstance(value, bool):
-        raise misfit(name, "True or False", value)
+        raise wrong_type(name, "True or False", value)
 
 
 def check_whole(name: str, value: object, least: int = 0, most: int = LARGEST) -> None:
     """A whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise misfit(name, "a whole number", value)
+        raise wrong_type(name, "a whole number", value)
     if not least <= value <= most:
         told = f", not {value}" if abs(value) <= LARGEST else ", and not so large"
         limit = f" and at most {most}" if least <= value and most < LARGEST else ""
@@ -81,7 +81,7 @@ def check_whole(name: str, value: object, least: int = 0, most: int = LARGEST) -
 def check_number(name: str, value: object, least: float, remark: str = "") -> None:
     """A number that is no infinity and no NaN, `least` or more; `remark` says what else there is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise misfit(name, "a number", value)
+        raise wrong_type(name, "a number", value)
     if not abs(value) <= LARGEST:  # NaN is neither more nor less
         raise ConfigurationError(f"{name} must be a number that is finite and not huge{remark}")
     if value < least:
@@ -91,7 +91,7 @@ def check_number(name: str, value: object, least: float, remark: str = "") -> No
 def check_seconds(name: str, value: object, remark: str = "") -> None:
     """Seconds, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise misfit(name, "seconds, such as 2.0", value)
+        raise wrong_type(name, "seconds, such as 2.0", value)
     check_number(name, value, 0.0, remark)
 
 

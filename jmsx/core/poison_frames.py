@@ -18,7 +18,7 @@ _UNSETTLED: Final = (Outcome.ROLLED_BACK, Outcome.RELEASED, Outcome.ABANDONED)
 
 
 @dataclass(slots=True)
-class DeadEnds:
+class PoisonFrames:
     """Those of one session, as its events tell."""
 
     count: int = 0  #: in a row

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from jmsx.core.destination_names import spelt
+from jmsx.core.destination_names import split_name
 from jmsx.core.option_checks import (
     by_name,
     check_flag,
@@ -21,7 +21,7 @@ from jmsx.core.option_checks import (
     check_seconds,
     check_whole,
     kind_of,
-    misfit,
+    wrong_type,
 )
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 
@@ -93,7 +93,7 @@ def check_policy(name: str, given: object) -> None:
         hint = "; give a map to App(redelivery_policies=...)"
     elif isinstance(given, type):
         hint = f"; write {given.__name__}(...)"
-    error = misfit(name, "a RedeliveryPolicy", given)
+    error = wrong_type(name, "a RedeliveryPolicy", given)
     raise ConfigurationError(f"{error}{hint}")
 
 
@@ -334,5 +334,5 @@ def _artemis_rank(pattern: list[str]) -> tuple[int, ...]:
 
 
 def _parted(destination: str) -> tuple[str, list[str]]:
-    kind, name = spelt(destination)
+    kind, name = split_name(destination)
     return kind, name.partition("?")[0].split(".")

@@ -39,7 +39,7 @@ UNSEEN: Final = 32_000
 Name = tuple[str, str, str, bytes]
 
 
-class Past(NamedTuple):
+class Remembered(NamedTuple):
     """What is known of a message that was handed out."""
 
     deliveries: int  #: as the broker counts them, and Java's clients: those of its own, not ours
@@ -47,10 +47,10 @@ class Past(NamedTuple):
 
 
 #: It came, and was not handed out.
-NEVER: Final = Past(0, 0)
+NEVER: Final = Remembered(0, 0)
 
 
-class Memory:
+class ProcessMemory:
     """
     The past of messages, oldest first; for one thread.
 
@@ -60,8 +60,8 @@ class Memory:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._known: OrderedDict[int, Past] = OrderedDict()
-        self._unseen: dict[int, Past] = {}  #: others, that were never handed out
+        self._known: OrderedDict[int, Remembered] = OrderedDict()
+        self._unseen: dict[int, Remembered] = {}  #: others, that were never handed out
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unseen)
@@ -70,7 +70,7 @@ class Memory:
         key = hash(name)
         return key in self._known or key in self._unseen
 
-    def note(self, pasts: Iterable[tuple[Name, Past]]) -> None:
+    def note(self, pasts: Iterable[tuple[Name, Remembered]]) -> None:
         """Remember these, unless more is known already."""
         known, unseen = self._known, self._unseen
         for name, past in pasts:
@@ -88,7 +88,7 @@ class Memory:
         while len(unseen) > UNSEEN:
             del unseen[next(iter(unseen))]
 
-    def recall(self, name: Name) -> Past | None:
+    def recall(self, name: Name) -> Remembered | None:
         """What is known of a message that is handed out; that it never was before is known no more."""
         key = hash(name)
         return self._known.get(key) or self._unseen.pop(key, None)
@@ -100,10 +100,10 @@ class Memory:
             self._unseen.pop(hash(name), None)
 
 
-class Recollection:
+class ConsumerMemory:
     """The messages of one consumer in the memory of its process."""
 
-    def __init__(self, memory: Memory, settings: ConsumerSettings, dialect: Dialect) -> None:
+    def __init__(self, memory: ProcessMemory, settings: ConsumerSettings, dialect: Dialect) -> None:
         self._memory = memory
         self._settings = settings
         self._dialect = dialect
@@ -118,7 +118,11 @@ class Recollection:
         That is not asked when it comes: until now another session may have had it, on a link that was dying. What this
         session knows of it is worth more, as long as nobody else got it; what is doomed will not be handed out.
         """
-        if delivery.seen or delivery.doom is not None or not (self._able and len(self._memory)):
+        if (
+            delivery.seen
+            or delivery.dead_letter_cause is not None
+            or not (self._able and len(self._memory))
+        ):
             return
         past = self._memory.recall(self.name(delivery))
         if past is not None and not (
@@ -134,27 +138,27 @@ class Recollection:
 
     def lost(self, batch: Iterable[Delivery]) -> None:
         """These were handed out, and the broker gives them to whomever it likes."""
-        self._note((one, Past(one.base + 1, one.failures + 1)) for one in batch)
+        self._note((one, Remembered(one.base + 1, one.failures + 1)) for one in batch)
 
     def given_back(self, batch: Iterable[Delivery]) -> None:
         """These came and were not handed out, or not again; that the broker flags them says no more than that."""
         self._note(
-            (one, Past(one.base + one.seen, one.failures))
+            (one, Remembered(one.base + one.seen, one.failures))
             for one in batch
             if one.seen or not (one.flagged and self._able and self.name(one) in self._memory)
         )
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
         """These did not fail, and the broker was told so."""
-        self._note((one, Past(one.delivery_count, one.failures)) for one in batch)
+        self._note((one, Remembered(one.delivery_count, one.failures)) for one in batch)
 
     def copied(self, batch: Iterable[Delivery]) -> None:
         """These failed, copies of them are dead letters, and the broker was told to forget them."""
-        self._note((one, Past(one.delivery_count, one.failures + 1)) for one in batch)
+        self._note((one, Remembered(one.delivery_count, one.failures + 1)) for one in batch)
 
-    def doubted(self, batch: Iterable[Delivery]) -> None:
+    def perhaps_dead_lettered(self, batch: Iterable[Delivery]) -> None:
         """These may be dead letters that are moved back, to be tried as often as new ones; or the broker kept them."""
-        self._note((one, Past(one.delivery_count, 0)) for one in batch)
+        self._note((one, Remembered(one.delivery_count, 0)) for one in batch)
 
     def forget(self, batch: Iterable[Delivery]) -> None:
         """These are gone for ever."""
@@ -168,6 +172,6 @@ class Recollection:
         content = self._dialect.content(headers, delivery.frame.body)
         return where, delivery.message_id, headers.get("timestamp", ""), content
 
-    def _note(self, pasts: Iterable[tuple[Delivery, Past]]) -> None:
+    def _note(self, pasts: Iterable[tuple[Delivery, Remembered]]) -> None:
         if self._able:
             self._memory.note([(self.name(delivery), past) for delivery, past in pasts])

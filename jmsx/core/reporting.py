@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jmsx.core.values import ConsumerSettings, Failure
 
 
-class Evidence:
+class ConsumerReports:
     """Reports for one consumer; times are seconds, monotonic."""
 
     def __init__(self, settings: ConsumerSettings, dialect: Dialect, outbox: Outbox) -> None:
@@ -92,7 +92,7 @@ class Evidence:
 
     def redelivery(self, delivery: Delivery, delay: float, now: float, *, blocking: bool) -> None:
         """The next delivery of a message is due in `delay` seconds."""
-        delivery.prospect = delay
+        delivery.next_delivery = delay
         self._outbox.report(
             events.RedeliveryScheduled(
                 at=now,
@@ -158,7 +158,7 @@ class Evidence:
             )
         )
 
-    def not_buried(self, delivery: Delivery, reason: str, place: str, now: float) -> None:
+    def dead_letter_failed(self, delivery: Delivery, reason: str, place: str, now: float) -> None:
         """The broker refused to make a message a dead letter, at the URI `place` if that is ours to choose."""
         self._outbox.report(
             events.DeadLetterFailed(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WIRE_NAME: Final = "jmsx-postpone"
 
 
-class Postponements:
+class ScheduledRedelivery:
     """Sends messages back to the broker for one session."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Postponements:
         self._outbox = outbox
         self._releases = releases  #: what ends every transaction that keeps a window open
 
-    def postpone(
+    def schedule(
         self,
         consumer: ConsumerCore,
         batch: list[Delivery],
@@ -62,7 +62,7 @@ class Postponements:
 
         The batch rule is that of a redelivery of our own: the newest message decides for all.
         """
-        alive = [one for one in batch if not (one.buried or one.acknowledged)]
+        alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
         if not (consumer.settings.scheduled and alive):
             return False
         attempt, policy = alive[-1].failures + 1, consumer.settings.policy
@@ -76,18 +76,18 @@ class Postponements:
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
             delivery.redelivery_count += 1
-            consumer.evidence.redelivery(delivery, delay, now, blocking=False)
+            consumer.reports.redelivery(delivery, delay, now, blocking=False)
         copies = [self._copy(one, consumer, delay) for one in alive]
         self._send(consumer, batch, copies)
         return True
 
     def _fits(self, delivery: Delivery, consumer: ConsumerCore) -> bool:
-        copy = self._dialect.postponed(delivery, consumer.settings, "", 0.0)
+        copy = self._dialect.scheduled_copy(delivery, consumer.settings, "", 0.0)
         return CUT_HEADER not in copy.headers
 
     def _copy(self, delivery: Delivery, consumer: ConsumerCore, delay: float) -> Frame:
         key, settings = consumer.key(delivery), consumer.settings
-        copy = self._dialect.postponed(delivery, settings, key, delay)
+        copy = self._dialect.scheduled_copy(delivery, settings, key, delay)
         headers = stamp(copy.headers, copy.body, key, settings.destination, self._dialect)
         return Frame("SEND", headers, copy.body)
 
@@ -99,8 +99,8 @@ class Postponements:
             if error is None:
                 if not self._dialect.transactional_ack:
                     consumer.write_acks(batch)
-                consumer.evidence.acknowledged(batch, AckTrigger.EACH, now)
-                consumer.recollection.given_back(batch)  # a broker that crashes may have both
+                consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
+                consumer.memory.given_back(batch)  # a broker that crashes may have both
                 consumer.forget_counts(batch)
             else:
                 consumer.take_back(batch)
@@ -108,7 +108,7 @@ class Postponements:
             consumer.copies.finish()
             return error
 
-        consumer.copies.add(sent, parks=not consumer.settings.individual)
+        consumer.copies.add(sent, blocks=not consumer.settings.individual)
         request = self._requests.open("SEND", consumer.settings.destination, answered)
         receipt = {"receipt": request.receipt_id}
         if self._dialect.transactional_ack:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGE: Final = 10_000_000
 
 
-class Sending:
+class Sends:
     """The SENDs of one session outside transactions, and the reports of all."""
 
     def __init__(self, requests: Requests, outbox: Outbox) -> None:
@@ -47,7 +47,7 @@ class Sending:
         self._outbox.transmit(_with_receipt(sent.frame, request))
         return request
 
-    def aside(self, frame: Frame) -> Request:
+    def send_own(self, frame: Frame) -> Request:
         """Send a message of jmsx's own, which is not told as one of the application."""
         request = self._requests.open("SEND", frame.headers["destination"])
         self._outbox.transmit(_with_receipt(frame, request))

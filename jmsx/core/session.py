@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
-from jmsx.core.broker_errors import Conversation
-from jmsx.core.browsers import Browsings
+from jmsx.core.broker_errors import BrokerErrors
+from jmsx.core.browsers import Browsers
 from jmsx.core.commit_markers import SUBSCRIPTION
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger
-from jmsx.core.failed_deliveries import Verdicts
+from jmsx.core.failed_deliveries import FailedDeliveries
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.handing_out import HandingOut
-from jmsx.core.lost_deliveries import Carrying
+from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.requests import Request, Requests, answered, barrier
-from jmsx.core.scheduled_redelivery import Postponements
-from jmsx.core.sends import Sending
+from jmsx.core.scheduled_redelivery import ScheduledRedelivery
+from jmsx.core.sends import Sends
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
 from jmsx.core.translating import Translating
 from jmsx.core.unit_of_work import UnitOfWork
-from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Failure, Verdict
+from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Disposition, Failure
 from jmsx.errors import ConnectionFailedError, IllegalStateError, MessageFormatError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Held
     from jmsx.core.dialect import Dialect
     from jmsx.core.policy import Policy
-    from jmsx.core.process_memory import Memory
+    from jmsx.core.process_memory import ProcessMemory
     from jmsx.core.values import ConsumerSettings, SessionSettings
     from jmsx.errors import JmsxError
 
@@ -58,7 +58,7 @@ class SessionCore:
         settings: SessionSettings,
         dialect: Dialect,
         draw: Callable[[], float],
-        memory: Memory,
+        memory: ProcessMemory,
     ) -> None:
         self.settings = settings
         self.epoch = 0
@@ -66,7 +66,7 @@ class SessionCore:
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
         self._translating = Translating()
-        self.browsings = Browsings(dialect, self._requests, self._outbox, self._translating)
+        self.browsers = Browsers(dialect, self._requests, self._outbox, self._translating)
         self._arrivals = 0
         self._dead_letters = DeadLetters(
             settings,
@@ -75,34 +75,34 @@ class SessionCore:
             self._outbox,
             releases=self._releases,
             in_transaction=lambda: self._work.open,
-            browsings=self.browsings,
+            browsers=self.browsers,
         )
-        carrying = Carrying()
+        lost_deliveries = LostDeliveries()
         self._consumers = Subscriptions(
             dialect,
             self._requests,
             self._outbox,
             dead_letters=self._dead_letters,
-            carrying=carrying,
+            lost_deliveries=lost_deliveries,
             memory=memory,
             translating=self._translating,
         )
-        postponements = Postponements(
+        scheduled = ScheduledRedelivery(
             dialect, self._requests, self._outbox, releases=self._releases
         )
-        self._verdicts = Verdicts(postponements, self._dead_letters, draw)
-        self.conversation = Conversation(dialect, self._requests, self._outbox)
-        self.sending = Sending(self._requests, self._outbox)
+        self._failed_deliveries = FailedDeliveries(scheduled, self._dead_letters, draw)
+        self.broker_errors = BrokerErrors(dialect, self._requests, self._outbox)
+        self.sending = Sends(self._requests, self._outbox)
         self._work = UnitOfWork(
             settings,
             dialect,
             self._requests,
             self._outbox,
             sending=self.sending,
-            carrying=carrying,
+            lost_deliveries=lost_deliveries,
         )
         self.handing_out = HandingOut(
-            dialect, self._consumers, self._work, self._verdicts, self._dead_letters
+            dialect, self._consumers, self._work, self._failed_deliveries, self._dead_letters
         )
 
     @property
@@ -113,7 +113,7 @@ class SessionCore:
     @property
     def idle(self) -> bool:
         """Whether nothing binds the session to its link."""
-        return not (self._consumers or self.browsings or self._requests or self._work.bound)
+        return not (self._consumers or self.browsers or self._requests or self._work.bound)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class SessionCore:
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""
         self._translating.closed(reason, now)
-        self.conversation.explain(now)
+        self.broker_errors.explain(now)
         self._requests.fail_all(
             now,
             lambda request: ConnectionFailedError(
@@ -157,10 +157,10 @@ class SessionCore:
         )
         self._consumers.lose(now)
         self._work.lost(now)
-        self.browsings.clear()
+        self.browsers.clear()
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
 
-    def suspects(self, reason: str) -> list[ConsumerSettings]:
+    def suspected_consumers(self, reason: str) -> list[ConsumerSettings]:
         """Consumers for one of whose messages the broker may have ended the link, which ends for `reason`."""
         return self._consumers.translated() if reason == "io" else []
 
@@ -179,7 +179,7 @@ class SessionCore:
         for frame in frames:
             if isinstance(frame, MessageFrame):
                 if frame.late:
-                    self._torn(frame)
+                    self._truncated(frame)
                     continue
                 self._arrivals += 1
                 delivery = self._understand(frame, now, wall)
@@ -195,7 +195,7 @@ class SessionCore:
                 self._work.markers.accept(deliveries, now)
             elif not self._consumers.accept(subscription_id, deliveries, now):
                 # A browser's, or its consumer was closed meanwhile and the broker takes them back.
-                self.browsings.accept(subscription_id, deliveries)
+                self.browsers.accept(subscription_id, deliveries)
 
     def take_actions(self) -> list[Action]:
         """What the driver must do now, oldest first."""
@@ -204,7 +204,7 @@ class SessionCore:
     def next_timer(self) -> float | None:
         """When `handle_timer` is next due (seconds, monotonic), or None."""
         due = [consumer.next_timer() for consumer in self._consumers]
-        others = (self._dead_letters, self.conversation, self.browsings)
+        others = (self._dead_letters, self.broker_errors, self.browsers)
         due += [one.next_timer() for one in others]
         return min((at for at in due if at is not None), default=None)
 
@@ -216,8 +216,8 @@ class SessionCore:
         ask again a moment later.
         """
         self._dead_letters.handle_timer(now)
-        self.conversation.handle_timer(now)
-        self.browsings.handle_timer(now)
+        self.broker_errors.handle_timer(now)
+        self.browsers.handle_timer(now)
         for consumer in self._consumers:
             consumer.handle_timer(now, unread=unread)
 
@@ -242,11 +242,11 @@ class SessionCore:
         for subscription_id in subscription_ids:
             self._consumers.find(subscription_id).want(now)
 
-    def is_shut(self, subscription_id: str) -> bool:
+    def is_window_full(self, subscription_id: str) -> bool:
         """Whether the broker has to be asked before it sends this consumer more."""
-        return self._consumers.find(subscription_id).shut
+        return self._consumers.find(subscription_id).window_full
 
-    def consumed(self, delivery: Delivery, now: float, *, hurry: bool = False) -> None:
+    def consumed(self, delivery: Delivery, now: float, *, returning: bool = False) -> None:
         """`receive()` returns the message (`hurry`), or its listener has returned."""
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
@@ -254,13 +254,13 @@ class SessionCore:
         if self._is_stale(delivery) and not delivery.settled:
             self._consumers.consumed_late(delivery, now)
         else:
-            consumer.consumed(delivery, now, hurry=hurry)
+            consumer.consumed(delivery, now, returning=returning)
 
     def undecodable(self, delivery: Delivery, error: Exception, now: float) -> None:
         """`delivery`, which was just handed out, cannot be made a message for the application: bury it."""
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is not None and not self._is_stale(delivery):
-            self._verdicts.bury_undecodable(consumer, delivery, error, now)
+            self._failed_deliveries.dead_letter_undecodable(consumer, delivery, error, now)
 
     def take_back(self, held: Held) -> bool:
         """
@@ -284,20 +284,20 @@ class SessionCore:
         if self._is_stale(delivery):
             consumer.failed_late(delivery)
             return
-        if failure.verdict is Verdict.RELEASE:
+        if failure.disposition is Disposition.RELEASE:
             consumer.release([delivery])
             return
         delivery.note_failure(failure, now)
         delivery.ended_at = now
         if self.transacted or self.settings.mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
             return
-        if consumer.settings.lazy and failure.verdict is Verdict.REDELIVER:
-            consumer.consumed(delivery, now, hurry=False)
+        if consumer.settings.lazy and failure.disposition is Disposition.REDELIVER:
+            consumer.consumed(delivery, now, returning=False)
         else:
             consumer.flush(AckTrigger.EACH, now)
             only = delivery if delivery in consumer.delivered else None
-            if only is not None or failure.verdict is Verdict.REDELIVER:
-                self._verdicts.give_back(consumer, failure, now, only=only)
+            if only is not None or failure.disposition is Disposition.REDELIVER:
+                self._failed_deliveries.give_back(consumer, failure, now, only=only)
 
     def close_consumer(self, subscription_id: str, now: float, *, idle: bool = True) -> Request:
         """
@@ -355,7 +355,7 @@ class SessionCore:
             return
         consumer = self._consumers.find(delivery.subscription_id)
         if self._is_stale(delivery):
-            consumer.evidence.dropped(1, now)
+            consumer.reports.dropped(1, now)
         elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
             consumer.acknowledge_one(delivery, now)
         else:
@@ -369,7 +369,7 @@ class SessionCore:
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
         for consumer in self._consumers:
-            self._verdicts.give_back(consumer, failure, now)
+            self._failed_deliveries.give_back(consumer, failure, now)
 
     def may_commit(self) -> bool:
         """
@@ -387,7 +387,9 @@ class SessionCore:
     @property
     def untranslated(self) -> bool:
         """Whether a consumer goes without translation on this link."""
-        return self._translating.doubted and any(one.untranslated for one in self._consumers)
+        return self._translating.suspects_translation and any(
+            one.untranslated for one in self._consumers
+        )
 
     def barrier(self) -> Request:
         """Answered when the broker has done all that was written before."""
@@ -402,11 +404,11 @@ class SessionCore:
         return resting and not (self._requests or self._work.bound)
 
     @property
-    def tidy(self) -> bool:
+    def leaves_nothing(self) -> bool:
         """Whether closing now leaves nothing of jmsx's own on the broker."""
-        return self._work.markers is None or not self.linked or self._work.markers.tidy
+        return self._work.markers is None or not self.linked or self._work.markers.leaves_nothing
 
-    def lures(self, subscription_id: str | None = None) -> bool:
+    def may_leave_flagged(self, subscription_id: str | None = None) -> bool:
         """
         Whether a consumer (None: any) that closes now might leave messages flagged that nobody has seen.
 
@@ -418,7 +420,7 @@ class SessionCore:
         return (
             self._dialect.flags_redelivery
             and self.linked
-            and any(one is not None and one.roomy for one in closing)
+            and any(one is not None and one.has_room for one in closing)
         )
 
     def give_up(self, now: float) -> None:
@@ -443,7 +445,7 @@ class SessionCore:
             raise IllegalStateError("rollback() in a session that is not transacted")
         self._work.rollback(now)
         for consumer in sorted(self._consumers, key=lambda each: each.delivering_since):
-            self._verdicts.give_back(consumer, failure, now)
+            self._failed_deliveries.give_back(consumer, failure, now)
         self._consumers.close_deferred(now)
 
     def close(self, now: float, *, idle: bool = True) -> list[Request]:
@@ -460,13 +462,24 @@ class SessionCore:
                 self._work.markers.close()
         return self._consumers.close_all(now, idle=idle)
 
+    def unsubscribe_durable(self, name: str) -> Request:
+        """Remove a durable subscription that no consumer uses; the request is answered when the broker has done it."""
+        request = self._requests.open("UNSUBSCRIBE", name)
+        headers = self._dialect.unsubscribe_durable_headers(name)
+        self._outbox.transmit(
+            Frame("UNSUBSCRIBE", {"id": f"remove-{name}", **headers, "receipt": request.receipt_id})
+        )
+        return request
+
     def disconnect(self) -> Request:
-        """Say farewell; the link may be closed when it is answered."""
-        return self.conversation.disconnect(self.settings.broker)
+        """Write DISCONNECT; close the link when the request is answered."""
+        request = self._requests.open("DISCONNECT", self.settings.broker)
+        self._outbox.transmit(Frame("DISCONNECT", {"receipt": request.receipt_id}))
+        return request
 
     def abandon(self, request: Request, error: JmsxError, now: float) -> None:
         """Nobody waits for the answer of `request` any longer; a COMMIT without an answer drops the link."""
-        self.conversation.explain(now)  # it may have been refused
+        self.broker_errors.explain(now)  # it may have been refused
         marked = self._work.in_doubt  # then its link is gone already
         self._requests.abandon(request)
         request.end(now, error)
@@ -492,24 +505,24 @@ class SessionCore:
         except Exception as error:
             delivery = self._delivery(frame.bare(), now, wall)
             consumed = delivery.subscription_id in self._consumers
-            if not delivery.lane or (consumed and not delivery.ack_id):
+            if not delivery.wire_subscription or (consumed and not delivery.ack_id):
                 raise
             delivery.frame = frame
-            delivery.condemn(error)
+            delivery.mark_undecodable(error)
             return delivery
 
-    def _torn(self, frame: MessageFrame) -> None:
-        if self._consumers.torn(frame):
+    def _truncated(self, frame: MessageFrame) -> None:
+        if self._consumers.mark_truncated(frame):
             self._outbox.disconnect(f"a message has to come once more: {frame.broken}")
 
     def _refused(self, error: Frame, now: float) -> None:
         self._outbox.sends = None
-        complaint = self.conversation.refused(
-            error, self.settings.broker, now, condemned=self._work.condemned
+        complaint = self.broker_errors.refused(
+            error, self.settings.broker, now, rollback_only=self._work.is_rollback_only
         )
         if complaint is not None:
-            self._work.condemn(complaint)
-            self.conversation.explain(now)
+            self._work.set_rollback_only(complaint)
+            self.broker_errors.explain(now)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         message_id = self._dialect.message_id(frame.headers)

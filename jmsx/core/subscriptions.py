@@ -8,9 +8,9 @@ from jmsx.core.consumer import ConsumerCore
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
-from jmsx.core.headers import COUNT_HEADER, FURTHER
+from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR
 from jmsx.core.identity import count
-from jmsx.core.process_memory import Recollection
+from jmsx.core.process_memory import ConsumerMemory
 from jmsx.core.requests import answered, subscribe
 from jmsx.core.translating import is_browsable
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, MessageFormatError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.frames import MessageFrame
-    from jmsx.core.lost_deliveries import Carrying
-    from jmsx.core.process_memory import Memory
+    from jmsx.core.lost_deliveries import LostDeliveries
+    from jmsx.core.process_memory import ProcessMemory
     from jmsx.core.requests import Request, Requests
     from jmsx.core.translating import Translating
     from jmsx.core.values import ConsumerSettings
@@ -45,8 +45,8 @@ class Subscriptions:
         outbox: Outbox,
         *,
         dead_letters: DeadLetters,
-        carrying: Carrying,
-        memory: Memory,
+        lost_deliveries: LostDeliveries,
+        memory: ProcessMemory,
         translating: Translating,
     ) -> None:
         self._dialect = dialect
@@ -56,10 +56,10 @@ class Subscriptions:
         self._dead_letters = dead_letters
         self._memory = memory
         self._consumers: dict[str, ConsumerCore] = {}
-        self._carrying = carrying
+        self._lost_deliveries = lost_deliveries
         self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
-        self._left: dict[str, Recollection] = {}  #: closed consumers, for which more may come
+        self._left: dict[str, ConsumerMemory] = {}  #: closed consumers, for which more may come
         self.linked = False  #: there is a link to write to
         #: To be subscribed on it, when what has to come before is done.
         self._awaited: list[tuple[ConsumerCore, Request]] = []
@@ -95,47 +95,49 @@ class Subscriptions:
             past = delivery.expires_at is not None and delivery.expires_at <= now
             if past and not self._dialect.genuine(delivery):
                 delivery.expires_at = None  # no broker sends what has expired
-            if COUNT_HEADER in delivery.headers or len(self._carrying):
+            if COUNT_HEADER in delivery.headers or len(self._lost_deliveries):
                 self._recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
 
-    def torn(self, frame: MessageFrame) -> bool:
+    def mark_truncated(self, frame: MessageFrame) -> bool:
         """
         A message that was accepted as whole is not, as `frame` tells: whether somebody has it in his hands.
 
         If nobody has, it is buried when its turn comes.
         """
         headers = frame.bare().headers
-        consumer = self._consumers.get(headers.get("subscription", "").partition(FURTHER)[0])
+        consumer = self._consumers.get(
+            headers.get("subscription", "").partition(SUBSCRIPTION_SEPARATOR)[0]
+        )
         if consumer is None:
             return False
         ack_id = self._dialect.ack_id(headers)
         for delivery in consumer.waiting:
             if delivery.ack_id == ack_id:
                 delivery.frame = frame
-                delivery.condemn(MessageFormatError(frame.broken))
+                delivery.mark_undecodable(MessageFormatError(frame.broken))
                 return False
         return any(one.ack_id == ack_id for one in (*consumer.unsettled, *consumer.batch.owed()))
 
     def _recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         try:
-            if delivery.doom is None:
+            if delivery.dead_letter_cause is None:
                 delivery.begin(count(delivery, self._dialect))
-                self._carrying.recall(consumer, delivery)
+                self._lost_deliveries.recall(consumer, delivery)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
-            delivery.condemn(error)
+            delivery.mark_undecodable(error)
 
     def consumed_late(self, delivery: Delivery, now: float) -> None:
         """The application is done with a message whose link is gone: no failure, when it comes again."""
         consumer = self._consumers[delivery.subscription_id]
         if consumer.consumed_late(delivery, now):
-            self._carrying.spare(consumer, delivery)
+            self._lost_deliveries.note_not_failed(consumer, delivery)
 
-    def spare(self, consumer: ConsumerCore, delivery: Delivery) -> None:
+    def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """The application has not seen a message whose link is gone: no failure either."""
         consumer.failed_late(delivery)
-        self._carrying.spare(consumer, delivery)
+        self._lost_deliveries.note_not_failed(consumer, delivery)
 
     # The link --------------------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class Subscriptions:
                 now: float, error: JmsxError | None, consumer: ConsumerCore = consumer
             ) -> JmsxError | None:
                 if error is None:
-                    consumer.evidence.opened(now)
+                    consumer.reports.opened(now)
                 return error
 
             request = self._requests.open("SUBSCRIBE", consumer.settings.destination, then)
@@ -173,11 +175,11 @@ class Subscriptions:
         self._awaited.clear()
         for consumer in self:
             handed_out, waiting = consumer.cut(now)
-            self._carrying.note(consumer, handed_out, handed_out=True)
-            self._carrying.note(consumer, waiting, handed_out=False)
+            self._lost_deliveries.note(consumer, handed_out, handed_out=True)
+            self._lost_deliveries.note(consumer, waiting, handed_out=False)
         for consumer, delivery in self._dead_letters.lose(now):
-            self._carrying.note(consumer, [delivery], handed_out=False)
-        self._carrying.trim()
+            self._lost_deliveries.note(consumer, [delivery], handed_out=False)
+        self._lost_deliveries.trim()
         for subscription_id in self._closing:
             self._consumers.pop(subscription_id, None)
         self._closing.clear()
@@ -199,13 +201,13 @@ class Subscriptions:
 
     def open(self, settings: ConsumerSettings, now: float) -> Request:
         """Open a consumer; its messages come as soon as the broker has confirmed it."""
-        recollection = Recollection(self._memory, settings, self._dialect)
-        consumer = ConsumerCore(settings, self._dialect, self._outbox, recollection, now)
+        memory = ConsumerMemory(self._memory, settings, self._dialect)
+        consumer = ConsumerCore(settings, self._dialect, self._outbox, memory, now)
         self._consumers[settings.subscription_id] = consumer
 
         def then(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is None:
-                consumer.evidence.opened(now)
+                consumer.reports.opened(now)
                 return None
             self._consumers.pop(settings.subscription_id, None)
             if isinstance(error, BrokerTimeoutError):  # it may be answered yet, and must not linger
@@ -270,15 +272,15 @@ class Subscriptions:
         if settings.acknowledges_itself and consumer.delivered and idle:
             batch, consumer.delivered = consumer.delivered, []
             consumer.acknowledge(batch, AckTrigger.CLOSE, now)
-        consumer.settle_waiting_buried()
+        consumer.acknowledge_waiting_originals()
         self._outbox.transmit(*consumer.window.release())
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
         consumer.give_back()
-        self._left[settings.subscription_id] = consumer.recollection
+        self._left[settings.subscription_id] = consumer.memory
         if len(self._left) > _LEFT:
             del self._left[next(iter(self._left))]
         del self._consumers[settings.subscription_id]
-        consumer.evidence.closed(now)
+        consumer.reports.closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
         self._farewells = [*(one for one in self._farewells if not one.done), request]
         receipt = {"receipt": request.receipt_id}

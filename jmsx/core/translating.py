@@ -56,7 +56,7 @@ class Translating:
         self._ends = max(self._ends, 1)
 
     @property
-    def doubted(self) -> bool:
+    def suspects_translation(self) -> bool:
         """Whether the last link may have ended for an ObjectMessage."""
         return self._ends > 0
 

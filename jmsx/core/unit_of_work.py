@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jmsx.core.commit_markers import CommitMarkers
-from jmsx.core.commit_repeat import Salvage, repeatable
+from jmsx.core.commit_repeat import CommitRepeat, repeatable
 from jmsx.core.destination_names import is_foreign_temporary
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
-from jmsx.core.journal_barrier import rehearsal
+from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.requests import Request, answered, silent, unanswered
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
 from jmsx.errors import (
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from jmsx.core.consumer import ConsumerCore
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
-    from jmsx.core.lost_deliveries import Carrying
+    from jmsx.core.lost_deliveries import LostDeliveries
     from jmsx.core.requests import Requests
-    from jmsx.core.sends import Sending
+    from jmsx.core.sends import Sends
     from jmsx.core.values import SessionSettings
 
     #: What a transaction settles, consumer by consumer, each oldest first.
@@ -66,25 +66,26 @@ class UnitOfWork:
         requests: Requests,
         outbox: Outbox,
         *,
-        sending: Sending,
-        carrying: Carrying,
+        sending: Sends,
+        lost_deliveries: LostDeliveries,
     ) -> None:
         self.settings = settings  #: of the link that is up
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
         self._sending = sending
-        self._carrying = carrying
+        self._lost_deliveries = lost_deliveries
         self._transaction = Transaction(settings.session_id)
-        self._salvage: Salvage | None = None
+        self._repeat: CommitRepeat | None = None
         self.markers: CommitMarkers | None = None
-        self._repeats = False  #: a commit without an answer is done once more on the next link
+        #: Whether a commit that was not answered is done once more on the next link
+        self._repeats_unanswered = False
         if settings.marker_day is not None and dialect.transactional_ack:
             self.markers = CommitMarkers(
                 settings.session_id, settings.marker_day, dialect, requests, outbox
             )
         elif settings.marker_day is not None:
-            self._repeats = True
+            self._repeats_unanswered = True
 
     @property
     def in_doubt(self) -> bool:
@@ -138,16 +139,16 @@ class UnitOfWork:
             transaction.step(TxInput.BEGIN)
             self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
         transaction.touch(sent.at)
-        output = transaction.next_output(self._dialect, of_none=self._repeats)
+        output = transaction.next_output(self._dialect, of_none=self._repeats_unanswered)
         known = {} if output is None else self._dialect.output_headers(output)
         headers = {**known, **sent.frame.headers}
         sent = replace(sent, frame=replace(sent.frame, headers=headers))
         transaction.sends.append(sent)
         if known and transaction.repeats:
-            return self._send_rehearsed(sent)
+            return self._send_behind_barrier(sent)
         return self._write(sent)
 
-    def _send_rehearsed(self, sent: TxSend) -> Request:
+    def _send_behind_barrier(self, sent: TxSend) -> Request:
         """Write it when the broker knows what it has; who does not wait for that cannot commit."""
         transaction = self._transaction
         transaction.repeats = False
@@ -164,11 +165,11 @@ class UnitOfWork:
             ):  # the commit tells, as of all that it loses
                 return None
             else:
-                self.condemn(str(error))
+                self.set_rollback_only(str(error))
             return error
 
         request = self._requests.open("SEND", sent.destination, then)
-        self._outbox.transmit(*rehearsal(sent.frame, request.receipt_id))
+        self._outbox.transmit(*journal_barrier(sent.frame, request.receipt_id))
         return request
 
     def _write(self, sent: TxSend) -> Request | None:
@@ -184,7 +185,7 @@ class UnitOfWork:
                 transaction.sends.pop()
                 self._sending.report(sent, now, "error")
             elif error is not None:
-                self.condemn(str(error))
+                self.set_rollback_only(str(error))
             return error
 
         request = self._requests.open("SEND", sent.destination, then)
@@ -231,7 +232,9 @@ class UnitOfWork:
             name = transaction.transaction_id
             request = self.markers.commit(name, broker, frames, answer)
         elif (
-            transaction.sends and (batches or self._repeats) and not self._dialect.transactional_ack
+            transaction.sends
+            and (batches or self._repeats_unanswered)
+            and not self._dialect.transactional_ack
         ):
             request = self._commit_in_two_steps(batches, answer)
         else:
@@ -257,18 +260,18 @@ class UnitOfWork:
         transaction.step(TxInput.ABORT)
 
     @property
-    def condemned(self) -> bool:
+    def is_rollback_only(self) -> bool:
         """Whether the open transaction can only be rolled back, and why is known."""
         return self._transaction.rollback_only is not None
 
-    def condemn(self, cause: str) -> None:
+    def set_rollback_only(self, cause: str) -> None:
         """
         The broker complained about an unknown frame: what is open can only be rolled back.
 
         While it is being committed, the complaint tells why the broker will refuse that. The first one is the cause of
         those that follow it.
         """
-        if self._transaction.state is not TxState.IDLE and not self.condemned:
+        if self._transaction.state is not TxState.IDLE and not self.is_rollback_only:
             self._transaction.rollback_only = f"the broker refused a part of it: {cause}"
 
     def refusal(self) -> TransactionRolledBackError | None:
@@ -289,7 +292,7 @@ class UnitOfWork:
         """
         if self.markers is not None:
             self.markers.lost()
-        if self._salvage is not None or self.in_doubt:
+        if self._repeat is not None or self.in_doubt:
             return
         transaction = self._transaction
         cause, transaction_id = transaction.rollback_only, transaction.transaction_id
@@ -337,8 +340,8 @@ class UnitOfWork:
         gone = ConnectionFailedError(f"the connection to {self.settings.broker} is gone")
         if self.markers is not None:
             self.markers.give_up(now, gone)
-        if self._salvage is not None:
-            self._salvage.whole.end(now, gone)
+        if self._repeat is not None:
+            self._repeat.whole.end(now, gone)
 
     def _commit_in_two_steps(
         self,
@@ -380,10 +383,12 @@ class UnitOfWork:
         refused = (
             bool(batches) and error is not None and not (silent(error) or self._transaction.sent)
         )
-        lost = isinstance(error, ConnectionFailedError) and self._repeats and not whole.done
+        lost = (
+            isinstance(error, ConnectionFailedError) and self._repeats_unanswered and not whole.done
+        )
         if not (refused or lost) or not repeatable(sends, self._dialect):
             return False
-        self._salvage = Salvage(sends, batches, whole, self.settings.broker)
+        self._repeat = CommitRepeat(sends, batches, whole, self.settings.broker)
         # What it is told now is about what is sent once more
         self._transaction.rollback_only = None
         if not lost:
@@ -399,46 +404,46 @@ class UnitOfWork:
         Otherwise all else has to wait until it runs `then`. It may fail, and with it the link: a consumer that Artemis
         makes while it closes a connection is there for ever, and holds messages for nobody (measured on 2.44.0).
         """
-        if self._salvage is not None and self._salvage.broker == broker:
-            self._resend(self._salvage, then)
+        if self._repeat is not None and self._repeat.broker == broker:
+            self._resend(self._repeat, then)
             return True
-        if self._salvage is not None:
-            salvage, self._salvage = self._salvage, None
-            text = f"{broker}, to which the session goes now, cannot know what {salvage.broker} has"
-            salvage.whole.end(now, ConnectionFailedError(text))
+        if self._repeat is not None:
+            repeat, self._repeat = self._repeat, None
+            text = f"{broker}, to which the session goes now, cannot know what {repeat.broker} has"
+            repeat.whole.end(now, ConnectionFailedError(text))
         if self.markers is not None and self.markers.opened:
             self.markers.open()
         return False
 
-    def _resend(self, salvage: Salvage, then: Callable[[], None]) -> None:
+    def _resend(self, repeat: CommitRepeat, then: Callable[[], None]) -> None:
         """Send it all again, as soon as the broker knows what it has of it."""
 
-        def rehearsed(now: float, error: JmsxError | None) -> JmsxError | None:
+        def passed(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None:
                 return sent(now, error)
-            request = self._requests.open("SEND", salvage.whole.subject, sent)
-            self._outbox.transmit(*salvage.frames(request.receipt_id))
+            request = self._requests.open("SEND", repeat.whole.subject, sent)
+            self._outbox.transmit(*repeat.frames(request.receipt_id))
             return None
 
         def sent(now: float, error: JmsxError | None) -> JmsxError | None:
-            lost = error is not None and silent(error) and not self.condemned
-            if self._salvage is not salvage or lost:
+            lost = error is not None and silent(error) and not self.is_rollback_only
+            if self._repeat is not repeat or lost:
                 return error  # the next link, if there is one, tries again
-            self._salvage = None
-            salvage.whole.end(now, error)
+            self._repeat = None
+            repeat.whole.end(now, error)
             if error is None:
-                salvage.settle(self._carrying)
+                repeat.settle(self._lost_deliveries)
                 then()
             return error
 
-        request = self._requests.open("SEND", salvage.whole.subject, rehearsed)
-        first = salvage.sends[0].frame
-        self._outbox.transmit(*rehearsal(first, request.receipt_id))
+        request = self._requests.open("SEND", repeat.whole.subject, passed)
+        first = repeat.sends[0].frame
+        self._outbox.transmit(*journal_barrier(first, request.receipt_id))
 
     def _committed(self, batches: Batches, now: float) -> None:
         transaction = self._transaction
         for consumer, batch in batches:
-            consumer.evidence.acknowledged(batch, AckTrigger.COMMIT, now)
+            consumer.reports.acknowledged(batch, AckTrigger.COMMIT, now)
             consumer.end(batch, Outcome.COMMITTED, now, transaction.transaction_id)
         if not transaction.sent:
             self._sending.report_all(transaction, "confirmed", now)
@@ -465,12 +470,12 @@ class UnitOfWork:
         """
         transaction = self._transaction
         in_doubt = unanswered(error) or transaction.sent
-        complained = self.condemned or isinstance(error, BrokerFaultError)
+        complained = self.is_rollback_only or isinstance(error, BrokerFaultError)
         failed = not in_doubt or (complained and not transaction.sent)
-        self._salvage = None
+        self._repeat = None
         for consumer, batch in batches:
             for delivery in batch if not failed else ():
-                delivery.spared += 1
+                delivery.not_failed += 1
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
         if not transaction.sent:
             self._sending.report_all(
@@ -499,7 +504,7 @@ class UnitOfWork:
 
     def _note_refused(self, batches: Batches) -> None:
         for consumer, batch in batches:
-            self._carrying.note(consumer, batch, handed_out=True, refused=True)
+            self._lost_deliveries.note(consumer, batch, handed_out=True, refused=True)
 
 
 def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:

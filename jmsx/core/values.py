@@ -94,15 +94,16 @@ class ConsumerSettings:
     headers: Mapping[str, str]
     #: What names the queue or subscription for ever: who else reads the same, has the same
     origin: str
-    grave: str  #: URI of the queue for copies of dead letters, where the application names none
+    #: URI of the queue for copies of dead letters, where the application names none
+    dead_letter_queue: str
     prefetch: int  #: messages, >= 1
     policy: Policy = field(default_factory=RedeliveryPolicy)
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or the destination URI of our copies
     optimize: OptimizeAcknowledge | None = None  #: only in AUTO mode
     non_blocking_redelivery: bool = False
     scheduled: bool = False  #: redeliveries are the broker's scheduler's
-    #: Before each copy to `grave`: they make sure of its queue
-    grave_frames: tuple[Frame, ...] = ()
+    #: Written before each copy to `dead_letter_queue`: they make sure that the queue is there
+    dead_letter_queue_frames: tuple[Frame, ...] = ()
     expired: str = ""  #: URI of the queue for copies of what expired here, where there is one
     expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
     subscription: str | None = None  #: in events: whose copy of a topic's messages; None: a queue's
@@ -135,7 +136,7 @@ class ConsumerSettings:
         )
 
 
-class Verdict(Enum):
+class Disposition(Enum):
     """What shall become of a message whose handler raised."""
 
     REDELIVER = "redeliver"  #: by the policy
@@ -152,7 +153,7 @@ class Failure:
     error_type: str | None = None
     error_message: str | None = None
     stack: str | None = None
-    verdict: Verdict = Verdict.REDELIVER
+    disposition: Disposition = Disposition.REDELIVER
     delay: float | None = None  #: seconds; overrides the policy's
     place: str | None = None  #: file and line, where the application's code failed
 

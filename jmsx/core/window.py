@@ -42,7 +42,7 @@ class Window(Protocol):
     def reset(self) -> None:
         """What was handed out is settled in a transaction, or will be handed out again."""
 
-    def shut(self, unsettled: int) -> bool:
+    def full(self, unsettled: int) -> bool:
         """Whether `unsettled` messages keep the broker from sending more until `open`."""
 
     def patience(self, unsettled: int) -> float | None:

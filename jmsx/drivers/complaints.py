@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.events import ErrorReceived, LinkClosed, MessageDeadLettered
-from jmsx.core.poison_frames import MANY, DeadEnds
+from jmsx.core.poison_frames import MANY, PoisonFrames
 from jmsx.log import Seldom, logger, shortened
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ class Complaints:
 
     def __init__(self) -> None:
         self._lines = Seldom(PAUSE)
-        self._dead_ends = DeadEnds()
+        self._poison_frames = PoisonFrames()
 
     def observe(self, event: Event, source: Source) -> None:
         """Log `event` if it is one, or tells of a dead letter."""
-        self._dead_ends.note(event)
-        if isinstance(event, LinkClosed) and self._dead_ends.count == MANY:
+        self._poison_frames.note(event)
+        if isinstance(event, LinkClosed) and self._poison_frames.count == MANY:
             _log.error(
                 "link ends again and again at a frame that cannot be read: remove that message at the broker",
                 broker=source.broker,
                 session=source.session_id,
                 times=MANY,
-                error=self._dead_ends.cause,
+                error=self._poison_frames.cause,
             )
         if isinstance(event, MessageDeadLettered):
             _log.error(

@@ -331,7 +331,7 @@ class Engine:
 
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):
-            self.core.conversation.explain(now)
+            self.core.broker_errors.explain(now)
             # What was refused drops the link, and is of more weight than its end
             self._perform(now)
             self._lose(arrival.reason, self._life.cause(arrival.detail))
@@ -485,7 +485,7 @@ class Engine:
         wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
         wanted = wanted or self.outage is not None
         ruled_out = wanted or policy is not None or self._life.timed_out
-        self._suspected = [] if ruled_out else self.core.suspects(reason)
+        self._suspected = [] if ruled_out else self.core.suspected_consumers(reason)
         if for_good or self.farewell or self._ended or not (wanted or self._suspected):
             self._connector.cancel()
             self.error = lost

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jmsx.core.events import Source
-from jmsx.core.process_memory import Memory
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import AcknowledgeMode, SessionSettings
 from jmsx.drivers.pump import Pump
@@ -32,7 +32,7 @@ class OpenLink:
             mode=AcknowledgeMode.AUTO_ACKNOWLEDGE, broker=broker, session_id="idle"
         )
         self.pump = Pump(
-            SessionCore(idle, self.dialect, _draw, Memory()),
+            SessionCore(idle, self.dialect, _draw, ProcessMemory()),
             self._connected,
             connector,
             clock=clock,
@@ -46,7 +46,7 @@ class OpenLink:
         """The address of the broker that it leads to."""
         return self.pump.source.broker
 
-    def attach(self, settings: SessionSettings, connection_id: str, memory: Memory) -> Pump:
+    def attach(self, settings: SessionSettings, connection_id: str, memory: ProcessMemory) -> Pump:
         """Give the link to a session, which shares `memory` with others."""
         settings = replace(settings, broker=self.broker)
         core = SessionCore(settings, self.dialect, _draw, memory)

@@ -204,7 +204,7 @@ class Pump(Engine):
         """The last step of a `receive()`: it returns `delivery`, unless it is interrupted here; see `give_back`."""
         with self.lock:
             self.check()
-            self._work(lambda core, now: core.consumed(delivery, now, hurry=True))
+            self._work(lambda core, now: core.consumed(delivery, now, returning=True))
 
     def give_back(self, held: Held) -> None:
         """
@@ -227,7 +227,7 @@ class Pump(Engine):
         deadline = self.now() + self._limit
         with self.lock:
             while True:
-                delivery, ended = self.call(lambda core, _now: core.browsings.look(subscription_id))
+                delivery, ended = self.call(lambda core, _now: core.browsers.look(subscription_id))
                 if delivery is not None or ended:
                     return delivery
                 left = deadline - self.now()
@@ -245,7 +245,7 @@ class Pump(Engine):
     def linger(self, subscription_id: str | None = None) -> None:
         """Before a consumer (None: all) closes: let what the broker may be dispatching to it come."""
         with self.lock:
-            if self._work(lambda core, _now: core.lures(subscription_id)):
+            if self._work(lambda core, _now: core.may_leave_flagged(subscription_id)):
                 self.changed.wait_for(lambda: self.error is not None, LINGER)
 
     def tidy_up(self) -> None:
@@ -255,7 +255,9 @@ class Pump(Engine):
                 lambda: not self.reachable or not self.core.committing, self.request_timeout
             )
             self.changed.wait_for(
-                lambda: self.error is not None or self.outage is not None or self.core.tidy,
+                lambda: (
+                    self.error is not None or self.outage is not None or self.core.leaves_nothing
+                ),
                 FAREWELL,
             )
 

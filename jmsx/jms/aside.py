@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from jmsx.alone import Alone
 from jmsx.clock import Clock
 from jmsx.core.dialect import Dialect
-from jmsx.core.management import Findings, Grave, Inquiry, Management
+from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Management
 from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
 from jmsx.drivers.exchange import Exchange, UnansweredError
@@ -65,7 +65,7 @@ class Inquiries:
 
         Raises InvalidDestinationError if it would take messages that are not meant for it.
         """
-        default = Findings(Grave(peer.dialect.dead_letter_destination(kind)))
+        default = Findings(DeadLetterQueue(peer.dialect.dead_letter_destination(kind)))
         management = self._management(peer)
         if management is None or destination.startswith("temp-"):
             return default

@@ -44,7 +44,7 @@ class QueueBrowser:
         uri = self.queue.uri
         pump.ask(
             f"SUBSCRIBE {uri}",
-            lambda core, _now: core.browsings.open(name, uri, headers),
+            lambda core, _now: core.browsers.open(name, uri, headers),
             repeat=True,
         )
         self._open.add(name)
@@ -67,7 +67,7 @@ class QueueBrowser:
         self._open.discard(name)
         pump, uri = self._link.pump, self.queue.uri
         if pump.error is None and not self._link.closed:
-            pump.finish(lambda core, _now: core.browsings.close(name, uri))
+            pump.finish(lambda core, _now: core.browsers.close(name, uri))
 
     def __enter__(self) -> Self:
         return self
@@ -86,5 +86,5 @@ def _shown(delivery: Delivery, dialect: Dialect) -> Message:
     try:
         return received(delivery, dialect)
     except Exception as error:  # noqa: BLE001 - one message must not end the browsing
-        delivery.condemn(error)
+        delivery.mark_undecodable(error)
         return received(delivery, dialect)

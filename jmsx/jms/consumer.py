@@ -87,7 +87,7 @@ class MessageConsumer:
         """
         self._check()
         asks = self._pull or self._link.pump.call(
-            lambda core, _now: core.is_shut(self._subscription_id)
+            lambda core, _now: core.is_window_full(self._subscription_id)
         )
         return self.receive(_ANSWER if asks else 0.0)
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from jmsx.core.delivery import DEAD, Delivery
+from jmsx.core.delivery import DEAD_LETTER, Delivery
 from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.policy import UNLIMITED
 from jmsx.core.session import SessionCore
-from jmsx.core.values import Failure, Verdict
+from jmsx.core.values import Disposition, Failure
 from jmsx.jms.message import Message
 from jmsx.log import logger, shortened
 from jmsx.steering import Steering, told_by
 
 #: Words for what is not delivered again, by what its handler said.
-_ENDS: Final = {Verdict.DISCARD: "never, it is discarded", Verdict.REJECT: "never, dead letter now"}
+_ENDS: Final = {
+    Disposition.DISCARD: "never, it is discarded",
+    Disposition.REJECT: "never, dead letter now",
+}
 
 _log = logger("jmsx.session")
 
@@ -31,7 +34,7 @@ class HandlerCall:
         self._delivery = delivery
         self._attempt = delivery.failures + 1
         self._first = delivery.first_failed_at is None and COUNT_HEADER not in delivery.headers
-        delivery.prospect = None
+        delivery.next_delivery = None
 
     def tell(self, core: SessionCore, error: BaseException, failure: Failure) -> None:
         """Log that it failed, once the core knows what becomes of the message."""
@@ -41,8 +44,8 @@ class HandlerCall:
         most = settings.policy.maximum_redeliveries if settings is not None else UNLIMITED
         cause = told_by(error)
         said = isinstance(cause, Steering)  # on purpose: it needs no traceback
-        dead = self._delivery.prospect == DEAD
-        level = _log.info if failure.verdict is Verdict.DISCARD else _log.warning
+        dead = self._delivery.next_delivery == DEAD_LETTER
+        level = _log.info if failure.disposition is Disposition.DISCARD else _log.warning
         level(
             "handler failed",
             consumer=settings.name if settings is not None else None,
@@ -57,11 +60,11 @@ class HandlerCall:
         )
 
     def _again(self, failure: Failure) -> str:
-        prospect = self._delivery.prospect
-        if failure.verdict in _ENDS:
-            return _ENDS[failure.verdict]
-        if prospect == DEAD:
+        next_delivery = self._delivery.next_delivery
+        if failure.disposition in _ENDS:
+            return _ENDS[failure.disposition]
+        if next_delivery == DEAD_LETTER:
             return "never, dead letter now"
-        if isinstance(prospect, float | int):
-            return f"in {prospect:g} s" if prospect > 0 else "at once"
+        if isinstance(next_delivery, float | int):
+            return f"in {next_delivery:g} s" if next_delivery > 0 else "at once"
         return "when it is rolled back or recovered, or the broker sends it"

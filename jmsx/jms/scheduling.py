@@ -87,17 +87,17 @@ def _ask(link: SessionLink) -> bool:
     )
     pump.ask(
         f"SUBSCRIBE {private}",
-        lambda core, _now: core.browsings.open(name, private, headers),
+        lambda core, _now: core.browsers.open(name, private, headers),
         repeat=True,
     )
     delay = {"AMQ_SCHEDULED_DELAY": str(round(DELAY * 1000))}
     asked = Frame("SEND", {**dialect.send_headers(private), **delay})
     delivery, began = None, pump.now()
     try:
-        pump.ask(f"SEND {private}", lambda core, _now: core.sending.aside(asked))
+        pump.ask(f"SEND {private}", lambda core, _now: core.sending.send_own(asked))
         delivery = pump.look(name)
     except BrokerTimeoutError:
         return False
     finally:
-        pump.finish(lambda core, _now: core.browsings.close(name, private, delivery))
+        pump.finish(lambda core, _now: core.browsers.close(name, private, delivery))
     return pump.now() - began >= DELAYED

@@ -293,7 +293,7 @@ class SessionLink:
         if headers is not None:
             self.pump.ask(
                 f"SUBSCRIBE {made}",
-                lambda core, _now: core.browsings.open(_holder(made), made.uri, headers),
+                lambda core, _now: core.browsers.open(_holder(made), made.uri, headers),
                 repeat=True,
             )
         return made
@@ -316,7 +316,7 @@ class SessionLink:
         self._temporary.discard(destination.uri)
         if self.dialect.management is not None and not self.closed and self.pump.error is None:
             self.pump.finish(
-                lambda core, _now: core.browsings.close(_holder(destination), destination.uri)
+                lambda core, _now: core.browsers.close(_holder(destination), destination.uri)
             )
             peer = self.peer(f"DELETE {destination}")
             self.shared.inquiries.remove_temporary(peer, [destination.uri])
@@ -328,7 +328,7 @@ class SessionLink:
             "reply-to": self.dialect.reply_to(destination.uri),
         }
         asked = Frame("SEND", headers)
-        self.pump.ask(f"SEND {place}", lambda core, _now: core.sending.aside(asked))
+        self.pump.ask(f"SEND {place}", lambda core, _now: core.sending.send_own(asked))
 
     def check_temporary(self, destination: Destination) -> None:
         """Raise InvalidDestinationError if it is another program's temporary queue, and gone, as far as one can ask."""

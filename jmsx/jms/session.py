@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from jmsx.core.option_checks import misfit
+from jmsx.core.option_checks import wrong_type
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, ConsumerSettings, DestinationKind
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, UnsupportedError
 from jmsx.handlers import check_runs
@@ -227,7 +227,7 @@ class Session:
         link.shared.claim_client_id(link, None)
         link.pump.ask(
             f"UNSUBSCRIBE {subscription}",
-            lambda core, _now: core.conversation.unsubscribe_durable(subscription),
+            lambda core, _now: core.unsubscribe_durable(subscription),
         )
 
     def commit(self) -> None:
@@ -327,7 +327,7 @@ class Session:
 def _checked(options: ConsumerOptions | None) -> ConsumerOptions:
     """The options that were given; raises ConfigurationError for what are none."""
     if not isinstance(options, ConsumerOptions | None):
-        raise misfit("options of a consumer", "ConsumerOptions(...) or None", options)
+        raise wrong_type("options of a consumer", "ConsumerOptions(...) or None", options)
     return ConsumerOptions() if options is None else options
 
 

@@ -75,7 +75,7 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
     if own.optimize_acknowledge and not auto:
         raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
     findings = link.examine(destination, kind, policy)
-    grave, expired = findings.grave, findings.expired
+    queue, expired = findings.dead_letter_queue, findings.expired
     subscription_id = link.next_subscription_id()
     return ConsumerSettings(
         subscription_id=subscription_id,
@@ -94,8 +94,8 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
         ),
         origin=_origin(link, wanted),
         subscription=_subscription(link, wanted, subscription_id),
-        grave=grave.destination,
-        grave_frames=grave.before,
+        dead_letter_queue=queue.destination,
+        dead_letter_queue_frames=queue.before,
         expired="" if expired is None else expired.destination,
         expired_frames=() if expired is None else expired.before,
         prefetch=max(messages, 1),

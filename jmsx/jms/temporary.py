@@ -40,14 +40,14 @@ def _ask(queue: Temporary, link: SessionLink) -> Destination:
     headers = {**dialect.send_headers(meeting), "ack": "auto"}
     link.pump.ask(
         f"SUBSCRIBE {meeting}",
-        lambda core, _now: core.browsings.open(name, meeting, headers),
+        lambda core, _now: core.browsers.open(name, meeting, headers),
         repeat=True,
     )
     try:
         owner.tell_name(queue, meeting)
         delivery = link.pump.look(name)
     finally:
-        link.pump.finish(lambda core, _now: core.browsings.close(name, meeting))
+        link.pump.finish(lambda core, _now: core.browsers.close(name, meeting))
     told = None if delivery is None else dialect.addresses(delivery.headers).reply_to
     if told is None:
         raise InvalidDestinationError(f"the broker does not tell the name of {queue}")

@@ -140,7 +140,7 @@ def test_management_can_be_left_alone(
         session = connection.create_session()
         policy = connection.options.redelivery_policy
         found = link_of(session).examine(Queue("a"), DestinationKind.QUEUE, policy)
-        assert found.grave.destination == "queue://jmsx.DLQ"
+        assert found.dead_letter_queue.destination == "queue://jmsx.DLQ"
         session.create_consumer(Queue("a"))
         with pytest.raises(UnsupportedError, match="use_management"):
             session.unsubscribe("sub")

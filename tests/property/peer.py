@@ -9,7 +9,7 @@ from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.policy import no_jitter
-from jmsx.core.process_memory import Memory
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import (
     AcknowledgeMode,
@@ -78,7 +78,7 @@ class Peer:
     core: SessionCore = field(init=False)
     events: list[Event] = field(default_factory=list)
     dialect: Dialect = DIALECT
-    memory: Memory = field(default_factory=Memory)
+    memory: ProcessMemory = field(default_factory=ProcessMemory)
     dead: bool = True
     gave_up: bool = False  #: the session itself dropped the link
     known: set[str] = field(default_factory=set)  #: ack ids of this link
@@ -128,7 +128,7 @@ class Peer:
             stomp_ack=habit.ack,
             headers=headers,
             origin=uri,
-            grave=self.dialect.dead_letter_destination(DestinationKind.QUEUE),
+            dead_letter_queue=self.dialect.dead_letter_destination(DestinationKind.QUEUE),
             prefetch=habit.prefetch,
             policy=habit.policy,
             dead_letter=habit.dead_letter,

@@ -176,7 +176,7 @@ def receive(talk: Talk, dialect: Dialect) -> Message | None:
     except Exception as error:  # noqa: BLE001 - as the pump does
         talk.core.undecodable(delivery, error, talk.now)
         return None
-    talk.core.consumed(delivery, talk.now, hurry=True)
+    talk.core.consumed(delivery, talk.now, returning=True)
     talk.core.acknowledge(delivery, talk.now)
     return message
 

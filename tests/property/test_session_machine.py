@@ -20,9 +20,9 @@ from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import (
     NO_FAILURE,
     AcknowledgeMode,
+    Disposition,
     Failure,
     OptimizeAcknowledge,
-    Verdict,
 )
 from jmsx.errors import TransactionInDoubtError
 from jmsx.testing.profiles import ArtemisProfile
@@ -40,8 +40,8 @@ CLIENT, INDIVIDUAL = (
 )
 
 BROKEN = Failure("ValueError", "broken", "stack")
-REJECTED = Failure("Reject", "never", "stack", Verdict.REJECT)
-DISCARDED = Failure("Discard", "stale", "stack", Verdict.DISCARD)
+REJECTED = Failure("Reject", "never", "stack", Disposition.REJECT)
+DISCARDED = Failure("Discard", "stale", "stack", Disposition.DISCARD)
 LATER = Failure("Retry", "later", "stack", delay=0.25)
 
 POLICIES = st.builds(
@@ -177,7 +177,7 @@ class SessionMachine(World):
                 return
             self.peers[which].read()
             if self.free(which) and (delivery := self.hand_out(which, (name,))) is not None:
-                self.consume(which, delivery, hurry=True)
+                self.consume(which, delivery, returning=True)
 
     @rule(which=WHICH)
     def listener_begins(self, which: int) -> None:
@@ -198,11 +198,11 @@ class SessionMachine(World):
         if delivery is None:
             return
         if failure is None:
-            self.consume(which, delivery, hurry=False)
+            self.consume(which, delivery, returning=False)
             return
         peer = self.peers[which]
         if peer.habit.mode in (AUTO, DUPS_OK, INDIVIDUAL) and self.holds(which, delivery):
-            all_of_it = failure.verdict is Verdict.REDELIVER
+            all_of_it = failure.disposition is Disposition.REDELIVER
             failed = peer.delivered(delivery.subscription_id) if all_of_it else [delivery]
             self.fail(
                 which, failed, failure, lambda: peer.core.failed(delivery, failure, self.time)
@@ -317,7 +317,7 @@ class SessionMachine(World):
                 peer.read()
                 for name in peer.queues:
                     while not peer.dead and (delivery := self.hand_out(which, (name,))) is not None:
-                        self.consume(which, delivery, hurry=True)
+                        self.consume(which, delivery, returning=True)
             stored = self.left()
             if not stored:
                 return

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from jmsx.core.frames import Frame
 from jmsx.core.values import (
     AcknowledgeMode,
+    Disposition,
     Failure,
-    Verdict,
 )
 from jmsx.testing import FakeBroker
 from jmsx.testing.profiles import ClassicProfile, Profile
@@ -78,13 +78,13 @@ class World(RuleBasedStateMachine):
         older = {other for other in self.bodies(f"q{which}") if int(other[1:]) < int(text[1:])}
         assert not older - mine - self.may_go - self.dying, f"{text} comes before {older}"
 
-    def consume(self, which: int, delivery: Delivery, *, hurry: bool) -> None:
+    def consume(self, which: int, delivery: Delivery, *, returning: bool) -> None:
         """The application is done with it; AUTO and DUPS_OK acknowledge."""
         peer = self.peers[which]
         if peer.habit.mode in (AUTO, DUPS_OK) and self.holds(which, delivery):
             self.may_go.add(body(delivery))
         if not peer.dead:
-            peer.call(lambda core, now: core.consumed(delivery, now, hurry=hurry))
+            peer.call(lambda core, now: core.consumed(delivery, now, returning=returning))
         self.notice(which)
 
     def fail(
@@ -92,10 +92,10 @@ class World(RuleBasedStateMachine):
     ) -> None:
         """Do `act`, after which the failed deliveries are redelivered, dead or discarded."""
         bodies = {body(one) for one in failed}
-        if failure.verdict is Verdict.DISCARD:
+        if failure.disposition is Disposition.DISCARD:
             self.may_go |= bodies
         self.peers[which].call(lambda _core, _now: act())
-        if failure.verdict is not Verdict.DISCARD:
+        if failure.disposition is not Disposition.DISCARD:
             self.dying |= bodies - self.alive(which)
         self.notice(which)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.events import Event, LinkClosed, Source
-from jmsx.core.values import Failure, Verdict
+from jmsx.core.values import Disposition, Failure
 from jmsx.log import logger
 from jmsx.observe import Observers
 from jmsx.steering import Reject, failure_of
@@ -170,7 +170,7 @@ def test_an_alarm_inside_a_log_handler(alarm: Callable[[], None]) -> None:
 def test_exceptions_that_hide() -> None:
     """A failure all the same, with what can be told."""
     failure = failure_of(HidingError("why"))
-    assert (failure.error_type, failure.verdict) == ("HidingError", Verdict.REDELIVER)
+    assert (failure.error_type, failure.disposition) == ("HidingError", Disposition.REDELIVER)
     assert failure.error_message == "why"
 
 
@@ -188,7 +188,7 @@ def test_exceptions_that_python_cannot_print() -> None:
 def test_the_cause_of_a_reject_that_hides() -> None:
     """It is told in its place, and the instruction is obeyed."""
     failure = raised(Reject(), HidingError("why"))
-    assert (failure.error_type, failure.verdict) == ("HidingError", Verdict.REJECT)
+    assert (failure.error_type, failure.disposition) == ("HidingError", Disposition.REJECT)
 
 
 def test_a_line_about_an_exception_that_hides(caplog: pytest.LogCaptureFixture) -> None:

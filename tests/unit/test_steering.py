@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.values import Failure, Verdict
+from jmsx.core.values import Disposition, Failure
 from jmsx.steering import Discard, Duplicate, Reject, Retry, failure_of
 
 
@@ -19,24 +19,24 @@ def raised(error: BaseException, cause: BaseException | None = None) -> Failure:
 @pytest.mark.parametrize(
     ("error", "verdict", "delay"),
     [
-        (ValueError("x"), Verdict.REDELIVER, None),
-        (Retry("x"), Verdict.REDELIVER, None),
-        (Retry("x", delay=0.0), Verdict.REDELIVER, 0.0),
-        (Retry("x", delay=7.5), Verdict.REDELIVER, 7.5),
-        (Reject("x"), Verdict.REJECT, None),
-        (Discard("x"), Verdict.DISCARD, None),
+        (ValueError("x"), Disposition.REDELIVER, None),
+        (Retry("x"), Disposition.REDELIVER, None),
+        (Retry("x", delay=0.0), Disposition.REDELIVER, 0.0),
+        (Retry("x", delay=7.5), Disposition.REDELIVER, 7.5),
+        (Reject("x"), Disposition.REJECT, None),
+        (Discard("x"), Disposition.DISCARD, None),
     ],
 )
-def test_verdict(error: Exception, verdict: Verdict, delay: float | None) -> None:
+def test_verdict(error: Exception, disposition: Disposition, delay: float | None) -> None:
     """Anything that is no instruction means: by the policy."""
     failure = raised(error)
-    assert (failure.verdict, failure.delay) == (verdict, delay)
+    assert (failure.disposition, failure.delay) == (disposition, delay)
     assert (failure.error_type, failure.error_message) == (type(error).__name__, "x")
 
 
 def test_a_duplicate_is_no_error() -> None:
     """Nothing failed, so no error is told."""
-    assert raised(Duplicate()) == Failure(verdict=Verdict.DUPLICATE)
+    assert raised(Duplicate()) == Failure(disposition=Disposition.DUPLICATE)
 
 
 @pytest.mark.parametrize("error", [Retry(delay=1.0), Reject("no"), Discard()])
@@ -45,7 +45,7 @@ def test_cause_of_an_instruction_is_told_in_its_place(error: Exception) -> None:
     failure = raised(error, KeyError("id"))
     assert (failure.error_type, failure.error_message) == ("KeyError", "'id'")
     assert "KeyError: 'id'" in (failure.stack or "")
-    assert failure.verdict is failure_of(error).verdict
+    assert failure.disposition is failure_of(error).disposition
 
 
 def test_cause_of_an_error_is_part_of_its_stack() -> None:
@@ -93,7 +93,7 @@ def test_error_that_cannot_speak_is_a_failure_like_any_other(
     assert failure.error_type == name
     assert isinstance(failure.error_message, str)
     assert name in (failure.stack or "")
-    assert failure.verdict is (Verdict.REJECT if how == "cause" else Verdict.REDELIVER)
+    assert failure.disposition is (Disposition.REJECT if how == "cause" else Disposition.REDELIVER)
 
 
 def test_error_without_a_text_says_so() -> None:

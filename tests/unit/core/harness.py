@@ -22,7 +22,7 @@ from jmsx.core.events import (
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.identity import stamp
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
-from jmsx.core.process_memory import Memory
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import (
     NO_FAILURE,
@@ -30,10 +30,10 @@ from jmsx.core.values import (
     ConsumerSettings,
     DeadLetterStrategy,
     DestinationKind,
+    Disposition,
     Failure,
     SessionSettings,
     StompAck,
-    Verdict,
 )
 from jmsx_classic.dialect import ClassicDialect
 
@@ -63,9 +63,9 @@ AT_ONCE = RedeliveryPolicy(maximum_redeliveries=-1, initial_redelivery_delay=0, 
 FAILED_ONCE: dict[str, Any] = {"redelivered": "true", "key": "k", "jmsx_redelivery_count": "1"}
 
 BROKEN = Failure("ValueError", "no such order", "Traceback: ValueError: no such order")
-REJECTED = Failure("Reject", "never", "stack", Verdict.REJECT)
-DISCARDED = Failure("Discard", "stale", "stack", Verdict.DISCARD)
-DUPLICATE = Failure(verdict=Verdict.DUPLICATE)
+REJECTED = Failure("Reject", "never", "stack", Disposition.REJECT)
+DISCARDED = Failure("Discard", "stale", "stack", Disposition.DISCARD)
+DUPLICATE = Failure(disposition=Disposition.DUPLICATE)
 
 
 def at_most(redeliveries: int, **fields: Any) -> RedeliveryPolicy:
@@ -100,7 +100,7 @@ class Talk:
         draw: Callable[[], float] = no_jitter,
         single: bool = False,
         dialect: Dialect = DIALECT,
-        memory: Memory | None = None,
+        memory: ProcessMemory | None = None,
         dead_letter: str = DeadLetterStrategy.SAFE,
         **settings: Any,
     ) -> None:
@@ -122,7 +122,7 @@ class Talk:
             SessionSettings(mode=mode, broker="broker:61613", session_id="s", **settings),
             dialect,
             draw,
-            Memory() if memory is None else memory,
+            ProcessMemory() if memory is None else memory,
         )
         self.core.link_opened("ActiveMQ/6.1.8", 0.01, now)
         self.wrote()
@@ -246,7 +246,7 @@ class Talk:
             "stomp_ack": ack,
             "headers": {"destination": "/queue/q", "ack": ack.value},  # as the dialect makes them
             "origin": "queue://q",
-            "grave": "queue://ActiveMQ.DLQ",
+            "dead_letter_queue": "queue://ActiveMQ.DLQ",
             "prefetch": 10,
             "policy": AT_ONCE,
             "dead_letter": self.dead_letter,
@@ -276,7 +276,7 @@ class Talk:
         if delivery is None:
             self.core.want(consumers or ("1",), self.now)
             return None
-        self.core.consumed(delivery, self.now, hurry=True)
+        self.core.consumed(delivery, self.now, returning=True)
         return called(delivery)
 
     def listen(self, failure: Failure | None = None, *consumers: str) -> str | None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 def browse(talk: Talk, name: str = "9") -> Request:
     """Begin to look into `queue://q`."""
     headers = DIALECT.browse_headers(destination="queue://q", prefetch=10, selector=None)
-    return talk.core.browsings.open(name, "queue://q", headers)
+    return talk.core.browsers.open(name, "queue://q", headers)
 
 
 def look(talk: Talk, name: str = "9") -> tuple[str | None, bool]:
     """What the browser sees next, and whether that was all."""
-    delivery, ended = talk.core.browsings.look(name)
+    delivery, ended = talk.core.browsers.look(name)
     return (None if delivery is None else called(delivery)), ended
 
 
@@ -50,7 +50,7 @@ def test_browser_closes_by_unsubscribe() -> None:
     talk.wrote()
     talk.answer()
     assert not talk.core.idle
-    request = talk.core.browsings.close("9", "queue://q")
+    request = talk.core.browsers.close("9", "queue://q")
     assert talk.wrote() == ["UNSUBSCRIBE 9 ?"]
     talk.comes("a", to="9")
     talk.answer()
@@ -65,8 +65,8 @@ def test_what_was_taken_is_acknowledged_before_the_end() -> None:
     talk.wrote()
     talk.answer()
     talk.comes("a", to="9")
-    taken, _ = talk.core.browsings.look("9")
-    talk.core.browsings.close("9", "queue://q", taken)
+    taken, _ = talk.core.browsers.look("9")
+    talk.core.browsers.close("9", "queue://q", taken)
     assert talk.wrote() == ["ACK a", "UNSUBSCRIBE 9 ?"]
 
 
@@ -88,5 +88,5 @@ def test_browser_ends_with_its_link() -> None:
     talk = Talk(AUTO)
     browse(talk)
     talk.cut()
-    assert len(talk.core.browsings) == 0
+    assert len(talk.core.browsers) == 0
     assert talk.core.idle

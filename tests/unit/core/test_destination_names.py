@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.destination_names import spelt
+from jmsx.core.destination_names import split_name
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.jms.destination import Queue, Topic, destination
@@ -38,7 +38,7 @@ from jmsx.options import dead_letter_place
 )
 def test_what_is_meant(text: str, meant: tuple[str, str]) -> None:
     """Three spellings, and a bare name."""
-    assert spelt(text) == meant
+    assert split_name(text) == meant
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_is_meant(text: str, meant: tuple[str, str]) -> None:
 def test_what_nobody_means(text: Any, right: str) -> None:
     """The error has the right spelling."""
     with pytest.raises(InvalidDestinationError) as caught:
-        spelt(text)
+        split_name(text)
     assert right in str(caught.value)
 
 

@@ -150,7 +150,7 @@ class Program(Talk):
         delivery = self.counting.deliver(self.core, ["1"], self.now, held)
         if delivery is None:
             return None
-        self.core.consumed(delivery, self.now, hurry=True)
+        self.core.consumed(delivery, self.now, returning=True)
         self.last = delivery
         return delivery.message_id
 

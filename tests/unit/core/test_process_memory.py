@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.ledger import Entry, StoreKey
-from jmsx.core.process_memory import UNSEEN, Memory, Past
+from jmsx.core.process_memory import UNSEEN, ProcessMemory, Remembered
 from jmsx.core.values import AcknowledgeMode, DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
@@ -84,7 +84,7 @@ def name(dialect: Dialect, text: str) -> str:
 @pytest.mark.parametrize("settled", [True, False])
 def test_another_session_of_the_process_knows_it_too(dialect: Dialect, *, settled: bool) -> None:
     """The queue has several consumers, each on a link of its own."""
-    memory = Memory()
+    memory = ProcessMemory()
     one, two = (
         Talk(CLIENT, dialect=dialect, memory=memory),
         Talk(AUTO, dialect=dialect, memory=memory),
@@ -103,7 +103,7 @@ def test_another_session_of_the_process_knows_it_too(dialect: Dialect, *, settle
 
 def two_sessions() -> tuple[Talk, Talk]:
     """Two consumers of a queue on Artemis, each on a link of its own."""
-    memory = Memory()
+    memory = ProcessMemory()
     one, two = (Talk(CLIENT, dialect=ARTEMIS, memory=memory) for _ in range(2))
     one.subscribe()
     two.subscribe()
@@ -145,7 +145,7 @@ def test_counts_go_on_from_the_last_delivery() -> None:
 
 def test_the_flag_of_the_broker_is_enough_where_it_is_sure() -> None:
     """Classic flags what was on its way, so what is merely handed out there is not noted."""
-    memory = Memory()
+    memory = ProcessMemory()
     talk = Talk(CLIENT, memory=memory)
     talk.subscribe()
     talk.comes("a")
@@ -155,7 +155,7 @@ def test_the_flag_of_the_broker_is_enough_where_it_is_sure() -> None:
 
 def test_a_flag_is_no_count() -> None:
     """Artemis may flag it or not; two sessions had it before."""
-    memory = Memory()
+    memory = ProcessMemory()
     for _ in range(2):
         talk = Talk(CLIENT, dialect=ARTEMIS, memory=memory)
         talk.subscribe()
@@ -170,7 +170,7 @@ def test_a_flag_is_no_count() -> None:
 
 def test_poison_of_another_session_is_buried_unseen() -> None:
     """In a transacted session, as if the broker had counted (pre-dispatch check)."""
-    memory = Memory()
+    memory = ProcessMemory()
     one, two = (Talk(TRANSACTED, dialect=ARTEMIS, memory=memory) for _ in range(2))
     for talk in (one, two):
         talk.subscribe(policy=at_most(0))
@@ -182,7 +182,7 @@ def test_poison_of_another_session_is_buried_unseen() -> None:
 
 def test_artemis_does_not_flag_what_a_closed_consumer_had() -> None:
     """So what was handed out is remembered from then on, as the one delivery that the broker would have counted."""
-    memory = Memory()
+    memory = ProcessMemory()
     one, two = (Talk(CLIENT, dialect=ARTEMIS, memory=memory) for _ in range(2))
     one.subscribe()
     one.comes("a", "b")
@@ -296,27 +296,27 @@ def test_what_the_application_finished_did_not_fail(dialect: Dialect, *, late: b
 
 def test_memory_is_bounded() -> None:
     """The oldest are forgotten; what is noted again is young."""
-    memory = Memory(limit=2)
+    memory = ProcessMemory(limit=2)
     a, b, c = (("queue://q", text, "", b"") for text in "abc")
-    memory.note([(a, Past(1, 0)), (b, Past(1, 0))])
-    memory.note([(a, Past(1, 1))])
-    memory.note([(c, Past(1, 0))])
-    assert [memory.recall(one) for one in (a, b, c)] == [Past(1, 1), None, Past(1, 0)]
+    memory.note([(a, Remembered(1, 0)), (b, Remembered(1, 0))])
+    memory.note([(a, Remembered(1, 1))])
+    memory.note([(c, Remembered(1, 0))])
+    assert [memory.recall(one) for one in (a, b, c)] == [Remembered(1, 1), None, Remembered(1, 0)]
 
 
 def test_less_does_not_overwrite_more() -> None:
     """A session whose link died unnoticed is late with what it knows."""
-    memory = Memory()
+    memory = ProcessMemory()
     name = ("queue://q", "a", "", b"")
-    memory.note([(name, Past(3, 0))])
-    memory.note([(name, Past(1, 1))])
-    assert memory.recall(name) == Past(3, 0)
+    memory.note([(name, Remembered(3, 0))])
+    memory.note([(name, Remembered(1, 1))])
+    assert memory.recall(name) == Remembered(3, 0)
 
 
 @pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
 def test_another_session_is_told_what_the_broker_would_count(dialect: Dialect) -> None:
     """What was delivered again without the broker is the affair of the session that did it, as in Java."""
-    memory = Memory()
+    memory = ProcessMemory()
     one, two = (Talk(CLIENT, dialect=dialect, memory=memory) for _ in range(2))
     one.subscribe()
     two.subscribe()
@@ -356,7 +356,7 @@ def flagged(talk: Talk, *names: str) -> list[tuple[str, bool]]:
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, TRANSACTED], ids=str)
 def test_what_was_given_back_unseen_is_new(mode: AcknowledgeMode) -> None:
     """Classic flags all that a consumer had when it was closed; Java's clients tell it what they have handed out."""
-    memory = Memory()
+    memory = ProcessMemory()
     one, two = (Talk(mode, memory=memory) for _ in range(2))
     one.subscribe(policy=at_most(0))
     one.comes("a", "b", "c")
@@ -372,7 +372,7 @@ def test_what_was_given_back_unseen_is_new(mode: AcknowledgeMode) -> None:
 
 def test_unseen_again_and_again() -> None:
     """At each of many restarts it goes back as new as it came; what came flagged for the first time stays so."""
-    memory = Memory()
+    memory = ProcessMemory()
     for turn in range(5):
         talk = Talk(AUTO, memory=memory)
         talk.subscribe()
@@ -398,7 +398,7 @@ def test_what_another_process_may_have_had_has_all_its_attempts() -> None:
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED], ids=str)
 def test_failures_before_an_orderly_close_count(mode: AcknowledgeMode) -> None:
     """Exactly 1 + maximum_redeliveries, whoever of the process calls the handler."""
-    memory = Memory()
+    memory = ProcessMemory()
     talks = [Talk(mode, memory=memory) for _ in range(2)]
     attempts = 0
     for talk in talks:
@@ -416,7 +416,7 @@ def test_failures_before_an_orderly_close_count(mode: AcknowledgeMode) -> None:
 
 def test_handed_out_and_given_back_is_counted_as_by_the_broker() -> None:
     """A session after the other receives it and does not acknowledge: 1, 2, 3 as in Java, not 1, 2, 2."""
-    memory, counts = Memory(), []
+    memory, counts = ProcessMemory(), []
     for turn in range(4):
         talk = Talk(CLIENT, memory=memory)
         talk.subscribe()
@@ -428,7 +428,7 @@ def test_handed_out_and_given_back_is_counted_as_by_the_broker() -> None:
 
 def test_unseen_messages_push_out_nothing_that_failed() -> None:
     """A prefetch of thousands goes back at each restart."""
-    memory = Memory(limit=2)
+    memory = ProcessMemory(limit=2)
     one = Talk(CLIENT, memory=memory)
     one.subscribe(policy=at_most(0), prefetch=UNSEEN)
     one.comes("failed")
@@ -443,26 +443,26 @@ def test_unseen_messages_push_out_nothing_that_failed() -> None:
 
 def test_that_it_was_never_handed_out_is_known_once() -> None:
     """After that another process may have had it."""
-    memory = Memory()
+    memory = ProcessMemory()
     name = ("queue://q", "a", "1", b"")
-    memory.note([(name, Past(0, 0))])
-    assert [memory.recall(name), memory.recall(name)] == [Past(0, 0), None]
+    memory.note([(name, Remembered(0, 0))])
+    assert [memory.recall(name), memory.recall(name)] == [Remembered(0, 0), None]
 
 
 def test_what_may_be_on_its_way_while_a_consumer_closes() -> None:
     """Classic flags what it has dispatched, also what an UNSUBSCRIBE overtakes; Artemis flags nothing then."""
     talk = Talk(TRANSACTED)
-    assert not talk.core.lures()
+    assert not talk.core.may_leave_flagged()
     talk.subscribe(prefetch=1)
-    assert talk.core.lures("1")
+    assert talk.core.may_leave_flagged("1")
     talk.comes("a")
-    assert not talk.core.lures()
+    assert not talk.core.may_leave_flagged()
     talk.held()
-    assert not talk.core.lures("1")
+    assert not talk.core.may_leave_flagged("1")
     talk.commit()
-    assert talk.core.lures()
+    assert talk.core.may_leave_flagged()
     talk.cut()
-    assert not talk.core.lures()
+    assert not talk.core.may_leave_flagged()
     other = Talk(TRANSACTED, dialect=ARTEMIS)
     other.subscribe()
-    assert not other.core.lures()
+    assert not other.core.may_leave_flagged()

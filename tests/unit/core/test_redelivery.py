@@ -9,7 +9,7 @@ import pytest
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import RedeliveryScheduled
 from jmsx.core.frames import MessageFrame
-from jmsx.core.non_blocking_redelivery import RedeliverySchedule
+from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import AcknowledgeMode, Failure
 from tests.unit.core.harness import (
@@ -54,7 +54,7 @@ def spread(talk: Talk) -> list[tuple[str, int, float, bool]]:
 
 def test_schedule_gives_what_is_due_in_order_of_time() -> None:
     """Batches that are due together come out in the order they went in; the rest stays."""
-    schedule = RedeliverySchedule()
+    schedule = NonBlockingRedelivery()
     a, b, c, d, e = (delivery(name) for name in "abcde")
     schedule.add(3.0, [c])
     schedule.add(1.0, [a, b])

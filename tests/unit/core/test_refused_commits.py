@@ -12,7 +12,7 @@ from jmsx.core.events import (
 )
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
-from jmsx.core.process_memory import Memory
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import SessionSettings
 from jmsx.errors import (
@@ -145,7 +145,7 @@ def test_broker_that_refuses_every_commit(most: int) -> None:
         SessionSettings(mode=TRANSACTED, broker="fake", session_id="s"),
         DIALECT,
         no_jitter,
-        Memory(),
+        ProcessMemory(),
     )
     settings = Talk(TRANSACTED).settings(
         headers={"destination": "/queue/q", "ack": "client"}, policy=at_most(most)

@@ -204,7 +204,7 @@ def test_failure_of_a_lost_link_is_nobody_elses(mode: AcknowledgeMode) -> None:
     new = talk.held()
     talk.core.failed(old, BROKEN, talk.now)
     assert talk.take() is None
-    talk.core.consumed(new, talk.now, hurry=True)
+    talk.core.consumed(new, talk.now, returning=True)
     talk.core.acknowledge(new, talk.now)
     assert talk.wrote() == ["ACK new"]
     assert talk.ended() == ["old#1 abandoned", "new#1 acknowledged"]

@@ -80,7 +80,7 @@ def test_abandoned_send_keeps_the_link() -> None:
 def test_own_messages_of_jmsx_are_not_told() -> None:
     """They are asked for, and are in no transaction and no evidence."""
     talk = Talk(TRANSACTED)
-    request = talk.core.sending.aside(Frame("SEND", {"destination": "/queue/own"}, b"x"))
+    request = talk.core.sending.send_own(Frame("SEND", {"destination": "/queue/own"}, b"x"))
     assert talk.wrote() == ["SEND queue:own 'x' ?"]
     talk.answer()
     assert request.done

@@ -162,7 +162,7 @@ def test_others_give_back_what_is_not_acknowledged(mode: AcknowledgeMode) -> Non
 def test_durable_subscription_is_removed_by_name() -> None:
     """UNSUBSCRIBE with the subscription's name (BROKER.md C60)."""
     talk = Talk(AUTO)
-    request = talk.core.conversation.unsubscribe_durable("prices")
+    request = talk.core.unsubscribe_durable("prices")
     (action,) = talk.core.take_actions()
     assert isinstance(action, Transmit)
     (frame,) = action.frames

@@ -24,7 +24,7 @@ QUEUE = ConsumerSettings(
     stomp_ack=StompAck.CLIENT,
     headers={},
     origin="queue://q",
-    grave="queue://ActiveMQ.DLQ",
+    dead_letter_queue="queue://ActiveMQ.DLQ",
     prefetch=1000,
 )
 TOPIC = replace(QUEUE, destination="topic://t", kind=DestinationKind.TOPIC)
@@ -47,7 +47,7 @@ def test_a_first_link_sees() -> None:
     translating = Translating()
     translating.heard(0.0)
     assert not translating.untranslated(QUEUE)
-    assert not translating.doubted
+    assert not translating.suspects_translation
 
 
 @pytest.mark.parametrize("reason", ["closed", "heartbeat", "error_frame", "protocol"])
@@ -108,12 +108,12 @@ def test_who_may_have_been_shut_out(fields: dict[str, Any], *, suspected: bool) 
     talk = Talk(AUTO)
     translated = {"destination": "/queue/q", "transformation": "jms-map-xml"}
     talk.subscribe(**{"headers": translated, **fields})
-    assert bool(talk.core.suspects("io")) is suspected
-    assert talk.core.suspects("heartbeat") == []
+    assert bool(talk.core.suspected_consumers("io")) is suspected
+    assert talk.core.suspected_consumers("heartbeat") == []
     talk.cut()
     talk.core.ended_by_translation()
     talk.reopen()
-    assert talk.core.suspects("io") == []
+    assert talk.core.suspected_consumers("io") == []
 
 
 def test_only_classic_translates() -> None:

@@ -26,7 +26,7 @@ from tests.unit.core.harness import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.death_headers import DeathCertificate
+    from jmsx.core.death_headers import DeathRecord
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
     from jmsx.core.values import AcknowledgeMode
@@ -57,7 +57,7 @@ class Bursts(ClassicDialect):
         return super().message_key(headers)
 
     def dead_letter_copy(
-        self, delivery: Delivery, destination: str, certificate: DeathCertificate
+        self, delivery: Delivery, destination: str, certificate: DeathRecord
     ) -> Frame:
         """Or here."""
         self._read("copy", delivery.headers)

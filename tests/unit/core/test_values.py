@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.values import NO_FAILURE, AcknowledgeMode, DestinationKind, StompAck, Verdict
+from jmsx.core.values import NO_FAILURE, AcknowledgeMode, DestinationKind, Disposition, StompAck
 from tests.unit.core.harness import AUTO, CLIENT, DUPS_OK, INDIVIDUAL, TRANSACTED, Talk
 
 
@@ -49,8 +49,8 @@ def test_individual_by_the_stomp_ack_alone(ack: StompAck) -> None:
 
 def test_nothing_raised_means_redeliver() -> None:
     """A rollback of the application's own follows the policy."""
-    assert (NO_FAILURE.verdict, NO_FAILURE.delay, NO_FAILURE.error_type) == (
-        Verdict.REDELIVER,
+    assert (NO_FAILURE.disposition, NO_FAILURE.delay, NO_FAILURE.error_type) == (
+        Disposition.REDELIVER,
         None,
         None,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.death_headers import DeathCertificate
+from jmsx.core.death_headers import DeathRecord
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx_artemis import DIALECT
@@ -29,7 +29,7 @@ CAME = {
 }
 
 
-def certificate(**fields: Any) -> DeathCertificate:
+def certificate(**fields: Any) -> DeathRecord:
     """Died of a ValueError after three deliveries from the queue orders."""
     given: dict[str, Any] = {
         "reason": "max_redeliveries",
@@ -40,7 +40,7 @@ def certificate(**fields: Any) -> DeathCertificate:
         "error_type": "ValueError",
         **fields,
     }
-    return DeathCertificate(**given)
+    return DeathRecord(**given)
 
 
 def delivery(frame: MessageFrame) -> Delivery:
@@ -205,31 +205,31 @@ def test_text_with_nul_stays_text_for_us() -> None:
 # Postponed -----------------------------------------------------------------------------------------------------------
 
 
-def postponed(headers: dict[str, str] | None = None, delay: float = 1.5) -> Frame:
+def scheduled_copy(headers: dict[str, str] | None = None, delay: float = 1.5) -> Frame:
     """The message sent back to its queue, for its second redelivery."""
     settings = Talk(AUTO, dialect=DIALECT).settings(destination="queue://orders")
     again = delivery(MessageFrame.of({**CAME, **(headers or {})}, b"x"))
     again.begin(2)
-    return DIALECT.postponed(again, settings, "k", delay)
+    return DIALECT.scheduled_copy(again, settings, "k", delay)
 
 
 def test_postponed_message_comes_back_once() -> None:
     """To its queue, after the delay; what a crash would send twice, the broker drops."""
-    headers = postponed().headers
+    headers = scheduled_copy().headers
     assert (headers["destination"], headers["destination-type"]) == ("orders", "ANYCAST")
     assert headers["AMQ_SCHEDULED_DELAY"] == "1500"
     assert headers["jmsx_key"] == "k"
     first = headers["_AMQ_DUPL_ID"]
     assert first.endswith(":4:2")
-    assert first != postponed({"message-id": "9,8"}).headers["_AMQ_DUPL_ID"]
+    assert first != scheduled_copy({"message-id": "9,8"}).headers["_AMQ_DUPL_ID"]
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])
 def test_postponed_message_is_as_it_was(persistent: str) -> None:
     """It is no dead letter: persistence and expiry stay."""
-    headers = postponed({"persistent": persistent, "colour": "red"}).headers
+    headers = scheduled_copy({"persistent": persistent, "colour": "red"}).headers
     assert (headers["persistent"], headers["expires"]) == (persistent, "99999")
     assert headers["colour"] == "red"
     assert "jmsx_death_reason" not in headers
     assert "_AMQ_ORIG_ADDRESS" not in headers
-    assert "expires" not in postponed({"expires": "0"}).headers
+    assert "expires" not in scheduled_copy({"expires": "0"}).headers

@@ -342,8 +342,8 @@ def test_broker_buries_nothing(kind: DestinationKind) -> None:
     """NACK deletes (BROKER.md A27); where nothing is known, a queue of our own is safe."""
     frame = MessageFrame.of({"message-id": "1,2", "persistent": "true"})
     delivery = Delivery.of(frame, 1, "2", epoch=1, now=0.0, wall=0.0)
-    assert not DIALECT.nack_buries
-    assert not DIALECT.buried_by_broker(delivery, kind)
+    assert not DIALECT.nack_dead_letters
+    assert not DIALECT.dead_lettered_by_broker(delivery, kind)
     assert DIALECT.dead_letter_destination(kind) == "queue://jmsx.DLQ"
 
 

@@ -9,7 +9,7 @@ import pytest
 from jmsx import RedeliveryPolicy
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.headers import SENDER_HEADER
-from jmsx.core.management import Findings, Grave, Question
+from jmsx.core.management import DeadLetterQueue, Findings, Question
 from jmsx.core.values import DestinationKind
 from jmsx.errors import (
     BrokerError,
@@ -82,7 +82,7 @@ def test_healthy_queue() -> None:
     """Where its dead letters go, and nothing else to say."""
     broker = Broker([queue("DLQ")], settings={"orders": {"deadLetterAddress": "DLQ"}})
     found = broker.conduct(MANAGEMENT.examine("queue://orders", QUEUE, POLICY))
-    assert found == Findings(Grave("queue://DLQ"))
+    assert found == Findings(DeadLetterQueue("queue://DLQ"))
 
 
 @pytest.mark.parametrize("uri", ["queue://orders::north", "topic://orders::north"])
@@ -90,7 +90,9 @@ def test_settings_are_the_address_s(uri: str) -> None:
     """Not the queue's that the full name ends with."""
     broker = Broker([queue("DLQ")], settings={"orders": {"deadLetterAddress": "DLQ"}})
     kind = QUEUE if uri.startswith("queue") else TOPIC
-    assert broker.conduct(MANAGEMENT.examine(uri, kind, POLICY)).grave == Grave("queue://DLQ")
+    assert broker.conduct(
+        MANAGEMENT.examine(uri, kind, POLICY)
+    ).dead_letter_queue == DeadLetterQueue("queue://DLQ")
 
 
 def test_all_advice_is_told() -> None:

@@ -72,9 +72,9 @@ def test_a_full_window_is_followed_by_another_subscription() -> None:
     talk.subscribe(prefetch=1)
     talk.comes("a")
     assert talk.drain() == ["a#1"]
-    assert talk.core.is_shut("1")
+    assert talk.core.is_window_full("1")
     talk.timer()
-    assert not talk.core.is_shut("1")
+    assert not talk.core.is_window_full("1")
     assert talk.now == 0.0
     assert asked(talk) == ["1+1"]
     talk.comes("b", to="1+1")
@@ -140,7 +140,7 @@ def test_a_further_window_of_large_messages_is_no_larger_than_the_broker_reads()
     frame = MessageFrame.of(head, body)
     large = Delivery.of(frame, 1, "1", epoch=1, now=0.0, wall=0.0)
     made.arrived([large])
-    assert made.shut(1)
+    assert made.full(1)
     (subscribe,) = made.open([large])
     assert subscribe.headers["consumer-window-size"] == str(LARGEST)
 

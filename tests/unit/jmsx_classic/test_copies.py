@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from jmsx.core.death_headers import DeathCertificate, cut
+from jmsx.core.death_headers import DeathRecord, cut
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx_classic import DIALECT
 
 
-def certificate(**fields: Any) -> DeathCertificate:
+def certificate(**fields: Any) -> DeathRecord:
     """Died of a ValueError after three deliveries."""
     given: dict[str, Any] = {
         "reason": "max_redeliveries",
@@ -28,12 +28,10 @@ def certificate(**fields: Any) -> DeathCertificate:
         "last_failure": 1_700_000_009_000,
         **fields,
     }
-    return DeathCertificate(**given)
+    return DeathRecord(**given)
 
 
-def copied(
-    body: bytes = b"x", /, certificate_: DeathCertificate | None = None, **headers: str
-) -> Frame:
+def copied(body: bytes = b"x", /, certificate_: DeathRecord | None = None, **headers: str) -> Frame:
     """The copy of a message that came with these headers, `_` for `-`."""
     given = {"message-id": "ID:1", "destination": "/queue/orders", "ack": "7", "subscription": "1"}
     given.update({name.replace("__", "-"): text for name, text in headers.items()})

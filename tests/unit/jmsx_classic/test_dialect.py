@@ -180,7 +180,7 @@ def test_who_is_buried_by_nack(
     where = headers["destination"].replace("/queue/", "queue://").replace("/topic/", "topic://")
     sent = {**headers, "message-id": "ID:h-1-2-3:4:-1:1:5"}
     one = delivered(stamp(sent, b"x", "k", where, DIALECT), b"x")
-    assert DIALECT.buried_by_broker(one, kind) is expected
+    assert DIALECT.dead_lettered_by_broker(one, kind) is expected
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_who_is_buried_by_nack(
 def test_another_programs_message_is_buried_by_copy(message_id: str) -> None:
     """Its `persistent` may be a property, and so may its message id."""
     one = delivery(b"x", message_id=message_id, persistent="true", destination="/queue/a")
-    assert not DIALECT.buried_by_broker(one, QUEUE)
+    assert not DIALECT.dead_lettered_by_broker(one, QUEUE)
 
 
 def test_headers_that_were_copied_are_not_believed() -> None:
@@ -205,7 +205,7 @@ def test_headers_that_were_copied_are_not_believed() -> None:
 def test_what_came_without_a_body_is_left_to_the_broker(persistent: str, *, expected: bool) -> None:
     """It may have one that STOMP does not carry, and a copy of it would have none."""
     one = delivery(message_id="ID:h:4:1:1:5", persistent=persistent, destination="/queue/a")
-    assert DIALECT.buried_by_broker(one, QUEUE) is expected
+    assert DIALECT.dead_lettered_by_broker(one, QUEUE) is expected
 
 
 def test_copies_go_to_the_shared_dead_letter_queue() -> None:

@@ -151,7 +151,7 @@ def test_hold_stays_as_wide_when_all_that_it_covers_is_given_back() -> None:
     talk.timer()
     covered = [frame.split()[1] for frame in talk.wrote() if frame.startswith("ACK")]
     assert covered == ["a", "b", "c"]
-    assert not talk.core.is_shut("1")
+    assert not talk.core.is_window_full("1")
 
 
 def test_shut_is_a_window_that_is_in_the_applications_hands() -> None:
@@ -159,12 +159,12 @@ def test_shut_is_a_window_that_is_in_the_applications_hands() -> None:
     talk = Talk(CLIENT)
     talk.subscribe(prefetch=1)
     talk.comes("a")
-    assert not talk.core.is_shut("1")
+    assert not talk.core.is_window_full("1")
     talk.receive()
-    assert talk.core.is_shut("1")
+    assert talk.core.is_window_full("1")
     assert talk.receive() is None
     talk.timer()
-    assert not talk.core.is_shut("1")
+    assert not talk.core.is_window_full("1")
 
 
 def test_nobody_waits_nothing_is_asked() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.management import Grave, Question
+from jmsx.core.management import DeadLetterQueue, Question
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
 from jmsx_artemis.questions import address_settings, command, queues
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 #: Where copies go when nothing safer is known: an anycast queue of our own, made at its first use.
 DEAD_LETTER_QUEUE: Final = "jmsx.DLQ"
 
-OWN: Final = Grave(f"queue://{DEAD_LETTER_QUEUE}")
+OWN: Final = DeadLetterQueue(f"queue://{DEAD_LETTER_QUEUE}")
 
 
-def choose_grave(settings: AddressSettings, lying: Sequence[Queue]) -> Inquiry[Grave]:
+def choose_dead_letter_queue(
+    settings: AddressSettings, lying: Sequence[Queue]
+) -> Inquiry[DeadLetterQueue]:
     """Where the copies of an address's dead letters go; `lying` are the queues of its dead letter address."""
     address = settings.dead_letter_address
     if not address:
@@ -40,10 +42,12 @@ def choose_grave(settings: AddressSettings, lying: Sequence[Queue]) -> Inquiry[G
         if made is not None:
             return made
     safe = sorted((queue for queue in lying if _safe(queue, settings)), key=_preference)
-    return Grave(_uri(safe[0], lying)) if safe else OWN
+    return DeadLetterQueue(_uri(safe[0], lying)) if safe else OWN
 
 
-def _made_by_broker(settings: AddressSettings, lying: Sequence[Queue]) -> Inquiry[Grave | None]:
+def _made_by_broker(
+    settings: AddressSettings, lying: Sequence[Queue]
+) -> Inquiry[DeadLetterQueue | None]:
     """The queue that the broker makes for the dead letters of one address; None if it cannot be relied on."""
     name, address = settings.dead_letter_queue, settings.dead_letter_address
     if "'" in settings.address or "::" in name:
@@ -68,7 +72,7 @@ def _made_by_broker(settings: AddressSettings, lying: Sequence[Queue]) -> Inquir
     }
     make = Question("broker", "createQueue", (json.dumps(configuration), True))
     kind = "queue" if routing == ANYCAST else "topic"
-    return Grave(f"{kind}://{address}::{name}", before=(command(make),))
+    return DeadLetterQueue(f"{kind}://{address}::{name}", before=(command(make),))
 
 
 def _safe(queue: Queue, settings: AddressSettings) -> bool:

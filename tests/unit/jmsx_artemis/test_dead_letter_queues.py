@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from jmsx.core.management import Grave
-from jmsx_artemis.graves import OWN, choose_grave
+from jmsx.core.management import DeadLetterQueue
+from jmsx_artemis.dead_letter_queues import OWN, choose_dead_letter_queue
 from jmsx_artemis.settings import AddressSettings
 from tests.unit.jmsx_artemis.inquiring import Broker, queue
 
@@ -21,7 +21,7 @@ def chosen(
     auto: bool = False,
     broker: Broker | None = None,
     address: str = "orders",
-) -> Grave:
+) -> DeadLetterQueue:
     """The grave for the address `orders` when these are the queues of its dead letter address."""
     settings = AddressSettings(
         address=address,
@@ -30,13 +30,13 @@ def chosen(
     )
     broker = broker or Broker()
     broker.queues += queues
-    return broker.conduct(choose_grave(settings, queues))
+    return broker.conduct(choose_dead_letter_queue(settings, queues))
 
 
 @pytest.mark.parametrize("address", [None, ""])
 def test_without_dead_letter_address_it_is_our_own(address: str | None) -> None:
     """The broker would delete."""
-    assert chosen(dead_letter_address=address) == OWN == Grave("queue://jmsx.DLQ")
+    assert chosen(dead_letter_address=address) == OWN == DeadLetterQueue("queue://jmsx.DLQ")
 
 
 def test_without_queue_on_it_too() -> None:
@@ -61,7 +61,7 @@ def test_without_queue_on_it_too() -> None:
 )  # fmt: skip
 def test_queue_that_keeps_copies_is_taken(queues: list[dict[str, str]], expected: str) -> None:
     """By its full name where the address has others: a copy goes to one queue."""
-    assert chosen(*queues) == Grave(expected)
+    assert chosen(*queues) == DeadLetterQueue(expected)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_queue_that_may_lose_copies_is_not_taken(told: dict[str, str]) -> None:
 
 def test_queue_that_the_broker_makes_is_made_before_each_copy() -> None:
     """As the broker makes it itself, filter and all (`QueueImpl.java:3741-3764`)."""
-    grave = chosen(queue("DLA"), auto=True)
-    assert grave.destination == "topic://DLA::DLQ.orders"
-    (frame,) = grave.before
+    dead_letter_queue = chosen(queue("DLA"), auto=True)
+    assert dead_letter_queue.destination == "topic://DLA::DLQ.orders"
+    (frame,) = dead_letter_queue.before
     assert frame.command == "SEND"
     assert dict(frame.headers) == {
         "destination": "activemq.management",
@@ -110,9 +110,9 @@ def test_queue_that_the_broker_makes_is_made_before_each_copy() -> None:
 
 def test_queue_that_the_broker_has_made_is_taken_as_it_is() -> None:
     """Also where queues of the dead letter address are anycast by default."""
-    grave = chosen(queue("DLQ.orders", "DLA", **FILTER, autoDelete="true"), auto=True)
-    assert grave.destination == "queue://DLA::DLQ.orders"
-    assert json.loads(json.loads(grave.before[0].body)[0])["routing-type"] == "ANYCAST"
+    dead_letter_queue = chosen(queue("DLQ.orders", "DLA", **FILTER, autoDelete="true"), auto=True)
+    assert dead_letter_queue.destination == "queue://DLA::DLQ.orders"
+    assert json.loads(json.loads(dead_letter_queue.before[0].body)[0])["routing-type"] == "ANYCAST"
 
 
 def test_default_of_the_dead_letter_address_says_what_it_would_be() -> None:
@@ -136,8 +136,10 @@ def test_queue_of_that_name_that_is_no_good_is_left_alone(broker: Broker) -> Non
     settings = AddressSettings(
         address="orders", dead_letter_address="DLA", auto_create_dead_letter_resources=True
     )
-    assert broker.conduct(choose_grave(settings, lying)) == OWN
-    assert broker.conduct(choose_grave(settings, [*lying, queue("DLA")])) == Grave(
+    assert broker.conduct(choose_dead_letter_queue(settings, lying)) == OWN
+    assert broker.conduct(
+        choose_dead_letter_queue(settings, [*lying, queue("DLA")])
+    ) == DeadLetterQueue(
         "queue://DLA" if not lying or lying[0]["routingType"] != "ANYCAST" else "queue://DLA::DLA"
     )
 
@@ -145,4 +147,4 @@ def test_queue_of_that_name_that_is_no_good_is_left_alone(broker: Broker) -> Non
 @pytest.mark.parametrize("address", ["o'brien", "DLA"])
 def test_broker_makes_none_for_these(address: str) -> None:
     """A quote spoils the filter; the dead letter address has none of its own."""
-    assert chosen(queue("DLA"), auto=True, address=address) == Grave("queue://DLA")
+    assert chosen(queue("DLA"), auto=True, address=address) == DeadLetterQueue("queue://DLA")
