@@ -20,7 +20,7 @@ class Transmit:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the observers."""
+    """Tell the observers about `event`."""
 
     event: Event
 
@@ -35,7 +35,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Drop the link: what it holds cannot be saved; `reason` says why."""
+    """Drop the link, because what it holds cannot be saved; `reason` is a sentence for errors and the log."""
 
     reason: str
 
@@ -70,6 +70,6 @@ class Outbox:
         self._actions.append(Disconnect(reason))
 
     def take(self) -> list[Action]:
-        """Hand over what was collected, and forget it."""
+        """Hand over what was collected, and forget it. Carry the actions out in their order."""
         actions, self._actions = self._actions, []
         return actions

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Messages that Classic pages in for one wake-up (PolicyEntry.maxPageSize): a longer batch could stall.
 PAGE: Final = 200
 
-#: Seconds after which a dry buffer's batch goes out; measured: 5 ms costs nothing, 200 ms a factor of 7.
+#: Seconds without a waiting message after which the batch goes out; measured: 5 ms costs nothing, 200 ms a factor of 7.
 IDLE: Final = 0.005
 
 
@@ -90,14 +90,17 @@ class Batch:
         return None
 
     def withdraw(self, delivery: Delivery) -> None:
-        """Take back what was noted last, if it is here, and owes nothing yet after all."""
+        """Take `delivery` out of the batch again, if it is in it: the application did not get the message after all."""
         if delivery in self._consumed:
             self._consumed.remove(delivery)
             self._counted -= 1
             self._bytes -= delivery.frame.size
 
     def deadline(self, idle_since: float | None) -> float | None:
-        """When the batch goes out at the latest; `dry_since`: since when nothing is left to hand out."""
+        """
+        Return when the batch goes out at the latest, or None (seconds, monotonic). `idle_since`: since when nothing is
+        left to hand out.
+        """
         if not self._consumed:
             return None
         due = []
@@ -109,15 +112,18 @@ class Batch:
 
     @property
     def late_trigger(self) -> AckTrigger:
-        """What to call an ACK that the deadline caused."""
+        """The reason that is reported for an ACK which the deadline caused."""
         return AckTrigger.EACH if self._rule.trigger is AckTrigger.EACH else AckTrigger.IDLE
 
     def owed(self) -> list[Delivery]:
-        """What an ACK is owed for; one may have been written, and that was interrupted before `settle`."""
+        """
+        Return the deliveries that still need an ACK: one may have been written before an interruption kept `settle`
+        from running.
+        """
         return [one for one in self._consumed if not one.settled]
 
     def settle(self, now: float, *, idle: bool = False) -> None:
-        """Empty the batch: its ACK is written; `idle`: because of rule 2."""
+        """Empty the batch after its ACK was written. `idle`: it was written because of rule 2."""
         self._consumed = []
         self._bytes = 0
         if not idle:

@@ -1,4 +1,4 @@
-"""What a session says to its broker about no message, and what an ERROR is an answer to."""
+"""Matches each ERROR frame to the request that caused it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jmsx.core.requests import Request, Requests
     from jmsx.errors import JmsxError
 
-#: Seconds that a refusal without its cause is held back for it.
+#: Seconds that a refusal is held back until the broker tells its cause.
 PATIENCE: Final = 1.0
 
 
@@ -24,7 +24,7 @@ class _Held(NamedTuple):
 
 
 class BrokerErrors:
-    """Of one session with one broker after the other."""
+    """Matches the ERROR frames that a session receives to the requests that caused them."""
 
     def __init__(self, dialect: Dialect, requests: Requests, outbox: Outbox) -> None:
         self._dialect = dialect
@@ -34,10 +34,12 @@ class BrokerErrors:
 
     def refused(self, frame: Frame, broker: str, now: float, *, rollback_only: bool) -> str | None:
         """
-        The broker at `broker` said ERROR: end the request that it answers.
+        End the request that the ERROR `frame` answers; `broker` is the address of its sender.
 
-        Gives the broker's words if it answers none; then something without a receipt went wrong. A transaction that is
-        not `condemned` for such a thing, and is refused for one, waits for these words; `explain` ends the wait.
+        Returns the broker's words if the ERROR answers no request, which means that a frame without a receipt failed.
+        Then mark an open transaction as rollback-only and call `explain`. Where the broker tells the cause of a refused
+        COMMIT in a second ERROR, the refusal is held back until `explain` is called, unless the transaction is
+        `rollback_only` already: then its cause is known.
         """
         text = self._dialect.complaint(frame)
         receipt_id = frame.headers.get("receipt-id")
@@ -56,14 +58,14 @@ class BrokerErrors:
         return text if request is None else None
 
     def _unconfirmed(self) -> Request | None:
-        """The SUBSCRIBE whose refusal names no receipt, if one waits."""
+        """Return the SUBSCRIBE that waits for an answer, if the broker names no receipt when it refuses one."""
         request = self._requests.oldest("SUBSCRIBE")
         if request is None or self._dialect.errors_close:
             return request
         return None if self._dialect.trial(request.subject, {}) is None else request
 
     def explain(self, now: float) -> None:
-        """The cause of a refusal that is held back is known, or nobody will tell it."""
+        """Answer the request whose refusal is held back: its cause was told now, or will not be told any more."""
         held, self._held = self._held, None
         if held is not None:
             self._requests.answer(held.receipt_id, now, held.error)
@@ -73,6 +75,6 @@ class BrokerErrors:
         return None if self._held is None else self._held.until
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Stop waiting for the cause of a refusal when its time is over."""
         if self._held is not None and self._held.until <= now:
             self.explain(now)

@@ -1,4 +1,4 @@
-"""Looking into a queue without taking anything: messages come in, none is owed an acknowledgement."""
+"""Queue browsers: they look at the messages of a queue and acknowledge none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Browser:
 
 
 class _Question:
-    """Whether the broker shows one message."""
+    """A question whether the broker still shows one message."""
 
     def __init__(self, delivery: Delivery, until: float, told: Callable[[bool], None]) -> None:
         self.delivery = delivery
@@ -40,7 +40,7 @@ class _Question:
 
 class Browsers:
     """
-    The browser subscriptions of a session.
+    Keeps the queue browsers of a session, and the messages that they were shown.
 
     Source: the end of a queue is a MESSAGE with `browser:end` (BROKER.md C18, `StompQueueBrowserSubscription`).
     """
@@ -60,7 +60,10 @@ class Browsers:
         return len(self._open) + len(self._questions)
 
     def open(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
-        """Begin to look; `headers` are the dialect's for SUBSCRIBE."""
+        """
+        Subscribe a browser with the SUBSCRIBE `headers` that the dialect made; then call
+        `look` until it tells the end.
+        """
         request = self._requests.open("SUBSCRIBE", destination)
         self._open[subscription_id] = _Browser()
         wanted = (
@@ -75,10 +78,10 @@ class Browsers:
 
     def ask(self, delivery: Delivery, that: str, told: Callable[[bool], None], now: float) -> None:
         """
-        Ask whether the broker shows `delivery`, which a consumer has, to one who selects `that`.
+        Ask whether the broker shows `delivery`, which a consumer holds, to a browser with the selector `that`.
 
-        It answers `told(shown)`, or never if the link is lost before. What cannot be asked, is refused, or not answered
-        in PATIENCE seconds, is not shown.
+        `told(shown)` is called with the answer, or never if the link is lost before. If the question is refused, cannot
+        be asked, or is not answered in PATIENCE seconds, the answer is False.
         """
         self._asked += 1
         name = f"jmsx-question-{self._asked}"
@@ -109,16 +112,16 @@ class Browsers:
             question.told(shown)
 
     def next_timer(self) -> float | None:
-        """When a question has waited long enough."""
+        """Return when the oldest question has waited long enough (seconds, monotonic), or None."""
         return min((one.until for one in self._questions.values()), default=None)
 
     def handle_timer(self, now: float) -> None:
-        """Wait no longer for answers that are due."""
+        """Answer the questions whose time is over with False."""
         for name in [name for name, one in self._questions.items() if one.until <= now]:
             self._tell(name, shown=False)
 
     def accept(self, subscription_id: str, deliveries: list[Delivery]) -> None:
-        """Take what the broker shows; what is for no open browser is let go."""
+        """Keep the messages that the broker shows a browser; messages for a browser that is closed are ignored."""
         question = self._questions.get(subscription_id)
         if question is not None:
             shown = is_same(deliveries[0].frame, question.delivery.frame)
@@ -135,9 +138,9 @@ class Browsers:
 
     def look(self, subscription_id: str) -> tuple[Delivery | None, bool]:
         """
-        The next message, if it is here; and, if not, whether there will be no more.
+        Return the next message, or None, and whether the end of the queue was reached.
 
-        Raises ConnectionFailedError if the link was lost since it was opened.
+        Raises ConnectionFailedError if the link was lost since the browser was opened.
         """
         browser = self._open.get(subscription_id)
         if browser is None:
@@ -150,7 +153,7 @@ class Browsers:
         self, subscription_id: str, destination: str, taken: Delivery | None = None
     ) -> Request:
         """
-        Look no more; `taken` is acknowledged first, where the subscription is no browser's but takes what it is shown.
+        Unsubscribe a browser. `taken` is acknowledged first, if the subscription consumes what it is shown.
 
         With `ack:auto` Artemis acknowledges on its own, and if UNSUBSCRIBE is quicker it fails the next ACK of the
         session, whosever it is. Source: `StompSession.sendMessage`, `ServerSessionImpl.findConsumer` (2.44.0).
@@ -164,6 +167,6 @@ class Browsers:
         return request
 
     def clear(self) -> None:
-        """The link is gone."""
+        """Forget all browsers and questions, because the link is gone."""
         self._open.clear()
         self._questions.clear()

@@ -1,5 +1,5 @@
 """
-How a session learns what became of a commit whose answer was lost with the link.
+Commit markers tell a session what became of a commit whose answer was lost with the link.
 
 Each transaction sends a marker to a queue of jmsx's own, and acknowledges the marker of the one before. On the next
 link one of the two comes to the session, and the broker's own locks make certain which: the new one is there only if
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Continuation, Requests
 
-#: Where markers are.
+#: The queue of the markers.
 QUEUE: Final = "queue://jmsx.commits"
 
-#: The id of the subscription to it; consumers have numbers.
+#: The id of the subscription to `QUEUE`; the ids of consumers are numbers.
 SUBSCRIPTION: Final = "commits"
 
-#: Days after which a marker that comes to us is one that a dead session has left.
+#: Days after which a marker counts as one that a dead session has left.
 ORPHANED: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
-    """A commit that nobody has answered."""
+class _UnansweredCommit:
+    """A commit that the broker has not answered."""
 
     whole: Request  #: who waits for the outcome
     sent: int  #: the number of its marker
@@ -55,7 +55,7 @@ class _Doubt:
     broker: str
 
     def decide(self, seen: set[int], now: float) -> bool:
-        """End it if one of the markers that are `seen` says how."""
+        """End the commit if one of the markers `seen` tells its outcome; return whether it is ended."""
         if self.sent in seen:
             self.whole.end(now)
         elif self.covered in seen:
@@ -65,7 +65,7 @@ class _Doubt:
 
 
 class CommitMarkers:
-    """The markers of one session; `today` is the date, in days since the epoch."""
+    """Sends, keeps and reads the commit markers of one session; `today` is the date, in days since the epoch."""
 
     def __init__(
         self, session_id: str, today: int, dialect: Dialect, requests: Requests, outbox: Outbox
@@ -76,33 +76,35 @@ class CommitMarkers:
         self._requests = requests
         self._outbox = outbox
         self._number = 0  #: of the last marker that was sent
-        self._fresh = 0  #: number of the newest of ours that is in hand and not spent; 0: none
-        #: The last one that has come on this link, of whatever session
-        self._held: Delivery | None = None
-        self._spent: Delivery | None = None  #: the one that the last commit acknowledged
-        self._covered = 0  #: number of the newest of ours that went with it
-        self._doubt: _Doubt | None = None
-        self._due = False  #: one has been sent on this link
+        #: Number of the newest marker of this session that is in hand and not acknowledged; 0: none
+        self._newest_in_hand = 0
+        #: The last marker that has come on this link, of whatever session
+        self._last_marker: Delivery | None = None
+        #: The one that the last commit acknowledged
+        self._acknowledged_marker: Delivery | None = None
+        self._acknowledged = 0  #: number of this session's newest marker that went with it
+        self._unanswered: _UnansweredCommit | None = None
+        self._was_sent = False  #: a marker has been sent on this link
         self.opened = False
         self.error: JmsxError | None = None  #: why there are none on this link
 
     @property
     def ready(self) -> bool:
-        """Whether the next transaction can be committed."""
-        return not self.in_doubt and self._fresh > 0
+        """Whether a marker is in hand, so that the next transaction can be committed."""
+        return not self.in_doubt and self._newest_in_hand > 0
 
     @property
     def leaves_nothing(self) -> bool:
         """Whether no marker of ours is on its way to us, so that `close` leaves none behind."""
-        return not self.opened or self._fresh == self._number
+        return not self.opened or self._newest_in_hand == self._number
 
     @property
     def in_doubt(self) -> bool:
         """Whether a commit waits for its outcome."""
-        return self._doubt is not None and not self._doubt.whole.done
+        return self._unanswered is not None and not self._unanswered.whole.done
 
     def open(self) -> None:
-        """Begin to use them, on a link that is up; at the first commit, and on every link after that."""
+        """Subscribe to the markers on a link that is up; called at the first commit, and on every link after that."""
         self.opened, self.error = True, None
         orphans = self._today - ORPHANED
         headers = self._dialect.subscribe_headers(
@@ -121,80 +123,82 @@ class CommitMarkers:
         request = self._requests.open("SUBSCRIBE", QUEUE, then)
         headers = {"id": SUBSCRIPTION, **headers, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("SUBSCRIBE", headers))
-        self._due = not self.in_doubt
-        if self._due:
+        self._was_sent = not self.in_doubt
+        if self._was_sent:
             self._outbox.transmit(self._marker({}))
 
     def prepare(self) -> None:
         """
-        Have a marker come for the next commit, if none is on its way.
+        Send a marker for the next commit, if none is in hand or on its way.
 
-        So it is after a doubt that nobody has cleared up, perhaps because this is another broker than the one asked.
+        One is needed after a commit whose outcome was never told, perhaps because another broker was asked.
         """
         if not self.opened:
             self.open()
-        elif not (self._due or self.in_doubt or self.ready):
-            self._due = True
+        elif not (self._was_sent or self.in_doubt or self.ready):
+            self._was_sent = True
             self._outbox.transmit(self._marker({}))
 
     def accept(self, deliveries: Iterable[Delivery], now: float) -> None:
-        """Markers have come, perhaps with the answer that is waited for."""
+        """Keep markers that have come, and end the commit in doubt if they tell its outcome."""
         seen = set()
         for delivery in deliveries:
-            self._held = delivery
+            self._last_marker = delivery
             number = whole(delivery.headers.get("jmsx_marker"))
             if number is not None and delivery.headers.get("jmsx_session") == self._session_id:
-                self._fresh = number
+                self._newest_in_hand = number
                 seen.add(number)
-        if self._doubt is not None and self._doubt.decide(seen, now):
-            self._doubt = None
+        if self._unanswered is not None and self._unanswered.decide(seen, now):
+            self._unanswered = None
 
     def commit(
         self, transaction_id: str, broker: str, frames: Sequence[Frame], answer: Continuation
     ) -> Request:
         """
-        Commit the transaction that `frames` complete; only if they are `ready`.
+        Commit the transaction that `frames` complete; call it only when the markers are `ready`.
 
-        The request ends with the broker's answer or, if the link is lost before or that tells nothing, with what the
-        marker tells.
+        The request ends with the broker's answer. If the link is lost before, or the broker fails, it ends with what
+        the marker tells on the next link.
         """
         whole = Request("COMMIT", transaction_id, then=answer)
 
         def told(now: float, error: JmsxError | None) -> JmsxError | None:
             if not isinstance(error, ConnectionFailedError | BrokerFaultError):
                 whole.end(now, error)
-            elif self._fresh == self._number:  # its marker was faster than its answer
+            elif self._newest_in_hand == self._number:  # its marker was faster than its answer
                 whole.end(now)
             elif not whole.done:
-                self._doubt = _Doubt(whole, self._number, self._covered, broker)
+                self._unanswered = _UnansweredCommit(
+                    whole, self._number, self._acknowledged, broker
+                )
                 if isinstance(error, BrokerFaultError):  # the next link tells, as after a lost one
                     self._outbox.disconnect(str(error))
             return error
 
         request = self._requests.open("COMMIT", transaction_id, told)
         wire = {"transaction": Transaction.WIRE_NAME}
-        held = self._spent = self._held
+        held = self._acknowledged_marker = self._last_marker
         ack = [] if held is None else [Frame("ACK", {"id": held.ack_id, **wire})]
-        self._covered, self._fresh, self._due = self._fresh, 0, True
+        self._acknowledged, self._newest_in_hand, self._was_sent = self._newest_in_hand, 0, True
         commit = Frame("COMMIT", {**wire, "receipt": request.receipt_id})
         self._outbox.transmit(*frames, self._marker(wire), *ack, commit)
         return whole
 
     def lost(self) -> None:
-        """The link is gone, and what was in hand comes again on the next one."""
-        self._held = self._spent = None
-        self._fresh = 0
+        """Forget the markers in hand, because the link is gone; they come again on the next one."""
+        self._last_marker = self._acknowledged_marker = None
+        self._newest_in_hand = 0
 
     def give_up(self, now: float, gone: JmsxError) -> None:
-        """There is no next link, so the doubt stays."""
-        doubt, self._doubt = self._doubt, None
+        """End the commit in doubt with the error `gone`: there will be no next link that could tell its outcome."""
+        doubt, self._unanswered = self._unanswered, None
         if doubt is not None:
             doubt.whole.end(now, gone)
 
     def close(self) -> None:
-        """Leave nothing behind; the link is being closed."""
-        if self._held is not None and self._held is not self._spent:
-            self._outbox.transmit(Frame("ACK", {"id": self._held.ack_id}))
+        """Acknowledge the marker in hand, so that none stays on the broker; the link is being closed."""
+        if self._last_marker is not None and self._last_marker is not self._acknowledged_marker:
+            self._outbox.transmit(Frame("ACK", {"id": self._last_marker.ack_id}))
         self.lost()
 
     def _marker(self, wire: Mapping[str, str]) -> Frame:

@@ -1,15 +1,15 @@
 """
-A commit that the broker refuses because it has a part of it already, or that it did not answer.
+Repeats a commit that the broker refused because it has a part of it already, or that it did not answer.
 
 Where ACKs take no part in transactions, a message can come again although what was sent for it is committed: the crash
 was between COMMIT and ACK. What is sent for it now carries the identities of the first time, so Artemis refuses the
 whole COMMIT, does not say why, and closes the connection (BROKER.md A34). Then everything is sent once more on the next
-link, one by one: the broker drops what it has and takes what it has not. What was received is acknowledged, unseen,
-when it comes on that link.
+link, one by one: the broker drops what it has and takes what it has not. What was received is acknowledged, without
+being handed out, when it comes on that link.
 
 With `commit_markers` a COMMIT whose answer was lost with its link is repeated in the same way, whatever became of it.
 
-The first of it is rehearsed (journal_barrier.py): the broker may still be writing the commit that it now has to know.
+A barrier goes before the first of the SENDs (journal_barrier.py): the broker may still be writing the commit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommitRepeat:
-    """What a failed commit held, and the request that waits for its end."""
+    """
+    A failed commit that is repeated on the next link: what it sent and received, and the request that waits for its
+    end.
+    """
 
     sends: Sequence[TxSend]
     batches: Sequence[tuple[ConsumerCore, Sequence[Delivery]]]  #: what it received
@@ -40,12 +43,12 @@ class CommitRepeat:
     broker: str  #: the one that may have it, and knows what it has
 
     def frames(self, receipt_id: str) -> list[Frame]:
-        """The SENDs outside any transaction, in their order; the receipt of the last speaks for all."""
+        """Return the SENDs outside any transaction, in their order; the receipt of the last one confirms them all."""
         *others, last = [sent.frame for sent in self.sends]
         return [*others, Frame("SEND", {**last.headers, "receipt": receipt_id}, last.body)]
 
     def settle(self, lost_deliveries: LostDeliveries) -> None:
-        """All is sent: only ACKs are owed for what was received, be it there again or not."""
+        """Mark what the commit received as processed: when it comes again, only its ACK is owed."""
         for consumer, batch in self.batches:
             for delivery in batch:
                 delivery.only_ack_owed = True
@@ -55,6 +58,6 @@ class CommitRepeat:
 
 
 def repeatable(sends: Sequence[TxSend], dialect: Dialect) -> bool:
-    """Whether the broker would know each of `sends` again."""
+    """Return whether the broker recognises each of `sends` when it is sent again."""
     names = dialect.output_headers("").keys()
     return bool(names) and all(names <= sent.frame.headers.keys() for sent in sends)

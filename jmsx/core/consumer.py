@@ -72,7 +72,7 @@ class ConsumerCore:
 
     @property
     def unsettled(self) -> list[Delivery]:
-        """What was handed out at least once and is not settled, oldest first."""
+        """The deliveries that were handed out at least once and are not settled, oldest first."""
         return self.delivered + self.schedule.pending()
 
     @property
@@ -82,22 +82,25 @@ class ConsumerCore:
 
     @property
     def next_order(self) -> float:
-        """The turn of the message that would be handed out next."""
+        """The `order` of the message that would be handed out next; infinity if none waits."""
         return self.waiting[0].order if self.waiting else math.inf
 
     @property
     def delivering_since(self) -> float:
-        """When the oldest message that is handed out and not settled was handed out."""
+        """
+        When the oldest delivery that is not settled was handed out (seconds, monotonic);
+        infinity if there is none.
+        """
         return self.delivered[0].started_at if self.delivered else math.inf
 
     @property
     def window_full(self) -> bool:
-        """Whether the broker sends nothing before it is asked, because of what is in the application's hands."""
+        """Whether the broker sends nothing until the window is opened, because the application holds a whole window."""
         return not self.waiting and self.window.full(len(self.unsettled))
 
     @property
     def has_room(self) -> bool:
-        """Whether the broker may send more, as far as we know."""
+        """Whether the broker may send more to this consumer, as far as the session knows."""
         return not self.window.full(len(self.unsettled) + len(self.waiting))
 
     def accept(self, deliveries: list[Delivery], now: float) -> None:
@@ -114,7 +117,10 @@ class ConsumerCore:
         self.reports.received(deliveries, now)
 
     def _know_again(self, deliveries: list[Delivery]) -> None:
-        """What was acknowledged on a link that died then, and comes again, was not: let that be the one."""
+        """
+        Drop deliveries whose ACK was lost with its link: their messages have come again
+        and are handed out instead.
+        """
         names = {one.message_id for one in deliveries}
         for one in [one for one in self._unreturned if one.message_id in names]:
             self._unreturned.remove(one)
@@ -122,7 +128,7 @@ class ConsumerCore:
                 self.waiting.remove(one)
 
     def _refuse_flood(self) -> None:
-        """Windows widen, and bytes hold many small messages; but no honest broker comes near this."""
+        """Raise MessageFormatError if far more messages, or bytes, wait than an honest broker would ever send ahead."""
         ahead, prefetch = len(self.waiting), max(self.settings.prefetch, 1)
         if ahead <= 2 * prefetch or not self.window.limited:
             return
@@ -139,9 +145,10 @@ class ConsumerCore:
 
     def hand_out(self, now: float, held: Held) -> Delivery | None:
         """
-        The next message for the application, or None; `held` has it before it has left what waits.
+        Return the next message for the application, or None. `held` gets it before it leaves the queue of waiting
+        messages.
 
-        It is among what was delivered before it has left what waits: wherever this is interrupted, it is found.
+        It is added to `delivered` before it leaves that queue, so that it can be found wherever this is interrupted.
         """
         if self.copies.blocks_dispatch or (
             self.paused_until is not None and now < self.paused_until
@@ -162,18 +169,21 @@ class ConsumerCore:
         return None
 
     def decline(self, delivery: Delivery) -> None:
-        """What `hand_out` gave is not to be seen by the application yet: it waits again, in front."""
+        """
+        Put back a message that `hand_out` returned and the application does not get yet:
+        it is the next one again.
+        """
         self.waiting.appendleft(delivery)
         self.delivered.remove(delivery)
         self._idle_since = None
 
     def put_back(self, delivery: Delivery) -> bool:
         """
-        A message that was handed out last was not returned: it waits again, in front.
+        Put back the message that was handed out last and not returned to the application: it is the next one again.
 
-        What was acknowledged waits too, for it is the application's, and nobody else has it. This may be interrupted,
-        and called again. False if nobody can tell how far it came: the message was about to be buried, or its ACK may
-        have been made or not; then another link has to put things right.
+        An acknowledged message is put back, too: nobody else will get it. This may be interrupted, and called again.
+        Returns False if the state of the message cannot be known, because it was being moved to a dead letter queue or
+        its ACK was being written; then drop the link.
         """
         handed_out = delivery in self.delivered
         if delivery.settled:
@@ -197,7 +207,7 @@ class ConsumerCore:
         """
         Acknowledge a message whose copy is a dead letter.
 
-        With cumulative ACKs that would settle older messages too; then it waits among them and is settled with them.
+        A cumulative ACK would settle older messages, too. Then the message waits among them and is settled with them.
         """
         delivery.only_ack_owed = True
         older = sum(1 for one in self.waiting if one.arrival < delivery.arrival)
@@ -209,7 +219,10 @@ class ConsumerCore:
             self.write_acks([delivery])
 
     def acknowledge_waiting_originals(self) -> None:
-        """Before the consumer closes: acknowledge buried messages with nothing older in front of them."""
+        """
+        Acknowledge the originals of dead letters that no older message precedes; call it
+        before the consumer closes.
+        """
         originals = []
         while self.waiting and self.waiting[0].only_ack_owed:
             originals.append(self.waiting.popleft())
@@ -218,9 +231,9 @@ class ConsumerCore:
 
     def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:
         """
-        The link is gone, and the broker has everything again: what the application had had, and what it had not.
+        Start anew after the link was lost. Returns what was handed out and not settled, and what was not handed out.
 
-        A pause before a redelivery goes on: the broker sends the same messages first.
+        The broker delivers both again. A pause before a redelivery goes on, because the same messages come first.
         """
         owed = self.batch.owed()
         self.batch.settle(now)
@@ -240,7 +253,7 @@ class ConsumerCore:
         return handed_out, waiting
 
     def give_back(self) -> list[Delivery]:
-        """All that the application has not in its hands is the broker's again."""
+        """Forget and return all messages that the application does not hold: the broker delivers them again."""
         waiting = [
             one
             for one in (*self.waiting, *self.schedule.clear())
@@ -251,7 +264,7 @@ class ConsumerCore:
         return waiting
 
     def _begin(self, now: float) -> None:
-        """What a new link begins with."""
+        """Reset what belongs to one link."""
         settings = self.settings
         self.waiting.clear()
         self.delivered = []
@@ -262,16 +275,16 @@ class ConsumerCore:
         self._idle_since = now
 
     def want(self, now: float) -> None:
-        """The application waits for a message of this consumer."""
+        """Note that the application waits for a message of this consumer."""
         if self.wanted_since is None:
             self.wanted_since = now
 
     def consumed(self, delivery: Delivery, now: float, *, returning: bool) -> None:
         """
-        The application is done with `delivery`; AUTO and DUPS_OK owe an ACK for it.
+        Note that the application is done with `delivery`; AUTO and DUPS_OK owe an ACK for it.
 
-        `hurry`: `receive()` returns it now, so an ACK that is due for each message must be written before.
-        A delivery that is not in our hands any more (recovered by its own listener, say) owes nothing.
+        `returning`: `receive()` is about to return it, so an ACK for each message must be written now. Nothing is owed
+        for a delivery that its own listener has recovered.
         """
         if delivery.settled:
             self.returned(delivery)
@@ -289,15 +302,15 @@ class ConsumerCore:
             self.flush(trigger, now)
 
     def returned(self, delivery: Delivery) -> None:
-        """The application has at last what was acknowledged before."""
+        """Forget a message that was acknowledged before it reached the application, which has it now."""
         self.delivered = [one for one in self.delivered if one is not delivery]
         self._unreturned = [one for one in self._unreturned if one is not delivery]
 
     def consumed_late(self, delivery: Delivery, now: float) -> bool:
         """
-        The same for a delivery whose link is gone, and the broker delivers it again; False if it owes nothing.
+        Note that the application is done with a delivery of a lost link, which the broker delivers again.
 
-        What it owes cannot be paid.
+        Returns whether an ACK was owed and is reported as dropped.
         """
         if not self.settings.acknowledges_itself:
             return False
@@ -309,27 +322,30 @@ class ConsumerCore:
         return True
 
     def failed_late(self, delivery: Delivery) -> None:
-        """A delivery whose link is gone is out of the application's hands."""
+        """Forget a delivery of a lost link: the application does not hold it any more."""
         self._on_lost_link = [one for one in self._on_lost_link if one is not delivery]
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
-        """Write the ACK that the consumed batch owes, if any; `idle`: because the buffer is dry."""
+        """Write the ACK that the consumed batch owes, if any. `idle`: nothing is left to hand out."""
         batch = self.batch.owed()
         if batch:
             self.acknowledge(batch, trigger, now)
         self.batch.settle(now, idle=idle)
 
     def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
-        """Settle `batch` (oldest first) with plain ACKs: one for all, or one for each if individual."""
+        """
+        Write plain ACKs that settle `batch` (oldest first), and report them: one for all, or one for each if
+        individual.
+        """
         self.write_acks(batch)
         self.reports.acknowledged(batch, trigger, now)
         self.end(batch, Outcome.ACKNOWLEDGED, now)
 
     def acknowledge_one(self, delivery: Delivery, now: float) -> None:
         """
-        INDIVIDUAL: settle one message; a second time does nothing.
+        Settle one message of an INDIVIDUAL session; a second call does nothing.
 
-        One that waits for its redelivery is settled too, and comes again all the same, as in Java.
+        A message that waits for its redelivery is settled and delivered again all the same, as in Java.
         """
         if delivery in self.delivered:
             self.delivered.remove(delivery)
@@ -340,7 +356,7 @@ class ConsumerCore:
             delivery.acknowledged = True
 
     def write_acks(self, batch: Sequence[Delivery]) -> None:
-        """Settle `batch` on the wire, and nothing else."""
+        """Write the ACKs that settle `batch`, and report nothing."""
         frames = self.ack_frames(batch)
         for delivery in batch:
             delivery.settled = 1
@@ -350,7 +366,7 @@ class ConsumerCore:
         self.window.settled(batch)
 
     def ack_frames(self, batch: Sequence[Delivery], **headers: str) -> list[Frame]:
-        """The ACK frames that settle `batch`, with `headers` (transaction) on each of them."""
+        """Return the ACK frames that settle `batch`; `headers`, such as the transaction, are on each of them."""
         owed = newest(batch)
         if self.settings.individual:
             owed = [one for one in batch if not one.acknowledged]
@@ -358,7 +374,10 @@ class ConsumerCore:
         return [*self.window.release(), *acks]
 
     def nack_frames(self, batch: list[Delivery], receipts: Iterable[str]) -> list[Frame]:
-        """The frames that give `batch` to the broker's dead letter strategy: NACK is single, and never in a tx."""
+        """
+        Return the frames that give `batch` to the broker's dead letter strategy: one NACK
+        each, never in a transaction.
+        """
         last = batch[-1].arrival
         self.window.settled(batch, older=sum(1 for one in self.delivered if one.arrival < last))
         nacks = [nack(one, receipt) for one, receipt in zip(batch, receipts, strict=True)]
@@ -374,11 +393,11 @@ class ConsumerCore:
         order: float,
     ) -> bool:
         """
-        Deliver `batch` (oldest first, all handed out) again after the policy's delay; False if it is exhausted.
+        Deliver `batch` (oldest first, all handed out) again after the policy's delay; False if the policy is exhausted.
 
-        The whole batch lives or dies by its newest message. An exhausted batch is left to the caller, untouched.
-        `turn`: its place among other consumers' messages, without a delay; after one it comes before them all.
-        Source: `ActiveMQMessageConsumer.java:1274-1391`.
+        The newest message decides for the whole batch. An exhausted batch is left untouched; make it a dead letter.
+        `order`: its place among the messages of other consumers if there is no delay; after a delay it comes before
+        them. Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
         alive = [delivery for delivery in batch if not delivery.only_ack_owed]
         newest = alive[-1].failures + 1 if alive else 0
@@ -406,7 +425,10 @@ class ConsumerCore:
         return True
 
     def release(self, batch: Sequence[Delivery]) -> None:
-        """What was handed out, and nobody could handle, waits again in front, as if it had not been handed out."""
+        """
+        Put `given_back` in front of what waits, as if it had never been handed out,
+        because nobody could handle it.
+        """
         given_back = [one for one in self.delivered if one in batch]
         self.delivered = [one for one in self.delivered if one not in given_back]
         for delivery in given_back:
@@ -415,23 +437,23 @@ class ConsumerCore:
         self.take_back(given_back)
 
     def take_back(self, batch: list[Delivery]) -> None:
-        """What was on its way to the broker is in our hands again, in front of what waits."""
+        """Put `batch` in front of what waits: it could not be sent back to the broker."""
         self.waiting.extendleft(reversed(batch))
         self._idle_since = None
 
     def close_without_link(self, now: float) -> None:
-        """With a link, closing would acknowledge what the application has in its hands."""
+        """Close the consumer when there is no link on which its messages could be acknowledged."""
         self.give_up(now)
         self.reports.closed(now)
 
     def give_up(self, now: float) -> None:
-        """What the application got on the last link, and has not finished, is acknowledged by nobody any more."""
+        """Report the ACKs that are owed for messages of a lost link as dropped: there will be no other link."""
         if self._on_lost_link and self.settings.acknowledges_itself:
             self.reports.dropped(len(self._on_lost_link), now)
         self._on_lost_link = []
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` has something to do, or a pause ends."""
+        """Return when `handle_timer` has something to do or a pause ends (seconds, monotonic), or None."""
         due = (
             self.batch.deadline(self._idle_since),
             self.schedule.deadline(),
@@ -441,7 +463,7 @@ class ConsumerCore:
         return min((at for at in due if at is not None), default=None)
 
     def handle_timer(self, now: float, *, unread: bool = False) -> None:
-        """Do what is due; `unread`: bytes have come that nobody has looked at, so the buffer need not be dry."""
+        """Do what is due. `unread`: bytes have come that were not parsed yet, so more messages may be here."""
         if self.paused_until is not None and self.paused_until <= now:
             self.paused_until = None
         due = self.schedule.take_due(now)
@@ -480,17 +502,17 @@ class ConsumerCore:
             self.reports.ended(delivery, outcome, now, transaction_id)
 
     def forget_counts(self, batch: Iterable[Delivery]) -> None:
-        """The broker has these no more: nor need the ledger."""
+        """Have the ledger forget these messages, which are settled on the broker."""
         entries = [one.entry for one in batch if one.entry is not None]
         if entries:
             self._outbox.record(*entries, settled=True)
 
     def key(self, delivery: Delivery) -> str:
-        """The stable identity of a message."""
+        """Return the stable identity of a message."""
         return self.reports.key(delivery)
 
     def _wants_more_at(self) -> float | None:
-        """When the session must open the window, because the application waits and nothing comes."""
+        """Return when the window must be opened because the application waits and no message comes, or None."""
         if self.wanted_since is None or self._idle_since is None or self.copies.blocks_dispatch:
             return None
         if self.settings.acknowledges_itself and not self.settings.individual:
@@ -500,10 +522,10 @@ class ConsumerCore:
 
 
 def newest(batch: Sequence[Delivery]) -> list[Delivery]:
-    """Of each subscription's deliveries the newest one, whose cumulative ACK covers the others."""
+    """Return the newest delivery of each wire subscription: its cumulative ACK covers the others."""
     return list({one.wire_subscription: one for one in batch}.values())
 
 
 def nack(delivery: Delivery, receipt_id: str) -> Frame:
-    """The NACK of one message; without receipt if there is no id for it."""
+    """Return the NACK of one message, with a receipt if `receipt_id` is not empty."""
     return Frame("NACK", {"id": delivery.ack_id, **({"receipt": receipt_id} if receipt_id else {})})

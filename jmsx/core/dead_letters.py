@@ -1,9 +1,9 @@
 """
-Dead letters: how a message that shall not be delivered again leaves the broker's queue, and is not lost.
+Moves messages that shall not be delivered again to a dead letter queue.
 
-Where NACK makes the broker bury the message under its own strategy, NACK it is, and it is a dead letter when the broker
-has answered. Everywhere else a copy is sent first, and the original is acknowledged when the broker has confirmed the
-copy; until then it stays unacknowledged, and a consumer with cumulative ACKs hands out nothing, because a later ACK
+Where NACK makes the broker move the message by its own strategy, NACK is sent, and the message is a dead letter when
+the broker has answered. Everywhere else a copy is sent first, and the original is acknowledged when the broker has
+confirmed the copy; until then it stays unacknowledged, and a consumer with cumulative ACKs hands out nothing, because a later ACK
 would cover the original too.
 
 Where ACKs take part in transactions, the two are one transaction of our own, so that a crash leaves one of them. Its
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 #: Seconds before a copy that the broker refused is sent again.
 RETRY: Final = 5.0
 
-#: Single ACKs of a consumer in transactions of ours, on one link. Classic keeps each such message until the link ends,
-#: and at every COMMIT searches all of them for each that is unacknowledged; with a thousand: 20 ms and more (measured).
+#: Single ACKs of a consumer in jmsx's own transactions, on one link. Classic keeps each such message until the link
+#: ends, and at every COMMIT searches all of them for each that is unacknowledged; with a thousand: 20 ms and more
+#: (measured).
 SINGLE_ACKS: Final = 100
 
 
@@ -66,7 +67,7 @@ class _Move:
 
 @dataclass(slots=True, eq=False)
 class _CopyTransaction:
-    """Copies, and the ACKs of their originals, in one transaction of our own."""
+    """Copies, and the ACKs of their originals, in one transaction of jmsx's own."""
 
     consumer: ConsumerCore
     batch: list[Delivery]  #: what is acknowledged, oldest first
@@ -78,7 +79,7 @@ class _CopyTransaction:
 
 
 class DeadLetters:
-    """Buries messages for one session."""
+    """Moves messages of one session to dead letter queues."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class DeadLetters:
         self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: list[_Move] = []
         self._refused: list[tuple[float, _Move]] = []
-        self._kept: set[Delivery] = set()  #: no copy has them, so no ACK may cover them
+        self._kept: set[Delivery] = set()  #: without a confirmed copy, so no ACK may cover them
 
     def move(
         self,
@@ -117,10 +118,10 @@ class DeadLetters:
         destination: str = "",
     ) -> None:
         """
-        Get rid of `batch` (oldest first, in nobody else's hands) because of `reason`.
+        Move `batch` (oldest first) to a dead letter queue because of `reason`; nobody else may still handle it.
 
-        Copies go to the URI `destination`, if one is given, and else where dead letters go.
-        `alone`: nothing else is handed out until copies are confirmed, as it is anyway where ACKs are cumulative.
+        Copies go to the URI `destination`, if one is given, and else to the consumer's dead letter queue. `alone`:
+        nothing else is handed out until the copies are confirmed, which is always so where ACKs are cumulative.
         """
         alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
         by_broker = [one for one in alive if self._moved_by_broker(consumer, one, reason)]
@@ -145,7 +146,7 @@ class DeadLetters:
             if move.before:
                 self._move_unread(move, now)
         left = [one for one in batch if one not in nacked]
-        if left and not by_copy:  # buried before, and their ACK was waiting for the others
+        if left and not by_copy:  # copied before, and their ACK was waiting for the others
             consumer.write_acks(left)
         copied = [_Move(consumer, one, queues[one], reason, failure) for one in by_copy]
         for move in copied:
@@ -155,10 +156,10 @@ class DeadLetters:
 
     def _may_be_deleted(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
         """
-        Whether a NACK may delete what is worth a copy: so far only headers of another's message say that it does not.
+        Return whether a NACK may make the broker delete a message that is worth a copy.
 
-        What could not be understood has nothing in a copy that its bare headers in the log do not tell; but of what is
-        torn the copy has all that came.
+        That is so where only headers which the sender may have written say that the broker keeps it. An undecodable
+        message is not copied for that: the log has its headers. A truncated one is, because its copy has all that came.
         """
         if consumer.settings.dead_letter == DeadLetterStrategy.BROKER:
             return False
@@ -168,7 +169,7 @@ class DeadLetters:
 
     def _move_unread(self, move: _Move, now: float) -> None:
         """
-        Ask whether the broker has as persistent what came without a body: then a NACK keeps it, and it is whole.
+        Ask whether the broker holds a message that came without its body as persistent: then NACK keeps all of it.
 
         A selector goes by what the broker knows itself, whatever the headers say.
         """
@@ -184,13 +185,16 @@ class DeadLetters:
         self._browsers.ask(move.delivery, "JMSDeliveryMode = 'PERSISTENT'", told, now)
 
     def _nack(self, move: _Move) -> None:
-        """Let the broker bury what will not be deleted, or has a copy."""
+        """Have the broker dead-letter a message that it will not delete, or of which there is a copy."""
         move.before, move.in_doubt = "", True
         receipt = self._ask(move).receipt_id
         self._outbox.transmit(*move.consumer.nack_frames([move.delivery], [receipt]))
 
     def _copy_then_nack(self, move: _Move) -> None:
-        """Have a copy of what came confirmed, and then NACK the original, which is whole where that moves it."""
+        """
+        Have a copy of what came confirmed, and then NACK the original, which the broker
+        may still move as a whole.
+        """
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
             if move not in self._open:
@@ -207,7 +211,7 @@ class DeadLetters:
     def _move_by_copy(
         self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move]
     ) -> None:
-        """Copy `burials`, and acknowledge `batch`, in which they are, with them or else behind them."""
+        """Copy `moves`, and acknowledge `batch`, which includes them, in the same transaction or after the copies."""
         plain = self._plain.intersection(move.destination for move in moves)
         one = self._dialect.transactional_ack and not plain
         if one and self._may_settle(consumer, batch):
@@ -219,12 +223,11 @@ class DeadLetters:
 
     def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """
-        Give an expired message to the broker's strategy for expired messages; where it has none, to ours.
+        Give an expired message to the broker's strategy for expired messages; where NACK does not do that, send a copy.
 
-        Where nothing but a copy does that, it goes where the broker puts what expires in its own hands.
-
-        If the sender may have written its expiry, the broker may know of none, and would delete it; then it is copied.
-        Source: `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (BROKER.md C59).
+        The copy goes where the broker puts expired messages itself. A message whose expiry its sender may have written
+        is copied, too: the broker may know of no expiry and would delete it. Source:
+        `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (BROKER.md C59).
         """
         genuine = self._dialect.genuine(delivery)
         by_broker = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
@@ -244,7 +247,7 @@ class DeadLetters:
         """
         Run `then` when no copy for `consumer`, which is closing, is awaited any more.
 
-        Copies that were refused are not tried again: those messages stay the broker's.
+        Copies that were refused are not tried again: their originals stay with the broker.
         """
         consumer.copies.after(then)
         for _, move in list(self._refused):
@@ -253,7 +256,7 @@ class DeadLetters:
         consumer.copies.finish()
 
     def next_timer(self) -> float | None:
-        """When a refused copy is sent again."""
+        """Return when the next refused copy is sent again (seconds, monotonic), or None."""
         return min((at for at, _ in self._refused), default=None)
 
     def handle_timer(self, now: float) -> None:
@@ -271,10 +274,11 @@ class DeadLetters:
 
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
         """
-        The link is gone: forget and return all that is not confirmed.
+        Forget and return all that is not confirmed, because the link is gone.
 
-        The broker has the originals; each is told its doom, so that it is buried as soon as it comes again. But a NACK
-        or a COMMIT may have been done, and somebody may move the message back: that it comes is no proof.
+        The broker has the originals. Each remembers why it was to be a dead letter, and is moved as soon as it comes
+        again. But a NACK or COMMIT may have been done, and somebody may have moved the message back, so that it comes
+        proves nothing.
         """
         moves, self._open = self._open, []
         self._refused = []
@@ -300,9 +304,11 @@ class DeadLetters:
 
     def _queue_for(self, consumer: ConsumerCore, delivery: Delivery) -> str:
         """
-        Where a copy goes: the named queue, or else where the broker has its dead letters.
+        Return the URI that a copy goes to: the queue that the application named, or else the broker's dead letter
+        queue.
 
-        There goes what lay in the named queue already: a copy beside it would come to the same consumer for ever.
+        A message that came from the named queue goes to the broker's: else the copy would come to the same consumer for
+        ever.
         """
         settings = consumer.settings
         here = (settings.destination, self._dialect.addresses(delivery.headers).destination)
@@ -314,7 +320,7 @@ class DeadLetters:
         )
 
     def _copy_frames(self, move: _Move, **headers: str) -> list[Frame]:
-        """The SEND of the copy, with `headers`, and what has to be before it."""
+        """Return the SEND of the copy, with `headers`, behind the frames that must precede it."""
         settings, failure = move.consumer.settings, move.failure
         death = DeathRecord(
             reason=move.reason,
@@ -340,7 +346,7 @@ class DeadLetters:
         return [*frames, Frame("SEND", {**copy.headers, **headers}, copy.body)]
 
     def _copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
-        """The copy; of a message that bursts here, too, one of its bare frame."""
+        """Return the copy; if making it fails, a copy of the bare frame."""
         try:
             copy = self._dialect.dead_letter_copy(delivery, destination, death)
             # for where it was: there it is the same message again, when somebody moves it back
@@ -350,7 +356,7 @@ class DeadLetters:
             return self._dialect.dead_letter_copy(delivery, destination, death)
 
     def _ask(self, move: _Move) -> Request:
-        """The question whether it is a dead letter."""
+        """Open the request whose answer tells whether the message is a dead letter."""
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is None:
@@ -386,7 +392,7 @@ class DeadLetters:
         move.consumer.reports.dead_letter_failed(move.delivery, str(error), move.destination, now)
 
     def _try_later(self, move: _Move, now: float) -> None:
-        """A copy that is not made is tried again, unless its consumer closes."""
+        """Send a copy again after RETRY seconds, unless its consumer closes."""
         self._refused.append((now + RETRY, move))
         if move.consumer.copies.closing:
             self._give_up(move, now)
@@ -412,7 +418,7 @@ class DeadLetters:
     def _move_in_transaction(
         self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move]
     ) -> None:
-        """Begin it, and send the copies in it."""
+        """Begin a transaction and send the copies in it."""
         self._transactions += 1
         wire = {"transaction": f"jmsx-dead-{self._transactions}"}
         transaction = _CopyTransaction(consumer, batch, moves, wire, len(moves))
@@ -430,7 +436,7 @@ class DeadLetters:
     def _copied(
         self, transaction: _CopyTransaction, move: _Move, error: JmsxError | None, now: float
     ) -> None:
-        """One copy is in it, or was refused; after the last answer it ends."""
+        """Note that one copy was taken or refused; after the last answer commit, or abort."""
         transaction.awaited -= 1
         if error is not None:
             transaction.refused = True
@@ -471,7 +477,7 @@ class DeadLetters:
         self._outbox.transmit(*self._releases(), *acks, commit)
 
     def _may_settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> bool:
-        """Whether ACKs of `batch` settle nothing else, and meet none of the application's transaction."""
+        """Return whether ACKs of `batch` settle nothing else, and take part in no transaction of the application."""
         if self._in_transaction():
             return False
         if consumer.settings.individual:
@@ -493,9 +499,9 @@ class DeadLetters:
 
     def _not_committed(self, transaction: _CopyTransaction, error: JmsxError, now: float) -> None:
         """
-        Refused: neither was done, and only another link can free the originals (BROKER.md C32).
+        Leave the originals to the next link after a refused COMMIT, which did neither (BROKER.md C32).
 
-        So it is with a fault of the broker's, after which both may have been done.
+        A fault of the broker is handled in the same way; both may have been done then.
         """
         if not silent(error):
             self._plain.update(move.destination for move in transaction.moves)
@@ -509,12 +515,12 @@ class DeadLetters:
     # Behind the copies -----------------------------------------------------------------------------------------------
 
     def _settle_later(self, consumer: ConsumerCore, batch: list[Delivery]) -> None:
-        """Acknowledge `batch` when there is a copy of each; where ACKs are single, each follows its own copy."""
+        """Acknowledge `batch` when every copy is confirmed; where ACKs are single, each one follows its own copy."""
         if not consumer.settings.individual:
             consumer.copies.when_clear(lambda: self._settle(consumer, batch))
 
     def _settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> None:
-        """Acknowledge `batch` (oldest first), up to the first of which there is no copy."""
+        """Acknowledge `batch` (oldest first), up to the first message of which there is no copy."""
         kept = [index for index, one in enumerate(batch) if one in self._kept]
         for delivery in newest(batch[: kept[0]] if kept else batch):
             consumer.acknowledge_original(delivery)

@@ -24,7 +24,7 @@ CUT_HEADER: Final = "jmsx_headers_cut"
 
 
 class Room(NamedTuple):
-    """What a copy may carry on, with the headers that it gets besides still within what the broker takes."""
+    """Limits of what a copy may take over from its original, so that the broker still accepts it."""
 
     lines: int  #: headers
     line: int  #: bytes of each
@@ -32,7 +32,7 @@ class Room(NamedTuple):
 
 
 def fitting(headers: Mapping[str, str], room: Room) -> dict[str, str]:
-    """`headers` as far as they fit, the first ones first; how many did not is told in `CUT_HEADER`."""
+    """Return `headers` as far as they fit, the first ones first; `CUT_HEADER` tells how many did not."""
     fit: dict[str, str] = {}
     lacking, left = 0, room.total
     for name, value in headers.items():
@@ -64,7 +64,7 @@ class DeathRecord:
     origin: str = ""  #: what names the queue or subscription that it was consumed from
 
     def headers(self, message_id: str) -> dict[str, str]:
-        """The `jmsx_` headers of the copy of message `message_id`."""
+        """Return the `jmsx_` headers of the copy of message `message_id`."""
         told = {
             "jmsx_death_reason": self.reason,
             "jmsx_original_destination": self.destination,
@@ -97,7 +97,7 @@ DEATH_HEADERS: Final = frozenset(
 
 
 def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
-    """`text` in at most `limit` bytes of a header line, escapes included, without a broken character."""
+    """Shorten `text` to at most `limit` bytes of a header line, escapes included, without a broken character."""
     # An exception may speak of a file that is no UTF-8
     clean = text.encode("utf-8", "replace").decode()
     while (size := len(escape(clean).encode())) > limit:

@@ -1,4 +1,4 @@
-"""One message in our hands, from the frame until it is settled."""
+"""One delivery of a message: what is known of it from its frame on until it is settled."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 UNDECODABLE: Final = "undecodable"
 
 
-#: As a prospect: the message is being buried.
+#: As `next_delivery`: there is none, the message is being moved to a dead letter queue.
 DEAD_LETTER: Final = "dead"
 
 
 class DeadLetterCause(NamedTuple):
-    """Why a message is to be buried."""
+    """Why a message becomes a dead letter as soon as it is handed out."""
 
+    #: `max_redeliveries`, `rejected`, `expired` or `undecodable`
     reason: str
     failure: Failure
-    sure: bool  #: the broker cannot have buried it
+    sure: bool  #: the broker cannot have made it a dead letter already
 
 
 class MessageIdentity(NamedTuple):
@@ -98,32 +99,32 @@ class Delivery:
         self.arrival = arrival  #: its number in the session, in the order of arrival
         self.order: float = arrival  #: which of the session's consumers is served first: the lowest
         self.wire_subscription = headers.get("subscription", "")  #: the subscription on the wire
-        self.subscription_id = self.wire_subscription.partition(SUBSCRIPTION_SEPARATOR)[
-            0
-        ]  #: its consumer's
+        #: The first wire subscription of its consumer
+        self.subscription_id = self.wire_subscription.partition(SUBSCRIPTION_SEPARATOR)[0]
         self.epoch = epoch  #: which connection it came on; its ack id dies with that connection
         self.ack_id = headers.get("ack", "") if ack_id is None else ack_id
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.subscribed = ""  #: URI of what its consumer reads, or nothing
         self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
         self.before = 0  #: redeliveries before it was sent back to the broker, which has it as a new message since
-        self.known = 0  #: redeliveries that are no guess
-        self.flagged = headers.get("redelivered") == "true"  #: the broker says so
+        self.known = 0  #: redeliveries that are certain; the broker's flag is a guess
+        self.flagged = (
+            headers.get("redelivered") == "true"
+        )  #: the broker says that it was delivered before
         self.explained = False  #: it was on its way to this process, which knows what became of it
         self.redelivery_count = int(self.flagged)
         #: Redeliveries when it came; the broker counts none of our own
         self.base = self.redelivery_count
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
-        #: How many of these nobody knows to have failed; below 0 where more have failed than the broker counts.
+        #: Redeliveries that are not known to follow a failure; below 0 where more have failed than the broker counts
         self.not_failed = self.redelivery_count
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
         self.ended_at = received_at
-        self.only_ack_owed = False  #: its copy is a dead letter; only the ACK is owed
-        self.dead_letter_cause: DeadLetterCause | None = (
-            None  #: why it is to be buried as soon as it is handed out
-        )
+        self.only_ack_owed = False  #: it is copied or processed; only its ACK is owed
+        #: Why it becomes a dead letter as soon as it is handed out; None: it does not
+        self.dead_letter_cause: DeadLetterCause | None = None
         self.looked_at = False  #: what came without a body was looked for elsewhere
         self.seen = False  #: it was handed out
         self.continued = False  #: its count comes from before its link was lost
@@ -133,7 +134,7 @@ class Delivery:
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
         self.failure: Failure | None = None  #: if it failed
-        #: Seconds until it comes again after that, or DEAD
+        #: After a failure: seconds until it is delivered again, or DEAD_LETTER
         self.next_delivery: float | str | None = None
 
     @classmethod
@@ -148,7 +149,7 @@ class Delivery:
         wall: float,
         ack_id: str | None = None,
     ) -> Delivery:
-        """The delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
+        """Make the delivery of `frame`; `wall` is the time of day in epoch seconds, for its expiry."""
         expires_ms = time_ms(frame.headers.get("expires"))
         expires_at = None if expires_ms is None else now + expires_ms / 1000 - wall
         return cls(
@@ -162,45 +163,45 @@ class Delivery:
         )
 
     def complete(self, shown: MessageFrame | None) -> None:
-        """It was looked at elsewhere: it is as `shown` there, with the ack of its own; None: nothing else is known."""
+        """Take the frame that another look at the message has `shown`, with its ack id; None: nothing more is known."""
         self.looked_at = True
         if shown is not None:
             self.identity = None  # which was another one without the body
             self.frame = shown
 
     def mark_undecodable(self, error: Exception) -> None:
-        """It cannot be understood: it is to be buried, and nothing but its bare frame is looked at again."""
+        """Mark the message as one that cannot be decoded: it becomes a dead letter, and only its bare frame is used."""
         self.frame = self.frame.bare()
         self.expires_at = None
         self.dead_letter_cause = DeadLetterCause(UNDECODABLE, _failure(error), sure=True)
 
     def begin(self, redeliveries: int) -> None:
-        """It was sent back for later after so many redeliveries."""
+        """Start counting at the redeliveries before the message was sent back to the broker for later."""
         self.before = self.known = redeliveries
         self.redelivery_count = self.base = max(self.redelivery_count, redeliveries)
         self.not_failed = self.redelivery_count - redeliveries
 
     def continue_after_loss(self, redelivery_count: int, not_failed: int) -> None:
-        """Go on counting from before the link was lost, which is why the broker flags it."""
+        """Go on counting from before the link was lost, which is why the broker flags the message."""
         self.continued = self.explained = True
         self.redelivery_count = self.base = redelivery_count
         self.not_failed = not_failed
 
     def continue_after_refusal(self, redelivery_count: int, not_failed: int) -> None:
-        """Go on counting from before a commit that the broker refused, which is a failure."""
+        """Go on counting from before a commit that the broker refused, which counts as a failure."""
         self.continue_after_loss(redelivery_count, not_failed)
         self.known = redelivery_count
         self.commit_refused = True
 
     def recall(self, deliveries: int, failures: int) -> None:
-        """It was handed out so often, as the broker would count, whatever that says; so many have failed."""
+        """Take over what the process remembers: how often the message was handed out, and how many of these failed."""
         self.explained = True
         if deliveries >= self.known:
             self.known = self.redelivery_count = self.base = deliveries
             self.not_failed = deliveries - failures
 
     def count(self, entry: Entry) -> None:
-        """A ledger has this hand-out; with the first in our hands, go on counting where it is."""
+        """Note that the ledger has counted this hand-out; go on from its number at the first one."""
         if self.entry is None:
             number = self.before + entry.number
             if number > self.known:
@@ -209,7 +210,7 @@ class Delivery:
         self.entry = entry
 
     def note_failure(self, failure: Failure, now: float) -> None:
-        """This delivery failed."""
+        """Note that this delivery failed."""
         self.failure = failure
         self.first_failed_at = now if self.first_failed_at is None else self.first_failed_at
         self.last_failed_at = now
@@ -221,7 +222,7 @@ class Delivery:
 
     @property
     def redelivered(self) -> bool:
-        """Whether it was delivered before (JMSRedelivered): as far as we know, or the broker says."""
+        """Whether the message was delivered before (JMSRedelivered), as far as jmsx knows or the broker says."""
         return self.redelivery_count > 0 or (self.flagged and not self.explained)
 
     @property
@@ -239,7 +240,7 @@ class Delivery:
 
 
 class Held:
-    """What one `receive()` was given, from the moment on in which it leaves what waits; for `take_back`."""
+    """Holds the message of one `receive()` from the moment when it leaves the waiting ones; for `take_back`."""
 
     __slots__ = ("delivery",)
 
@@ -250,6 +251,6 @@ class Held:
 def _failure(error: Exception) -> Failure:
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot speak is one, too
+    except Exception:  # noqa: BLE001 - its text may raise, too
         text = ""
     return Failure(type(error).__name__, text)

@@ -1,8 +1,8 @@
 """
-What becomes of messages that failed: delivered again here or by the broker, forgotten, or dead.
+What is done with failed messages: each is delivered again, by jmsx or the broker, discarded, or made a dead letter.
 
-The policy decides, unless the failure itself says otherwise; a message that is over its limit when it comes is buried
-unseen.
+The policy decides, unless the failure's disposition says otherwise. A message that is over its limit when it comes
+becomes a dead letter, and the application does not see it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 
-#: Verdicts that acknowledge a message, and how it then ends.
+#: Dispositions that acknowledge a message, and how its delivery then ends.
 _FORGET: Final = {Disposition.DISCARD: Outcome.DISCARDED, Disposition.DUPLICATE: Outcome.DUPLICATE}
 
 
 class FailedDeliveries:
-    """Carries them out for one session."""
+    """Does with the failed messages of one session what their failure's disposition or the policy says."""
 
     def __init__(
         self,
@@ -43,10 +43,11 @@ class FailedDeliveries:
         self, consumer: ConsumerCore, failure: Failure, now: float, only: Delivery | None = None
     ) -> None:
         """
-        Do with what was delivered as the failure's verdict says; `only` it, unless it is redelivered.
+        Do with what was delivered as the failure's disposition says; `only`: with this one alone, unless it is
+        redelivered.
 
-        Of several consumers whose listeners share a session, the one that is given back last is served first.
-        Source: `ActiveMQSession.redispatch`, `ActiveMQSessionExecutor.executeFirst`.
+        Of several consumers whose listeners share a session, the one that is given back last is served first. Source:
+        `ActiveMQSession.redispatch`, `ActiveMQSessionExecutor.executeFirst`.
         """
         if failure.disposition is Disposition.RELEASE:
             consumer.release(consumer.delivered)
@@ -76,9 +77,10 @@ class FailedDeliveries:
 
     def dead_letter_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
         """
-        Bury `delivery`, just handed out, if it is over its limit or was doomed on an earlier link; False if it lives.
+        Make `delivery`, just handed out, a dead letter if it is over its limit or was to be one on an earlier link.
 
-        Source: the pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`.
+        Returns whether it is one; else the application gets the message. Source: the pre-dispatch check,
+        `ActiveMQMessageConsumer.java:556-568`.
         """
         cause = delivery.dead_letter_cause
         if cause is None and not _over_limit(consumer, delivery):
@@ -98,7 +100,7 @@ class FailedDeliveries:
     def dead_letter_undecodable(
         self, consumer: ConsumerCore, delivery: Delivery, error: Exception, now: float
     ) -> None:
-        """Bury `delivery`, which was handed out and cannot be understood."""
+        """Make `delivery`, which was handed out and cannot be decoded, a dead letter."""
         delivery.mark_undecodable(error)
         consumer.flush(AckTrigger.EACH, now)
         if delivery in consumer.delivered:
@@ -112,7 +114,11 @@ class FailedDeliveries:
 
 
 def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
-    """In a transacted session by what this process knew when it came, and in every mode by a ledger's count."""
+    """
+    Return whether a message is over its limit before it is handed out.
+
+    In transacted sessions this goes by what the process knew when the message came, in every mode by a ledger's count.
+    """
     policy = consumer.settings.policy
     if not (policy.pre_dispatch_check or delivery.commit_refused):
         return False

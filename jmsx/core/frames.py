@@ -32,12 +32,12 @@ _UNESCAPED_COMMANDS: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 
 
 def escape(text: str) -> str:
-    """`text` as it stands in a header line of the wire."""
+    """Return `text` as it is written in a header line."""
     return _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text)
 
 
 def unescape(text: str) -> str:
-    """What a header line of the wire means; raises MessageFormatError on an undefined escape."""
+    """Return the text that a header line stands for; raises MessageFormatError on an undefined escape."""
     if "\\" not in text:
         return text
 
@@ -140,7 +140,10 @@ class MessageFrame:
         return self._headers
 
     def torn(self, why: str, raw: bytes = b"") -> MessageFrame:
-        """The same message, of which only the header block is certain; `raw` is all that came of it."""
+        """
+        Return the same message as a truncated one: only its header block is certain;
+        `raw` is all that came of it.
+        """
         lines = self.block.split(b"\n")
         kept = [line for line in lines if not line.startswith(b"content-length:")]
         frame = MessageFrame(b"\n".join(kept), b"", self.size)
@@ -149,7 +152,7 @@ class MessageFrame:
 
     def bare(self) -> MessageFrame:
         """
-        The same message for one that cannot be understood: with those headers that name and settle it.
+        Return the message with only those headers that name and settle it, for one that cannot be decoded.
 
         All the others are one text in `jmsx_undecodable_headers`, cut to what fits a header of every broker.
         """

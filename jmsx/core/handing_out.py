@@ -1,5 +1,5 @@
 """
-Which message the application gets next, and as which delivery of it.
+Decides which message the application gets next, and counts which delivery of it that is.
 
 What the process remembers of a message (process_memory.py) and what a ledger counts is asked here, and not before:
 until the message is handed out, another session or process may have had it.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class HandingOut:
-    """Of one session's messages."""
+    """Hands out the messages of one session to the application."""
 
     def __init__(
         self,
@@ -48,9 +48,10 @@ class HandingOut:
         self, subscription_ids: Sequence[str], now: float, held: Held | None = None
     ) -> Delivery | None:
         """
-        The next message of these consumers, in the order of arrival, or None; ask `want` to be kept supplied.
+        Return the next message of these consumers, in the order of arrival, or None; then call `want` to be kept
+        supplied.
 
-        Where a ledger counts, `offer` and `admit` are its two halves.
+        Where a ledger counts, call its two halves `offer` and `admit` instead.
         """
         while (delivery := self.offer(subscription_ids, now, held)) is not None:
             if self.admit(delivery, now):
@@ -60,7 +61,10 @@ class HandingOut:
     def offer(
         self, subscription_ids: Sequence[str], now: float, held: Held | None = None
     ) -> Delivery | None:
-        """The next message of these consumers; `admit` decides whether the application may have it."""
+        """
+        Return the next message of these consumers, or None; then `admit` decides whether
+        the application may have it.
+        """
         held = Held() if held is None else held
         held.delivery = None
         if self._work.in_doubt:
@@ -79,7 +83,7 @@ class HandingOut:
         return None
 
     def store_key(self, delivery: Delivery) -> StoreKey | None:
-        """What a ledger counts `delivery` as; None: it is not counted."""
+        """Return the key under which a ledger counts `delivery`, or None if it is not counted."""
         consumer = self._consumers.find(delivery.subscription_id)
         try:
             return store_key(delivery, consumer.settings, self._dialect)
@@ -91,9 +95,10 @@ class HandingOut:
 
     def admit(self, delivery: Delivery, now: float, entry: Entry | None = None) -> bool:
         """
-        Whether the application gets `delivery`, which `offer` gave; `entry`: how the ledger has it, if one counts.
+        Return whether the application gets `delivery`, which `offer` returned; `entry`: its hand-out in the ledger, if
+        any.
 
-        A message that is over its limit is buried unseen.
+        A message that is over its limit becomes a dead letter instead.
         """
         consumer = self._consumers.find(delivery.subscription_id)
         if delivery.settled:
@@ -107,7 +112,10 @@ class HandingOut:
             return False
 
     def unclear(self, delivery: Delivery) -> bool:
-        """Whether `delivery`, which `offer` gave, has no body although it may have one at the broker: look there."""
+        """
+        Return whether `delivery`, which `offer` returned, came without a body that it may have: then look at it
+        elsewhere.
+        """
         consumer = self._consumers.find(delivery.subscription_id)
         if (
             not consumer.untranslated
@@ -124,7 +132,7 @@ class HandingOut:
             return False
 
     def decline(self, held: Held) -> None:
-        """What `offer` gave is not handed out now: it is the next message again, as if it had not been offered."""
+        """Put back what `offer` returned: it is the next message again, as if it had not been offered."""
         if held.delivery is not None:
             self._consumers.find(held.delivery.subscription_id).decline(held.delivery)
             held.delivery = None
@@ -143,7 +151,7 @@ class HandingOut:
         return True
 
     def _is_odd(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
-        """Whether an exception is the message's fault, and comes each time; what a signal handler raises is not."""
+        """Return whether an exception is the message's fault, and would come each time; a signal handler's is not."""
         try:
             consumer.key(delivery)
             consumer.memory.name(delivery)
@@ -154,11 +162,11 @@ class HandingOut:
 
     def take_back(self, held: Held, *, linked: int | None) -> bool:
         """
-        What `held` has is not returned to the application: it is the next message again, as if nothing had happened.
+        Put back the message that `held` has: it is the next one again, as if it had not been handed out.
 
-        `linked`: the epoch of the link, or None without one; what came on an older one the broker gives again. It may
-        be in the middle of being handed out. This may be interrupted, and called again: `held` has the message until it
-        is where it was. False if nobody can tell where it is.
+        `linked`: the epoch of the link, or None without one; the broker delivers again what came on an older link. The
+        message may be in the middle of being handed out. This may be interrupted, and called again: `held` keeps the
+        message until it is where it was. Returns False if its state cannot be known; then drop the link.
         """
         delivery = held.delivery
         consumer = None if delivery is None else self._consumers.get(delivery.subscription_id)

@@ -33,7 +33,7 @@ class Heartbeat:
     def __init__(
         self, offered: tuple[float, float], answer: str, now: float, patience: float = 0.0
     ) -> None:
-        """`patience`: how long the peer bears silence where nothing was promised; 0: for ever."""
+        """Start the clocks. `patience`: seconds of silence that the peer allows where nothing was promised; 0: any."""
         ours, theirs = offered
         promised, wanted = parse(answer)
         agreed = max(ours, wanted) if ours and wanted else patience
@@ -44,19 +44,19 @@ class Heartbeat:
 
     @property
     def silence(self) -> float | None:
-        """Seconds without a byte after which the peer is as good as dead; None: it may be silent for ever."""
+        """Seconds without a byte after which the peer counts as dead; None: it may be silent for ever."""
         return self._late_after or None
 
     def sent(self, now: float) -> None:
-        """Bytes were written."""
+        """Note that bytes were written."""
         self._sent = now
 
     def heard(self, now: float) -> None:
-        """Bytes have arrived."""
+        """Note that bytes have arrived."""
         self._heard = max(self._heard, now)
 
     def next_timer(self) -> float | None:
-        """When to look at `due` and `late` again."""
+        """Return when to look at `due` and `late` again (seconds, monotonic)."""
         timers = []
         if self._send_every:
             timers.append(self._sent + self._send_every)
@@ -65,23 +65,23 @@ class Heartbeat:
         return min(timers, default=None)
 
     def due(self, now: float) -> bool:
-        """Whether a heart-beat has to be written now."""
+        """Return whether a heart-beat has to be written now."""
         return bool(self._send_every) and now >= self._sent + self._send_every
 
     def late(self, now: float) -> bool:
-        """Whether the peer is as good as dead."""
+        """Return whether the peer has been silent for so long that it counts as dead."""
         return bool(self._late_after) and now >= self._heard + self._late_after
 
 
 def header(offered: tuple[float, float]) -> str:
-    """The `heart-beat` header of CONNECT for (send every, expect every) seconds."""
+    """Return the `heart-beat` header of CONNECT for (send every, expect every) seconds."""
     ours, theirs = offered
     asked = max(round(theirs * ASK_FOR * 1000), 1) if theirs else 0
     return f"{round(ours * 1000)},{asked}"
 
 
 def parse(text: str) -> tuple[float, float]:
-    """(promised, wanted) seconds from CONNECTED's `heart-beat` header; (0, 0) if there is none."""
+    """Return (promised, wanted) seconds from CONNECTED's `heart-beat` header; (0, 0) if there is none."""
     promised, comma, wanted = text.replace(" ", "").partition(",")
     send, expect = whole(promised), whole(wanted)
     if not comma or send is None or expect is None:

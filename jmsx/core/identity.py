@@ -50,14 +50,14 @@ _TEMPORARY: Final = "temp-"
 def stamp(
     headers: Mapping[str, str], body: bytes, key: str, destination: str, dialect: Dialect
 ) -> dict[str, str]:
-    """The headers of a SEND to the URI `destination`, with the `key` and what vouches for it."""
+    """Return the headers of a SEND to the URI `destination`, with the `key` and the digest that proves it."""
     digest = blake2b(dialect.content(headers, body), digest_size=_SIZE)
     digest.update(_claim(key, headers.get(COUNT_HEADER, ""), _bound(destination)))
     return {**headers, KEY_HEADER: key, DIGEST_HEADER: digest.hexdigest()}
 
 
 def stamp_again(copy: Frame, delivery: Delivery, destination: str, dialect: Dialect) -> Frame:
-    """The SEND of a copy of `delivery`, with its key made for the copy; as it is if it has no key of its own."""
+    """Return the SEND of a copy of `delivery`, with a digest made for the copy; unchanged if the key is not proven."""
     known = identify(delivery, dialect)
     if not known.vouched:
         return copy
@@ -65,7 +65,7 @@ def stamp_again(copy: Frame, delivery: Delivery, destination: str, dialect: Dial
 
 
 def identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
-    """What `delivery` is known by; found out at the first question. Never fails, whatever came in."""
+    """Return the identity of `delivery`, which is found at the first call. Never fails, whatever came in."""
     if delivery.identity is None:
         try:
             delivery.identity = _identify(delivery, dialect)
@@ -76,14 +76,14 @@ def identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
 
 
 def count(delivery: Delivery, dialect: Dialect) -> int:
-    """How often it was redelivered before it was sent back for later, as jmsx wrote on it; 0 if somebody else did."""
+    """Return how often a message was redelivered before it was sent back for later; 0 unless jmsx wrote the count."""
     told = whole(delivery.headers.get(COUNT_HEADER), most=INT)
     return told if told and identify(delivery, dialect).vouched else 0
 
 
 def store_key(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> StoreKey | None:
     """
-    What to count `delivery` as; None: it is not counted.
+    Return the key under which a ledger counts `delivery`, or None if it is not counted.
 
     Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
     there is nothing to count. What a sender sends twice is two messages, which fail each by itself.
@@ -95,7 +95,10 @@ def store_key(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) 
 
 
 def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:
-    """The queue or durable subscription that has `delivery`; of a pattern of queues the message's own."""
+    """
+    Return the queue or durable subscription that has `delivery`; where the consumer reads a pattern, the message's own
+    queue.
+    """
     if not is_pattern(settings.origin):
         return settings.origin
     return dialect.addresses(delivery.headers).destination or settings.origin
@@ -126,12 +129,15 @@ def _identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
 
 
 def _claim(key: str, repeated: str, destination: str) -> bytes:
-    """What a digest covers beside the body; no header holds a NUL."""
+    """Return what a digest covers beside the body; no header holds a NUL."""
     return f"\0{key}\0{repeated}\0{destination}".encode("utf-8", "replace")
 
 
 def _bound(destination: str) -> str:
-    """A URI without its options, where it is one for all."""
+    """
+    Return the destination that a key is bound to: a URI without options, or what stands
+    for several or temporary ones.
+    """
     if _SEVERAL in destination:
         return _SEVERAL
     if _TEMPORARY in destination.partition("://")[0]:

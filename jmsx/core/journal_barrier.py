@@ -1,10 +1,10 @@
 """
-How a session waits until Artemis knows by their duplicate ids what an older commit has sent.
+Waits until Artemis knows, by their duplicate ids, what an older commit has sent.
 
 It knows them when that commit is on its disk, and not when it does it; what is sent once more in between is taken twice
 (measured on 2.44.0 with a disk that takes 0.3 s: 8 times in 10). Its journal has one order, and the end of a
-transaction that is aborted is written there, too. So what may have been sent before is first sent in one of those: when
-its ABORT is confirmed, the broker knows what every commit before it has sent, and nothing has come of the rehearsal.
+transaction that is aborted is written there, too. So what may have been sent before is first sent in a transaction that
+is aborted: when the ABORT is confirmed, the broker knows what every commit before it has sent, and has taken nothing.
 
 Source: Artemis 2.44.0, `PersistentDuplicateIDCache.addToCache` and `TransactionImpl.commit`.
 """
@@ -20,7 +20,7 @@ NAME: Final = "jmsx-rehearsal"
 
 
 def journal_barrier(send: Frame, receipt_id: str) -> list[Frame]:
-    """The frames that rehearse `send`, which names no transaction; the last of them is confirmed."""
+    """Return the frames that send `send` in a transaction and abort it; the receipt confirms the ABORT."""
     wire = {"transaction": NAME}
     return [
         Frame("BEGIN", wire),

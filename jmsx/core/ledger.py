@@ -38,26 +38,26 @@ class Ledger(Protocol):
     """
     Counts hand-outs; used by many threads.
 
-    One that is away says so, and raises StoreError, without waiting again each time it is asked; it is asked once a
-    second then. Until it is back, the messages wait.
+    A store that is away raises StoreError at once, without waiting each time: it is tried once a second. Until it is
+    back, the messages wait.
     """
 
     def begin(self, identity: StoreKey) -> Entry | None:
         """
-        Write down one more hand-out of a message, before the application sees it; None: this one is not counted.
+        Record one more hand-out of a message, before the application sees it; None: this one is not counted.
 
-        Raises StoreError if it is away: then the message is not handed out.
+        Raises StoreError if the store is away: then do not hand out the message.
         """
 
     def finish(self, entries: Iterable[Entry]) -> None:
-        """The application has done these without failing; they are not acknowledged yet."""
+        """Record that the application has done these without failing; they are not acknowledged yet."""
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """These are settled on the broker; they may be forgotten."""
+        """Record that these are settled on the broker; they may be forgotten."""
 
     def flush(self) -> None:
         """
         Write what `finish` and `settle` have put off; called when there is nothing to hand out.
 
-        Raises StoreError if it is away; what was not written is kept for another time.
+        Raises StoreError if the store is away; what was not written is kept for the next call.
         """

@@ -1,9 +1,9 @@
 """
-What a session still knows of messages that it lost with its link, so that it goes on counting when they come again.
+What a session remembers of messages that it lost with its link, to continue their counts when they come again.
 
 STOMP tells a flag and no count; after a crash of the broker, and for durable subscriptions, not even the flag. And the
 flag is set for every message that was on its way, also for those that the application never saw: they come as new. The
-link may be one that the session dropped itself, because the broker refused a commit.
+session may have dropped the link itself, because the broker refused a commit.
 
 What another session got instead is never asked for again, so the oldest entries are forgotten.
 """
@@ -31,15 +31,17 @@ LIMIT: Final = 2_000
 class _LostDelivery:
     redelivery_count: int  #: of the next delivery
     not_failed: int
-    only_ack_owed: bool  #: its copy is a dead letter; only the ACK is owed
-    dead_letter_cause: DeadLetterCause | None  #: it was to be buried, and nobody has confirmed it
+    only_ack_owed: bool  #: it is copied or processed; only its ACK is owed
+    dead_letter_cause: (
+        DeadLetterCause | None
+    )  #: it was to be a dead letter, and that was not confirmed
     first_failed_at: float | None
     last_failed_at: float | None
     refused: bool  #: by a broker that did not commit it, which is a failure
 
 
 class LostDeliveries:
-    """The past of messages that the broker has again, by the hashes of their names (as in process_memory.py)."""
+    """Remembers messages that were lost with a link, by the hashes of their names (as in process_memory.py)."""
 
     def __init__(self) -> None:
         self._lost: OrderedDict[int, _LostDelivery] = OrderedDict()
@@ -60,8 +62,8 @@ class LostDeliveries:
         """
         Remember messages whose link is lost, or dropped because the broker `refused` to commit them.
 
-        A delivery that the application had in its hands is one that counts, however it would have ended. A topic's
-        message without a durable subscription does not come again.
+        A delivery that the application held counts, however it would have ended. A topic's message without a durable
+        subscription does not come again.
         """
         if consumer.settings.kind is DestinationKind.TOPIC:
             return
@@ -80,21 +82,21 @@ class LostDeliveries:
             self._lost.move_to_end(name)
 
     def trim(self) -> None:
-        """A loss is noted: forget the oldest of what is too much."""
+        """Forget the oldest messages beyond the limit; call it when all messages of a loss are noted."""
         self._limit = max(self._limit, 2 * self._noted)
         self._noted = 0
         while len(self._lost) > self._limit:
             self._lost.popitem(last=False)
 
     def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
-        """The last delivery of a message whose link is lost did not fail."""
+        """Note that the last delivery of a message whose link is lost did not fail."""
         name = _name(consumer, delivery)
         past = self._lost.get(name)
         if past is not None:
             self._lost[name] = replace(past, not_failed=past.not_failed + 1)
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
-        """A message has come: let it go on where the lost link left it, if it was there."""
+        """Continue the count of a message that has come, if it was lost with a link."""
         past = self._lost.pop(_name(consumer, delivery), None)
         if past is None:
             return

@@ -1,4 +1,4 @@
-"""Messages that wait for their next delivery without holding others up (non-blocking redelivery)."""
+"""Redelivery by the session that holds up no other message: failed messages wait here until they are due."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class NonBlockingRedelivery:
-    """A heap of batches by due time; batches that are due together come out in the order they went in."""
+    """Keeps failed batches by due time; batches that are due together come out in the order they went in."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, list[Delivery]]] = []
@@ -22,22 +22,22 @@ class NonBlockingRedelivery:
         heapq.heappush(self._heap, (due, self._count, batch))
 
     def deadline(self) -> float | None:
-        """When the next batch is due."""
+        """Return when the next batch is due (seconds, monotonic), or None."""
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now: float) -> list[Delivery]:
-        """All deliveries that are due, in order."""
+        """Remove and return all deliveries that are due, in order."""
         due: list[Delivery] = []
         while self._heap and self._heap[0][0] <= now:
             due.extend(heapq.heappop(self._heap)[2])
         return due
 
     def pending(self) -> list[Delivery]:
-        """All deliveries that wait, in no particular order."""
+        """Return all deliveries that wait, in no particular order."""
         return [delivery for _, _, batch in self._heap for delivery in batch]
 
     def clear(self) -> list[Delivery]:
-        """Forget and return all."""
+        """Remove and return all deliveries that wait."""
         pending = self.pending()
         self._heap.clear()
         return pending

@@ -1,4 +1,4 @@
-"""Copies of a consumer's messages that the broker has not confirmed: dead letters, and what is sent back for later."""
+"""The copies of a consumer's messages that the broker has not confirmed: dead letters, and scheduled redeliveries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class OpenCopies:
-    """Of one consumer, on one link. Whoever sends something adds it, and takes it away when it is settled."""
+    """
+    Tracks the unconfirmed copies of one consumer on one link. Whoever sends one adds it, and removes it when it is
+    settled.
+    """
 
     def __init__(self) -> None:
         self._open: set[object] = set()
@@ -29,30 +32,30 @@ class OpenCopies:
         return self._then is not None
 
     def add(self, copy: object, *, blocks: bool) -> None:
-        """`copy` is on its way; `parks`: nothing is handed out meanwhile."""
+        """Track `copy`, which is being sent. `blocks`: nothing is handed out until it is removed."""
         self._open.add(copy)
         if blocks:
             self._blocking.add(copy)
 
     def remove(self, copy: object) -> None:
-        """`copy` is settled, or given up."""
+        """Stop tracking `copy`, which is settled or given up."""
         self._open.discard(copy)
         self._blocking.discard(copy)
 
     def no_others(self, copies: Iterable[object]) -> bool:
-        """Whether nothing but `copies` is on its way."""
+        """Return whether no other copies than `copies` are unconfirmed."""
         return self._open <= set(copies)
 
     def when_clear(self, settle: Callable[[], None]) -> None:
-        """Have `finish` run `settle` when nothing is awaited: a cumulative ACK would cover what is."""
+        """Have `finish` run `settle` when no copy is unconfirmed: a cumulative ACK would cover their originals."""
         self._clear.append(settle)
 
     def after(self, then: Callable[[], None]) -> None:
-        """The consumer is closing: have `finish` run `then`."""
+        """Have `finish` run `then`, which closes the consumer, when no copy is unconfirmed."""
         self._then = then
 
     def finish(self) -> None:
-        """If nothing is awaited any more, do what was to come after it."""
+        """Run what waits for the copies, if none is unconfirmed. Call it after `remove`."""
         while self._clear and not self._open:
             self._clear.pop(0)()
         if self._then is not None and not self._open:

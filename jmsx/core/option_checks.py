@@ -46,30 +46,30 @@ _ALIASES: Final = {
 
 
 def wrong_type(name: str, wanted: str, value: object) -> ConfigurationError:
-    """An error that tells the type only: the value may be a password in the wrong place."""
+    """Return an error that names the type only: the value may be a password in the wrong place."""
     return ConfigurationError(f"{name} must be {wanted}, not {kind_of(value)}")
 
 
 def kind_of(value: object) -> str:
-    """Its type with an article."""
+    """Return the name of a value's type with an article, such as `an int`."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
 
 
 def check_text(name: str, value: object) -> None:
-    """A str, or None."""
+    """Raise ConfigurationError unless `value` is a str or None."""
     if value is not None and not isinstance(value, str):
         raise wrong_type(name, "a str", value)
 
 
 def check_flag(name: str, value: object) -> None:
-    """True or False, and no word for it."""
+    """Raise ConfigurationError unless `value` is True or False; other truthy values are refused."""
     if not isinstance(value, bool):
         raise wrong_type(name, "True or False", value)
 
 
 def check_whole(name: str, value: object, least: int = 0, most: int = LARGEST) -> None:
-    """A whole number from `least` to `most`."""
+    """Raise ConfigurationError unless `value` is a whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type(name, "a whole number", value)
     if not least <= value <= most:
@@ -79,7 +79,7 @@ def check_whole(name: str, value: object, least: int = 0, most: int = LARGEST) -
 
 
 def check_number(name: str, value: object, least: float, remark: str = "") -> None:
-    """A number that is no infinity and no NaN, `least` or more; `remark` says what else there is."""
+    """Raise ConfigurationError unless `value` is a finite number of at least `least`; `remark` ends the message."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, "a number", value)
     if not abs(value) <= LARGEST:  # NaN is neither more nor less
@@ -89,7 +89,7 @@ def check_number(name: str, value: object, least: float, remark: str = "") -> No
 
 
 def check_seconds(name: str, value: object, remark: str = "") -> None:
-    """Seconds, 0 or more."""
+    """Raise ConfigurationError unless `value` is a number of seconds, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, "seconds, such as 2.0", value)
     check_number(name, value, 0.0, remark)
@@ -103,14 +103,14 @@ def check_names(what: str, given: Iterable[str], known: list[str]) -> None:
 
 
 def unknown(what: str, name: str, known: list[str]) -> ConfigurationError:
-    """An error that names the nearest of the `known` names, or all of them where none is near."""
+    """Return an error that names the nearest of the `known` names, or all of them where none is near."""
     near = nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
     return ConfigurationError(f"unknown {what} {name!r}; {hint}")
 
 
 def nearest(name: str, known: list[str]) -> str | None:
-    """The one of `known` that `name` may have been meant to be; None: it is like none of them."""
+    """Return the one of `known` that `name` may have been meant to be, or None if it is like none of them."""
     lowered = {option.lower(): option for option in known}
     for meant in _ALIASES.get(name.lower(), ()):
         if meant in known:
@@ -120,7 +120,7 @@ def nearest(name: str, known: list[str]) -> str | None:
 
 
 def by_name(options: type[T]) -> type[T]:
-    """A dataclass of options that names the nearest for one that it does not know, and takes none by position."""
+    """Make a dataclass of options take them by name only, and name the nearest for one that it does not know."""
     known = [each.name for each in fields(options)]  # type: ignore[arg-type]  # whoever decorates has made it one
     made = options.__init__
 

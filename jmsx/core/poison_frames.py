@@ -1,4 +1,4 @@
-"""Links that end one after the other at a frame that cannot be read, while nothing is settled in between."""
+"""Counts links that end one after the other at an unreadable frame, while nothing is settled in between."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _UNSETTLED: Final = (Outcome.ROLLED_BACK, Outcome.RELEASED, Outcome.ABANDONED)
 
 @dataclass(slots=True)
 class PoisonFrames:
-    """Those of one session, as its events tell."""
+    """Counts the links of one session that ended at an unreadable frame, as its events tell."""
 
     count: int = 0  #: in a row
     cause: str = ""  #: of the last one
 
     def note(self, event: Event) -> None:
-        """Follow `event`."""
+        """Count the link that `event` says has ended, or start again because a message was settled."""
         if isinstance(event, LinkClosed) and event.reason == "protocol":
             self.count, self.cause = self.count + 1, event.detail
         elif isinstance(event, DeliveryEnded) and event.outcome not in _UNSETTLED:

@@ -36,7 +36,7 @@ _LONGEST_MS: Final = 2**63 - 1
 
 
 def no_jitter() -> float:
-    """No collision avoidance: the middle of the range."""
+    """Draw the middle of the range, which means no collision avoidance."""
     return 0.0
 
 
@@ -48,7 +48,7 @@ class RedeliveryMode(StrEnum):
 
 
 class Policy(Protocol):
-    """What a consumer asks of a redelivery policy, whoever's formula it follows."""
+    """The questions that a consumer asks a redelivery policy, whichever broker's formula it follows."""
 
     @property
     def maximum_redeliveries(self) -> int:
@@ -78,7 +78,7 @@ _POLICY: Final = ("delay", "exhausted", "maximum_redeliveries", "mode", "non_blo
 
 
 def check_policy(name: str, given: object) -> None:
-    """Raise ConfigurationError, for the option `name`, for what is no redelivery policy."""
+    """Raise ConfigurationError, naming the option `name`, if `policy` is no redelivery policy."""
     try:
         if not isinstance(given, type) and all(hasattr(given, each) for each in _POLICY):
             return
@@ -260,7 +260,7 @@ def _power(base: float, exponent: int) -> float:
 
 
 def _truncated(milliseconds: float) -> int:
-    """Whole milliseconds, as Java's cast to long makes them."""
+    """Return seconds in whole milliseconds, as Java's cast to long makes them."""
     return 0 if math.isnan(milliseconds) else int(min(milliseconds, _LONGEST_MS))
 
 
@@ -314,7 +314,7 @@ class RedeliveryPolicyMap:
 
 
 def matches(pattern: list[str], parts: list[str]) -> bool:
-    """Whether a parted destination name fits a parted wildcard pattern."""
+    """Return whether a parted destination name fits a parted wildcard pattern."""
     for index, wanted in enumerate(pattern):
         if wanted in _REST:
             return True

@@ -1,13 +1,13 @@
 """
-What a process remembers of messages that it was handed, so that a repetition is told as one.
+What a process remembers of messages that it was handed, to recognise those that come again.
 
 A broker that is killed forgets what it has given and what was acknowledged: it gives those messages again as if for the
 first time. Artemis flags at most the oldest message of a consumer that ended. So a message that was acknowledged, was
-lost with its link, or was handed out by a broker that does not flag it, is known when it comes again, in whatever
-session of the process. One that became a dead letter is forgotten: who moves it back wants it to be new.
+lost with its link, or was handed out by a broker that does not flag it, is recognised when it comes again, in whatever
+session of the process. One that became a dead letter is forgotten: whoever moves it back wants it to be new.
 
 And Classic flags all that was on its way to a consumer that ended, seen or not: what came and was not handed out is
-known, too, and is as new when it comes again. Another process that had it in between is overlooked, once.
+remembered, too, and counts as new when it comes again. Another process that had it in between is overlooked, once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Name = tuple[str, str, str, bytes]
 
 
 class Remembered(NamedTuple):
-    """What is known of a message that was handed out."""
+    """How often a message was handed out, and how often it failed."""
 
     deliveries: int  #: as the broker counts them, and Java's clients: those of its own, not ours
     failures: int  #: ours, too
@@ -52,7 +52,7 @@ NEVER: Final = Remembered(0, 0)
 
 class ProcessMemory:
     """
-    The past of messages, oldest first; for one thread.
+    Remembers the messages of a process, oldest first; for one thread.
 
     Names are kept as their hashes, which halves what a message takes (174 bytes, not 356; a busy process knows `LIMIT`
     of them all the time). One new message in 10^15 has the hash of another one, and is flagged without need.
@@ -71,7 +71,7 @@ class ProcessMemory:
         return key in self._known or key in self._unseen
 
     def note(self, pasts: Iterable[tuple[Name, Remembered]]) -> None:
-        """Remember these, unless more is known already."""
+        """Remember these messages, unless more is known of them already."""
         known, unseen = self._known, self._unseen
         for name, past in pasts:
             key = hash(name)
@@ -89,19 +89,22 @@ class ProcessMemory:
             del unseen[next(iter(unseen))]
 
     def recall(self, name: Name) -> Remembered | None:
-        """What is known of a message that is handed out; that it never was before is known no more."""
+        """
+        Return what is known of a message that is handed out, or None; one that came but was never handed out is
+        forgotten.
+        """
         key = hash(name)
         return self._known.get(key) or self._unseen.pop(key, None)
 
     def forget(self, names: Iterable[Name]) -> None:
-        """These are dead letters, or expired."""
+        """Forget these messages, which are dead letters or expired."""
         for name in names:
             self._known.pop(hash(name), None)
             self._unseen.pop(hash(name), None)
 
 
 class ConsumerMemory:
-    """The messages of one consumer in the memory of its process."""
+    """Remembers and recalls the messages of one consumer in the memory of its process."""
 
     def __init__(self, memory: ProcessMemory, settings: ConsumerSettings, dialect: Dialect) -> None:
         self._memory = memory
@@ -113,10 +116,11 @@ class ConsumerMemory:
 
     def recall(self, delivery: Delivery) -> None:
         """
-        It is about to be handed out: what the broker has forgotten goes on where it was.
+        Continue the count of a message that is about to be handed out, if the broker has forgotten it.
 
-        That is not asked when it comes: until now another session may have had it, on a link that was dying. What this
-        session knows of it is worth more, as long as nobody else got it; what is doomed will not be handed out.
+        This is not asked when the message comes: until now another session may have had it, on a link that was dying.
+        What this session knows of it counts more, as long as nobody else got it; a message that is to be a dead letter
+        will not be handed out.
         """
         if (
             delivery.seen
@@ -131,17 +135,20 @@ class ConsumerMemory:
             delivery.recall(past.deliveries, past.failures)
 
     def handed_out(self, delivery: Delivery) -> None:
-        """The application gets it, and the broker may not say so when it comes again."""
+        """Note that the application gets the message: the broker may not say so when it comes again."""
         delivery.seen = True
         if not self._dialect.flags_redelivery:
             self.lost([delivery])
 
     def lost(self, batch: Iterable[Delivery]) -> None:
-        """These were handed out, and the broker gives them to whomever it likes."""
+        """Remember messages that were handed out, which the broker now delivers again, to any consumer."""
         self._note((one, Remembered(one.base + 1, one.failures + 1)) for one in batch)
 
     def given_back(self, batch: Iterable[Delivery]) -> None:
-        """These came and were not handed out, or not again; that the broker flags them says no more than that."""
+        """
+        Remember messages that were not handed out, or not again: the flag that they will
+        have says no more than that.
+        """
         self._note(
             (one, Remembered(one.base + one.seen, one.failures))
             for one in batch
@@ -149,24 +156,24 @@ class ConsumerMemory:
         )
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
-        """These did not fail, and the broker was told so."""
+        """Remember messages that did not fail, and were acknowledged."""
         self._note((one, Remembered(one.delivery_count, one.failures)) for one in batch)
 
     def copied(self, batch: Iterable[Delivery]) -> None:
-        """These failed, copies of them are dead letters, and the broker was told to forget them."""
+        """Remember messages that failed, became dead letters by copy, and were acknowledged."""
         self._note((one, Remembered(one.delivery_count, one.failures + 1)) for one in batch)
 
     def perhaps_dead_lettered(self, batch: Iterable[Delivery]) -> None:
-        """These may be dead letters that are moved back, to be tried as often as new ones; or the broker kept them."""
+        """Remember messages that may be dead letters: if somebody moves one back, it is tried as often as a new one."""
         self._note((one, Remembered(one.delivery_count, 0)) for one in batch)
 
     def forget(self, batch: Iterable[Delivery]) -> None:
-        """These are gone for ever."""
+        """Forget messages that will not come again."""
         if self._able and len(self._memory):
             self._memory.forget([self.name(one) for one in batch])
 
     def name(self, delivery: Delivery) -> Name:
-        """What `delivery` is known by."""
+        """Return the name that `delivery` is remembered by."""
         where = self._place or place(delivery, self._settings, self._dialect)
         headers = delivery.frame.headers
         content = self._dialect.content(headers, delivery.frame.body)

@@ -1,4 +1,4 @@
-"""What one consumer tells of its messages: every event that names it is made here."""
+"""Makes every event that names a consumer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerReports:
-    """Reports for one consumer; times are seconds, monotonic."""
+    """Reports the events of one consumer; times are seconds, monotonic."""
 
     def __init__(self, settings: ConsumerSettings, dialect: Dialect, outbox: Outbox) -> None:
         self._settings = settings
@@ -27,13 +27,13 @@ class ConsumerReports:
         self._outbox = outbox
 
     def key(self, delivery: Delivery) -> str:
-        """The stable identity of a message."""
+        """Return the stable identity of a message."""
         return identify(delivery, self._dialect).key
 
     # The subscription ------------------------------------------------------------------------------------------------
 
     def opened(self, now: float) -> None:
-        """The broker confirmed the subscription."""
+        """Report that the broker confirmed the subscription."""
         settings = self._settings
         self._outbox.report(
             events.SubscriptionOpened(
@@ -49,7 +49,7 @@ class ConsumerReports:
         )
 
     def closed(self, now: float) -> None:
-        """The consumer is closed; what it had received and not handed out is the broker's again."""
+        """Report that the consumer is closed."""
         name, destination = self._settings.name, self._settings.destination
         self._outbox.report(
             events.SubscriptionClosed(at=now, consumer=name, destination=destination)
@@ -58,7 +58,7 @@ class ConsumerReports:
     # What came, and how it was settled -------------------------------------------------------------------------------
 
     def received(self, deliveries: Sequence[Delivery], now: float) -> None:
-        """These came in one chunk."""
+        """Report the messages that came in one chunk."""
         self._outbox.report(
             events.MessagesReceived(
                 at=now,
@@ -70,7 +70,7 @@ class ConsumerReports:
         )
 
     def acknowledged(self, batch: Sequence[Delivery], trigger: AckTrigger, now: float) -> None:
-        """The ACK frames of `batch` were written."""
+        """Report that the ACK frames of `batch` were written."""
         sizes = [1] * len(batch) if self._settings.individual else [len(batch)]
         for size in sizes:
             self._outbox.report(
@@ -84,14 +84,14 @@ class ConsumerReports:
             )
 
     def dropped(self, messages: int, now: float) -> None:
-        """So many acknowledgements cannot be sent, because their link is gone."""
+        """Report that so many acknowledgements cannot be sent, because their link is gone."""
         name, destination = self._settings.name, self._settings.destination
         self._outbox.report(
             events.AckDropped(at=now, consumer=name, destination=destination, messages=messages)
         )
 
     def redelivery(self, delivery: Delivery, delay: float, now: float, *, blocking: bool) -> None:
-        """The next delivery of a message is due in `delay` seconds."""
+        """Report that the next delivery of a message is due in `delay` seconds."""
         delivery.next_delivery = delay
         self._outbox.report(
             events.RedeliveryScheduled(
@@ -108,7 +108,7 @@ class ConsumerReports:
     def ended(
         self, delivery: Delivery, outcome: Outcome, now: float, transaction_id: str | None
     ) -> None:
-        """How a delivery ended, with its whole story."""
+        """Report how a delivery ended, with its whole story."""
         settings, headers = self._settings, delivery.headers
         self._outbox.report(
             events.DeliveryEnded(
@@ -140,7 +140,10 @@ class ConsumerReports:
     def dead_lettered(
         self, delivery: Delivery, reason: str, failure: Failure, copied_to: str, now: float
     ) -> None:
-        """A message is a dead letter: by a copy at the URI `copied_to`, or else wherever the broker put it."""
+        """
+        Report that a message is a dead letter: by a copy at the URI `copied_to`, or else
+        wherever the broker put it.
+        """
         self._outbox.report(
             events.MessageDeadLettered(
                 at=now,
@@ -159,7 +162,10 @@ class ConsumerReports:
         )
 
     def dead_letter_failed(self, delivery: Delivery, reason: str, place: str, now: float) -> None:
-        """The broker refused to make a message a dead letter, at the URI `place` if that is ours to choose."""
+        """
+        Report that the broker refused to take a dead letter; `place`: the URI of the copy, or empty if the broker
+        chooses.
+        """
         self._outbox.report(
             events.DeadLetterFailed(
                 at=now,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """One question to the broker. The driver's caller waits until `done`, then looks at `error`."""
+    """One frame that the broker must answer. The driver's caller waits until `done`, then looks at `error`."""
 
     __slots__ = ("_continue", "command", "done", "error", "receipt_id", "subject")
 
@@ -47,7 +47,7 @@ class Request:
 
 
 def answered(command: str, subject: str, error: JmsxError | None = None) -> Request:
-    """A request that needs no broker: already done, well or badly."""
+    """Return a request that is done already, well or with `error`, because the broker need not be asked."""
     request = Request(command, subject)
     request.end(0.0, error)
     return request
@@ -85,11 +85,11 @@ class Requests:
         return True
 
     def peek(self, receipt_id: str | None) -> Request | None:
-        """The open request with that receipt id."""
+        """Return the open request with that receipt id, or None."""
         return self._open.get(receipt_id) if receipt_id is not None else None
 
     def oldest(self, command: str) -> Request | None:
-        """The request that is open for the longest time, if it is a `command`."""
+        """Return the request that is open for the longest time, if it is a `command`."""
         request = next(iter(self._open.values()), None)
         return request if request is not None and request.command == command else None
 
@@ -98,24 +98,24 @@ class Requests:
         self._open.pop(request.receipt_id, None)
 
     def fail_all(self, now: float, error: Callable[[Request], JmsxError]) -> None:
-        """End every open request badly: the link is gone."""
+        """End every open request with an error, because the link is gone."""
         requests, self._open = list(self._open.values()), {}
         for request in requests:
             request.end(now, error(request))
 
 
 def unanswered(error: JmsxError) -> bool:
-    """Whether nobody knows what the broker did."""
+    """Return whether the error leaves open what the broker did."""
     return silent(error) or isinstance(error, BrokerFaultError)
 
 
 def silent(error: JmsxError) -> bool:
-    """Whether the broker said nothing at all: the link is gone, or of no use."""
+    """Return whether the broker said nothing at all: the link is gone, or of no use."""
     return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
 
 
 def barrier(receipt_id: str) -> tuple[Frame, Frame]:
-    """An empty transaction, which the broker answers with the receipt when it has done all that came before it."""
+    """Return an empty transaction; the broker confirms its ABORT when it has done all that came before."""
     name = {"transaction": "jmsx-barrier"}  # one for all: Artemis keeps each (BROKER.md A36)
     return Frame("BEGIN", name), Frame("ABORT", {**name, "receipt": receipt_id})
 
@@ -129,11 +129,11 @@ def subscribe(
     trial: Mapping[str, str] | None,
 ) -> None:
     """
-    SUBSCRIBE with `headers`, for which `request` is answered.
+    Write SUBSCRIBE with `headers`, and answer `request` when the broker has confirmed or refused it.
 
-    Where a receipt may not be asked for, a subscription with the headers `trial`, which is given no messages, is tried
-    before it: what the broker refuses to the one it refuses to the other, and the words of refusals without a receipt
-    may come at any time. A barrier behind it is answered when the SUBSCRIBE is done.
+    Some brokers send messages only if no receipt is asked for. There a subscription with the headers `trial`, which is
+    given no messages, is tried first: what the broker refuses to the one it refuses to the other, and the words of
+    refusals without a receipt may come at any time. A barrier after the SUBSCRIBE is answered when that is done.
     """
     if trial is None:
         outbox.transmit(Frame("SUBSCRIBE", {**headers, "receipt": request.receipt_id}))

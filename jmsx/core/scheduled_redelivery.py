@@ -1,10 +1,9 @@
 """
 Redelivery by the broker's scheduler: the message is sent back with a delay, and the original acknowledged.
 
-So nothing waits in our hands: the window is free, order is given up, and a crash of ours does not bring the message
-back early. It gets a new message id and keeps its key; its count travels in a header, and a ledger goes on from there.
-Where ACKs take part in transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is
-confirmed.
+So no message waits in the process: the window is free, order is given up, and a crash does not bring the message back
+early. It gets a new message id and keeps its key; its count travels in a header, and a ledger goes on from there. Where
+ACKs take part in transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is confirmed.
 
 Source: BROKER.md C45 (Classic) and A13 (Artemis) on `AMQ_SCHEDULED_DELAY`.
 """
@@ -34,7 +33,7 @@ _WIRE_NAME: Final = "jmsx-postpone"
 
 
 class ScheduledRedelivery:
-    """Sends messages back to the broker for one session."""
+    """Sends the failed messages of one session back to the broker, which delivers them later."""
 
     def __init__(
         self,
@@ -58,9 +57,10 @@ class ScheduledRedelivery:
         draw: Callable[[], float],
     ) -> bool:
         """
-        Have the broker deliver `batch` (oldest first, all handed out) again; False if that is not its affair.
+        Have the broker deliver `batch` (oldest first, all handed out) again; False if the session has to do that
+        itself.
 
-        The batch rule is that of a redelivery of our own: the newest message decides for all.
+        The newest message decides the delay for all, as in a redelivery by the session.
         """
         alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
         if not (consumer.settings.scheduled and alive):

@@ -49,13 +49,16 @@ class _Token(NamedTuple):
 
 
 def literal(text: str) -> str:
-    """A text as selectors write it."""
+    """Return `text` as a string literal of a selector."""
     quoted = text.replace("'", "''")
     return f"'{quoted}'"
 
 
 def spelled_out(selector: str) -> str:
-    """`selector` with a comparison for each bare `flag`; without that property neither it nor its NOT is true."""
+    """
+    Write out a comparison for each bare `flag` in `selector`; without that property
+    neither it nor its NOT is true.
+    """
     for token, negated in reversed(_truths(_tokens(selector))):
         truth = "<> FALSE" if negated else "= TRUE"
         selector = f"{selector[: token.start]}({token.text} {truth}){selector[token.end :]}"
@@ -63,7 +66,7 @@ def spelled_out(selector: str) -> str:
 
 
 def check_arithmetic(selector: str) -> None:
-    """Raise InvalidSelectorError where `selector` reckons with a property."""
+    """Raise InvalidSelectorError where `selector` does arithmetic with a property."""
     tokens = _tokens(selector)
     for index, token in enumerate(tokens):
         if token.kind != "sign" or token.text not in "+-*/%":
@@ -83,7 +86,7 @@ def check_arithmetic(selector: str) -> None:
 
 
 def _tokens(selector: str) -> list[_Token]:
-    """The tokens; none if it has something that no selector has."""
+    """Return the tokens of `selector`; none if it contains what no selector contains."""
     found: list[_Token] = []
     at = 0
     while at < len(selector):
@@ -104,7 +107,7 @@ def _ends_operand(token: _Token) -> bool:
 
 
 def _operand(tokens: list[_Token], index: int, step: int) -> list[_Token]:
-    """The operand that begins (`step` 1) or ends (-1) at `index`, without signs; all that is in parentheses."""
+    """Return the operand that begins (`step` 1) or ends (-1) at `index`, without signs; parentheses are one operand."""
     while step > 0 and index < len(tokens) and tokens[index].text in ("+", "-"):
         index += 1
     opening, closing = ("(", ")") if step > 0 else (")", "(")
@@ -121,7 +124,7 @@ def _operand(tokens: list[_Token], index: int, step: int) -> list[_Token]:
 
 
 def _truths(tokens: list[_Token]) -> list[tuple[_Token, bool]]:
-    """The names that stand where a truth is wanted, and whether behind a NOT."""
+    """Return the names that stand where a boolean is wanted, each with whether it stands behind a NOT."""
     words = ["", *(token.text if token.kind in ("word", "sign") else "?" for token in tokens), ""]
     ranges = 0
     for index, word in enumerate(words):  # the AND of a BETWEEN joins no truths

@@ -1,4 +1,4 @@
-"""Messages that the application sends: written, confirmed, and told with their end."""
+"""The messages that the application sends: they are written, confirmed, and reported with their end."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LARGE: Final = 10_000_000
 
 
 class Sends:
-    """The SENDs of one session outside transactions, and the reports of all."""
+    """Writes the SENDs of one session outside transactions, and reports all of its SENDs."""
 
     def __init__(self, requests: Requests, outbox: Outbox) -> None:
         self._requests = requests
         self._outbox = outbox
 
     def send(self, sent: TxSend) -> Request | None:
-        """Send; a persistent message is confirmed by the broker, for others there is nothing to wait for."""
+        """Write a SEND. Wait for the request of a persistent message; for others there is none."""
         if sent.frame.headers.get("persistent") != "true":
             self._outbox.transmit(sent.frame)
             self.report(sent, sent.at, "unconfirmed")
@@ -48,7 +48,7 @@ class Sends:
         return request
 
     def send_own(self, frame: Frame) -> Request:
-        """Send a message of jmsx's own, which is not told as one of the application."""
+        """Send a message of jmsx's own, which is not reported; wait for the request."""
         request = self._requests.open("SEND", frame.headers["destination"])
         self._outbox.transmit(_with_receipt(frame, request))
         return request
@@ -56,7 +56,7 @@ class Sends:
     def report(
         self, sent: TxSend, now: float, outcome: str, transaction_id: str | None = None
     ) -> None:
-        """Tell how a SEND ended."""
+        """Report how a SEND ended."""
         self._outbox.report(
             events.MessageSent(
                 at=now,
@@ -71,7 +71,7 @@ class Sends:
         )
 
     def report_all(self, transaction: Transaction, outcome: str, now: float) -> None:
-        """Tell how the SENDs of a transaction ended."""
+        """Report how the SENDs of a transaction ended."""
         for sent in transaction.sends:
             self.report(sent, now, outcome, transaction.transaction_id)
 
@@ -82,7 +82,7 @@ class Sends:
         acknowledgements: int,
         now: float,
     ) -> None:
-        """Tell how a transaction ended."""
+        """Report how a transaction ended."""
         self._outbox.report(
             events.TransactionEnded(
                 at=now,
@@ -100,7 +100,7 @@ def _with_receipt(frame: Frame, request: Request) -> Frame:
 
 
 def _large(frame: Frame) -> str:
-    """The size of a body that may be why the broker hung up: it says nothing, and its limit cannot be asked for."""
+    """Return a remark on the size of a large body: the broker may have hung up because of it, and does not say so."""
     size = len(frame.body)
     if size < LARGE:
         return ""

@@ -126,10 +126,10 @@ class SessionCore:
         self, server: str, seconds: float, now: float, *, broker: str | None = None
     ) -> list[Request]:
         """
-        A new link is up, and nothing of an older one is valid any more.
+        Start a new epoch on a new link: nothing of an older one is valid any more.
 
-        Every consumer is subscribed again; the session is restored when the requests are answered well. It took
-        `seconds` to connect to `server`, whose address is `broker` if that has changed.
+        Every consumer is subscribed again; the session is restored when the returned requests are answered well. It
+        took `seconds` to connect to `server`, whose address is `broker` if that has changed.
         """
         self.epoch += 1
         self._translating.heard(now)
@@ -145,7 +145,7 @@ class SessionCore:
         return requests
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
-        """The link is gone: what was unsettled is the broker's again, what was asked is not answered."""
+        """End the epoch: the broker takes back what was unsettled, and open requests end with ConnectionFailedError."""
         self._translating.closed(reason, now)
         self.broker_errors.explain(now)
         self._requests.fail_all(
@@ -161,11 +161,15 @@ class SessionCore:
         self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
 
     def suspected_consumers(self, reason: str) -> list[ConsumerSettings]:
-        """Consumers for one of whose messages the broker may have ended the link, which ends for `reason`."""
+        """
+        Return the consumers whose messages may have made the broker end the link, which ended for `reason`.
+
+        Look at what these messages are, and call `ended_by_translation` if one of them did it.
+        """
         return self._consumers.translated() if reason == "io" else []
 
     def ended_by_translation(self) -> None:
-        """One of them it was."""
+        """Note that the broker ended the last link because it could not translate a message."""
         self._translating.ended_by_translation()
 
     def receive(self, frames: Iterable[Frame | MessageFrame], now: float, wall: float) -> None:
@@ -198,11 +202,11 @@ class SessionCore:
                 self.browsers.accept(subscription_id, deliveries)
 
     def take_actions(self) -> list[Action]:
-        """What the driver must do now, oldest first."""
+        """Return what the driver must do now, oldest first."""
         return self._outbox.take()
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` is next due (seconds, monotonic), or None."""
+        """Return when `handle_timer` is next due (seconds, monotonic), or None."""
         due = [consumer.next_timer() for consumer in self._consumers]
         others = (self._dead_letters, self.broker_errors, self.browsers)
         due += [one.next_timer() for one in others]
@@ -213,7 +217,7 @@ class SessionCore:
         Do what is due.
 
         `unread`: bytes have come that are not given to `receive` yet. What is due because nothing comes then stays due;
-        ask again a moment later.
+        call this again a moment later.
         """
         self._dead_letters.handle_timer(now)
         self.broker_errors.handle_timer(now)
@@ -228,7 +232,7 @@ class SessionCore:
         return self._consumers.open(settings, now)
 
     def consumer_settings(self, subscription_id: str) -> ConsumerSettings | None:
-        """Those of a consumer; None: it is closed."""
+        """Return the settings of a consumer, or None if it is closed."""
         consumer = self._consumers.get(subscription_id)
         return None if consumer is None else consumer.settings
 
@@ -238,16 +242,22 @@ class SessionCore:
         return [one.settings.policy for one in self._consumers]
 
     def want(self, subscription_ids: Sequence[str], now: float) -> None:
-        """The application waits for a message of these consumers."""
+        """Note that the application waits for a message of these consumers."""
         for subscription_id in subscription_ids:
             self._consumers.find(subscription_id).want(now)
 
     def is_window_full(self, subscription_id: str) -> bool:
-        """Whether the broker has to be asked before it sends this consumer more."""
+        """
+        Return whether the broker sends this consumer nothing until its window is opened; raises IllegalStateError if
+        closed.
+        """
         return self._consumers.find(subscription_id).window_full
 
     def consumed(self, delivery: Delivery, now: float, *, returning: bool = False) -> None:
-        """`receive()` returns the message (`hurry`), or its listener has returned."""
+        """
+        Note that the application is done with a message: `receive()` is about to return it, or its listener has
+        returned.
+        """
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
             return
@@ -257,26 +267,26 @@ class SessionCore:
             consumer.consumed(delivery, now, returning=returning)
 
     def undecodable(self, delivery: Delivery, error: Exception, now: float) -> None:
-        """`delivery`, which was just handed out, cannot be made a message for the application: bury it."""
+        """Make `delivery`, which was just handed out and cannot be decoded, a dead letter."""
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is not None and not self._is_stale(delivery):
             self._failed_deliveries.dead_letter_undecodable(consumer, delivery, error, now)
 
     def take_back(self, held: Held) -> bool:
         """
-        A `receive()` raises: what it was given is the next message again, and no failure; see `HandingOut.take_back`.
+        Put back what a `receive()` that raises was given; it counts as no failure. See `HandingOut.take_back`.
 
-        False if it was interrupted at a moment when nobody can tell where the message is: then drop the link.
+        Returns False if the state of the message cannot be known after an interruption; then drop the link.
         """
         return self.handing_out.take_back(held, linked=self.epoch if self.linked else None)
 
     def failed(self, delivery: Delivery, failure: Failure, now: float) -> None:
         """
-        The listener raised.
+        Note that the listener raised.
 
         CLIENT and TRANSACTED sessions take that as delivered, and the application has to recover or roll back; so does
-        DUPS_OK on a topic, unless the failure says that the message shall end.
-        Source: `ActiveMQMessageConsumer.java:1460-1470`.
+        DUPS_OK on a topic, unless the failure's disposition ends the message. Source:
+        `ActiveMQMessageConsumer.java:1460-1470`.
         """
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
@@ -301,14 +311,14 @@ class SessionCore:
 
     def close_consumer(self, subscription_id: str, now: float, *, idle: bool = True) -> Request:
         """
-        Close a consumer; with messages in an open transaction, when that ends.
+        Close a consumer; one with messages in an open transaction is closed when that ends.
 
-        Not `idle`: its listener has not returned, so what that has is the broker's again.
+        Not `idle`: its listener has not returned, so the broker delivers that message again.
         """
         return self._consumers.close(subscription_id, now, transacted=self.transacted, idle=idle)
 
     def is_open(self, subscription_id: str) -> bool:
-        """Whether the consumer lives; closed in a transaction, it lives until that ends."""
+        """Return whether the consumer is open; one that was closed in a transaction is, until that ends."""
         return subscription_id in self._consumers
 
     # The application's calls -----------------------------------------------------------------------------------------
@@ -317,9 +327,9 @@ class SessionCore:
         """
         Send the message `key` to the URI `destination`.
 
-        The request is answered when the broker has it; None: nothing to wait for, when the message is not persistent,
-        or in a transaction, save for another's temporary destination. Raises IllegalStateError if the transaction can
-        only be rolled back.
+        The request is answered when the broker has the message. None: there is nothing to wait for, because the message
+        is not persistent, or is in a transaction and goes to no temporary destination of another connection. Raises
+        IllegalStateError if the transaction can only be rolled back.
         """
         sent = TxSend(destination, key, frame, now)
         if not self.transacted:
@@ -329,23 +339,23 @@ class SessionCore:
     @property
     def sends(self) -> int | None:
         """
-        How many SENDs were written, or are about to be, on this link; None behind an ERROR.
+        How many SENDs were written, or are about to be, on this link; None after an ERROR.
 
-        The broker may not have counted what it refused: then it gives another number to what comes behind.
+        The broker may not have counted a SEND that it refused; then it numbers the following ones differently.
         """
         return self._outbox.sends
 
     def consumes(self, destination: str) -> bool:
-        """Whether a consumer of this session reads the destination."""
+        """Return whether a consumer of this session reads the destination."""
         return any(one.settings.destination == destination for one in self._consumers)
 
     def acknowledge(self, delivery: Delivery, now: float) -> None:
         """
-        `message.acknowledge()`: CLIENT covers all that the session has delivered, INDIVIDUAL this one.
+        Do as `message.acknowledge()`: CLIENT covers all that the session has delivered, INDIVIDUAL this message.
 
-        In the other modes it does nothing. An acknowledgement for an older link is dropped and counted: the broker
-        delivers that message again. Raises IllegalStateError if the consumer is closed.
-        Source: `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
+        In the other modes it does nothing. An acknowledgement for an older link is dropped and reported: the broker
+        delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
+        `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
         """
         mode = self.settings.mode
         if mode not in (
@@ -373,9 +383,9 @@ class SessionCore:
 
     def may_commit(self) -> bool:
         """
-        Whether `commit` may be called; ask again whenever something has come.
+        Return whether `commit` may be called; if not, ask again whenever something has come.
 
-        A session with commit markers needs the last one in its hands; at its first commit it asks for one.
+        A session with commit markers needs the last one in hand; at its first commit it asks for one.
         """
         return not self.linked or self._work.may_commit(self._consumers)
 
@@ -386,31 +396,32 @@ class SessionCore:
 
     @property
     def untranslated(self) -> bool:
-        """Whether a consumer goes without translation on this link."""
+        """Whether a consumer gets messages on this link that the broker does not translate."""
         return self._translating.suspects_translation and any(
             one.untranslated for one in self._consumers
         )
 
     def barrier(self) -> Request:
-        """Answered when the broker has done all that was written before."""
+        """Ask the broker to confirm that it has done all that was written before; wait for the request."""
         request = self._requests.open("ABORT", "barrier")
         self._outbox.transmit(*barrier(request.receipt_id))
         return request
 
     @property
     def at_rest(self) -> bool:
-        """Whether a new link repeats nothing: no message is in anybody's hands, and no transaction is open."""
+        """Whether a new link would repeat nothing: no message is unsettled, and no transaction is open."""
         resting = all(one.resting for one in self._consumers)
         return resting and not (self._requests or self._work.bound)
 
     @property
     def leaves_nothing(self) -> bool:
-        """Whether closing now leaves nothing of jmsx's own on the broker."""
+        """Whether closing now leaves no commit marker on the broker; if not, wait for the marker first."""
         return self._work.markers is None or not self.linked or self._work.markers.leaves_nothing
 
     def may_leave_flagged(self, subscription_id: str | None = None) -> bool:
         """
-        Whether a consumer (None: any) that closes now might leave messages flagged that nobody has seen.
+        Return whether closing a consumer (None: any) now might leave messages flagged as redelivered that nobody has
+        seen.
 
         Classic flags all that it has dispatched, and drops what an UNSUBSCRIBE overtakes.
         """
@@ -424,7 +435,10 @@ class SessionCore:
         )
 
     def give_up(self, now: float) -> None:
-        """There will be no other link: a commit that waits for one stays in doubt, and ACKs that wait are dropped."""
+        """
+        Note that there will be no other link: a commit in doubt stays so, and ACKs that
+        wait for a link are dropped.
+        """
         self._work.give_up(now)
         for consumer in self._consumers:
             consumer.give_up(now)
@@ -450,9 +464,9 @@ class SessionCore:
 
     def close(self, now: float, *, idle: bool = True) -> list[Request]:
         """
-        Close every consumer, after rolling back; the requests are answered when the broker has it all.
+        Close every consumer, after rolling back; wait for the requests.
 
-        Not `idle`: a listener has not returned, so what it has is the broker's again.
+        Not `idle`: a listener has not returned, so the broker delivers its message again.
         """
         if self.transacted:
             self._work.give_up(now)
@@ -478,7 +492,10 @@ class SessionCore:
         return request
 
     def abandon(self, request: Request, error: JmsxError, now: float) -> None:
-        """Nobody waits for the answer of `request` any longer; a COMMIT without an answer drops the link."""
+        """
+        End `request` with `error`, because nobody waits for its answer any longer; an
+        unanswered COMMIT drops the link.
+        """
         self.broker_errors.explain(now)  # it may have been refused
         marked = self._work.in_doubt  # then its link is gone already
         self._requests.abandon(request)
@@ -489,14 +506,14 @@ class SessionCore:
     # Inside ----------------------------------------------------------------------------------------------------------
 
     def _releases(self) -> list[Frame]:
-        """What ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""
+        """Return what ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""
         return [frame for consumer in self._consumers for frame in consumer.window.release()]
 
     def _understand(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         """
-        The delivery of `frame`, which becomes a dead letter if it cannot be understood.
+        Return the delivery of `frame`, marked as undecodable if it cannot be understood.
 
-        Raises what is wrong if it does not even say whose it is, or by what it is settled: no broker sends that.
+        Raises the error if not even its subscription or its ack id is known: no broker sends that.
         """
         try:
             if frame.broken:
@@ -538,5 +555,5 @@ class SessionCore:
         )
 
     def _is_stale(self, delivery: Delivery) -> bool:
-        """Whether it came on a link that is gone, and with it the right to settle it."""
+        """Return whether a delivery came on a link that is gone, so that it cannot be settled any more."""
         return delivery.epoch != self.epoch or not self.linked

@@ -36,7 +36,7 @@ _LEFT: Final = 100
 
 
 class Subscriptions:
-    """By subscription id; a consumer outlives its links until it is closed."""
+    """Keeps the consumers of a session by subscription id; a consumer outlives its links until it is closed."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class Subscriptions:
         return subscription_id in self._consumers
 
     def get(self, subscription_id: str) -> ConsumerCore | None:
-        """The consumer, or None if it is closed."""
+        """Return the consumer, or None if it is closed."""
         return self._consumers.get(subscription_id)
 
     def find(self, subscription_id: str) -> ConsumerCore:
-        """The consumer; raises IllegalStateError if it is closed."""
+        """Return the consumer; raises IllegalStateError if it is closed."""
         if subscription_id not in self._consumers:
             raise IllegalStateError("The Consumer is closed")
         return self._consumers[subscription_id]
@@ -102,9 +102,10 @@ class Subscriptions:
 
     def mark_truncated(self, frame: MessageFrame) -> bool:
         """
-        A message that was accepted as whole is not, as `frame` tells: whether somebody has it in his hands.
+        Mark a message that was taken as whole as truncated, as `frame` tells.
 
-        If nobody has, it is buried when its turn comes.
+        If it still waits, it becomes a dead letter when it is handed out. Returns whether the application holds it;
+        then drop the link, so that it comes again.
         """
         headers = frame.bare().headers
         consumer = self._consumers.get(
@@ -129,13 +130,13 @@ class Subscriptions:
             delivery.mark_undecodable(error)
 
     def consumed_late(self, delivery: Delivery, now: float) -> None:
-        """The application is done with a message whose link is gone: no failure, when it comes again."""
+        """Note that the application is done with a message of a lost link: its last delivery did not fail."""
         consumer = self._consumers[delivery.subscription_id]
         if consumer.consumed_late(delivery, now):
             self._lost_deliveries.note_not_failed(consumer, delivery)
 
     def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
-        """The application has not seen a message whose link is gone: no failure either."""
+        """Note that the application has not seen a message of a lost link: its last delivery did not fail."""
         consumer.failed_late(delivery)
         self._lost_deliveries.note_not_failed(consumer, delivery)
 
@@ -143,9 +144,9 @@ class Subscriptions:
 
     def reopen(self) -> list[Request]:
         """
-        A new link is up, on which `subscribe` subscribes all consumers; what that will be answered.
+        Prepare to subscribe all consumers on a new link; call `subscribe` to do so, and wait for the requests.
 
-        A refusal leaves them as they are, for the next link.
+        A consumer that is refused stays open for the next link.
         """
         self.linked = True
         requests = []
@@ -164,13 +165,13 @@ class Subscriptions:
         return requests
 
     def subscribe(self) -> None:
-        """Subscribe all that wait for it since the link is up."""
+        """Subscribe all consumers that `reopen` has prepared."""
         awaited, self._awaited = self._awaited, []
         for consumer, request in awaited:
             self._subscribe(consumer, request)
 
     def lose(self, now: float) -> None:
-        """The link is gone: what was not settled is the broker's again, and its count is remembered."""
+        """Remember what was not settled, because the link is gone and the broker delivers it again."""
         self.linked = False
         self._awaited.clear()
         for consumer in self:
@@ -187,7 +188,7 @@ class Subscriptions:
         self._left.clear()
 
     def translated(self) -> list[ConsumerSettings]:
-        """The consumers of one queue each whose messages the broker translates on this link."""
+        """Return the consumers of single queues whose messages the broker translates on this link."""
         return [
             one.settings
             for one in self
@@ -222,11 +223,11 @@ class Subscriptions:
         self, subscription_id: str, now: float, *, transacted: bool, idle: bool = True
     ) -> Request:
         """
-        Close a consumer; with messages in an open transaction, when that ends.
+        Close a consumer; one with messages in an open transaction is closed when that ends.
 
-        What it was handing out is acknowledged in AUTO mode, unless its listener has not returned (not `idle`) and does
-        not call; it is the broker's again in the others.
-        Source: `ActiveMQMessageConsumer.java:733-759,843-900`.
+        The message that it was handing out is acknowledged in AUTO mode, unless its listener has not returned (not
+        `idle`) and is not the caller. In the other modes the broker delivers it again. Source:
+        `ActiveMQMessageConsumer.java:733-759,843-900`.
         """
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
@@ -237,14 +238,14 @@ class Subscriptions:
         return self._unsubscribe(consumer, now, idle=idle)
 
     def close_deferred(self, now: float) -> None:
-        """The transaction has ended: close the consumers that were waiting for that."""
+        """Close the consumers that waited for the end of the transaction."""
         closing, self._closing = self._closing, []
         for subscription_id in closing:
             if subscription_id in self._consumers:
                 self._unsubscribe(self._consumers[subscription_id], now)
 
     def close_all(self, now: float, *, idle: bool = True) -> list[Request]:
-        """Close every consumer; what the broker has still to answer."""
+        """Close every consumer; wait for the requests."""
         for consumer in self:
             self._unsubscribe(consumer, now, idle=idle)
         return [request for request in self._farewells if not request.done]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TxState(Enum):
-    """Where the transaction stands."""
+    """The states of a transaction."""
 
     IDLE = auto()  #: nothing on the wire
     ACTIVE = auto()  #: BEGIN was written
@@ -29,7 +29,7 @@ class TxState(Enum):
 
 
 class TxInput(Enum):
-    """What happens to a transaction."""
+    """The inputs that move a transaction from state to state."""
 
     BEGIN = auto()
     COMMIT = auto()
@@ -54,7 +54,7 @@ _NEXT: Final = {
 
 
 def next_state(state: TxState, given: TxInput) -> TxState:
-    """The state after `given`; raises IllegalStateError where that may not happen."""
+    """Return the state after `given`; raises IllegalStateError where that may not happen."""
     if (state, given) not in _NEXT:
         raise IllegalStateError(f"cannot {given.name} a transaction that is {state.name}")
     return _NEXT[state, given]
@@ -62,7 +62,7 @@ def next_state(state: TxState, given: TxInput) -> TxState:
 
 @dataclass(frozen=True, slots=True)
 class TxSend:
-    """A message sent in the transaction, for the evidence."""
+    """A message that is sent, in a transaction or alone, as it will be reported."""
 
     destination: str
     message_key: str
@@ -76,7 +76,7 @@ class TxSend:
 
 
 class Transaction:
-    """One transaction after the other, of one session on one link."""
+    """The transaction of one session on one link; when one ends, the next begins."""
 
     #: The name on the wire, reused: Artemis keeps a broker session for each distinct name (BROKER.md A36).
     WIRE_NAME: Final = "jmsx"
@@ -109,28 +109,28 @@ class Transaction:
         return self.state is TxState.ACTIVE
 
     def touch(self, now: float) -> None:
-        """Something was delivered or sent in it."""
+        """Note that something was delivered or sent in the transaction."""
         if self.started_at is None:
             self.started_at = now
 
     def take(self, origin: str, delivery: Delivery) -> None:
-        """A message of the queue or subscription `origin` was handed out in it."""
+        """Note that a message of the queue or subscription `origin` was handed out in the transaction."""
         self._before = self._input, self._outputs
         self._input, self._outputs = (origin, delivery), 0
         self.repeats = self.repeats or delivery.flagged or delivery.continued
 
     def take_back(self, delivery: Delivery) -> None:
-        """What was handed out last was not returned: what is sent does not come of it."""
+        """Note that the message handed out last was not returned to the application: later sends do not come of it."""
         if self._input is not None and self._input[1] is delivery and self._outputs == 0:
             self._input, self._outputs = self._before
 
     def next_output(self, dialect: Dialect, *, of_none: bool) -> str | None:
         """
-        An identity for the next send, the same when its input is delivered again.
+        Return an identity for the next send, which is the same when its input is delivered again.
 
         It is made of the message that was handed out last, as the broker knows it, and a count, because an application
-        that gets that message again, in whatever company, will send the same again. What comes of no input gets one,
-        `of_none`, by which only this transaction can repeat it, or else None.
+        that gets that message again, in whatever company, will send the same again. A send without input gets, if
+        `of_none`, an identity that only this transaction can repeat, or else None.
         """
         if self._input is not None:
             source, delivery = self._input

@@ -36,48 +36,48 @@ _OWN: Final = frozenset({"ack", "subscription", "redelivered", "transformation"}
 
 
 class Translating:
-    """What is known of that in one session, over its links; times are seconds, monotonic."""
+    """Decides for one session, over its links, which consumers get translated bodies; times are seconds, monotonic."""
 
     def __init__(self) -> None:
         self._ends = 0  #: of links in a row that may be for an ObjectMessage
         self._heard_at = -math.inf
 
     def heard(self, now: float) -> None:
-        """A link was opened, or messages came."""
+        """Note that a link was opened, or that messages came."""
         self._heard_at = now
 
     def closed(self, reason: str, now: float) -> None:
-        """The link is gone, for `reason` as in `LinkClosed`."""
+        """Note that the link is gone, for `reason` as in `LinkClosed`."""
         suspicious = reason == "io" and now - self._heard_at <= SOON
         self._ends = self._ends + 1 if suspicious else 0
 
     def ended_by_translation(self) -> None:
-        """The last link has ended for an ObjectMessage, as was found out elsewhere."""
+        """Note that the last link has ended because of an ObjectMessage, as was found out elsewhere."""
         self._ends = max(self._ends, 1)
 
     @property
     def suspects_translation(self) -> bool:
-        """Whether the last link may have ended for an ObjectMessage."""
+        """Whether the last link may have ended because of an ObjectMessage."""
         return self._ends > 0
 
     def untranslated(self, settings: ConsumerSettings) -> bool:
-        """Whether this consumer goes without translation on the next link, or on this one."""
+        """Return whether this consumer goes without translation on the next link."""
         return self._ends >= (1 if is_browsable(settings) else OFTEN)
 
 
 def is_browsable(settings: ConsumerSettings) -> bool:
-    """Whether what the consumer reads can be looked at by others, while it has it."""
+    """Return whether others can browse what the consumer reads, while it has the messages."""
     temporary = settings.destination.startswith("temp-")
     return settings.kind is DestinationKind.QUEUE and not temporary
 
 
 def one_message(message_id: str) -> str:
-    """The selector of the message with that id."""
+    """Return the selector of the message with that id."""
     return f"JMSMessageID = {literal(message_id)}"
 
 
 def queue_of(delivery: Delivery, dialect: Dialect) -> str:
-    """URI of the queue that it lies in; a header tells that only where its consumer reads several."""
+    """Return the URI of the message's queue; only where its consumer reads several, a header tells it."""
     if delivery.subscribed and not is_pattern(delivery.subscribed):
         return delivery.subscribed
     return dialect.addresses(delivery.headers).destination or ""
@@ -85,9 +85,9 @@ def queue_of(delivery: Delivery, dialect: Dialect) -> str:
 
 def is_same(shown: MessageFrame, known: MessageFrame) -> bool:
     """
-    Whether both are of one message: the id that a message goes by may be one that its sender gave it.
+    Return whether both frames are of one message: the id that it goes by may be one that its sender gave it.
 
-    Of a torn one that is, all that came is compared, line by line: the order of headers is the broker's affair.
+    A truncated frame is compared line by line with all that came: the order of headers is the broker's affair.
     """
     if shown.broken or known.broken:
         return bool(known.raw) and _lasting_lines(shown.raw) == _lasting_lines(known.raw)

@@ -57,7 +57,7 @@ _HALF = (
 
 
 class UnitOfWork:
-    """The transactional half of one session."""
+    """Sends, commits and rolls back in the transactions of one session."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class UnitOfWork:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit has lost its link, and its outcome is still looked for."""
+        """Whether a commit has lost its link, and its outcome is still unknown."""
         return self.markers is not None and self.markers.in_doubt
 
     @property
@@ -99,7 +99,7 @@ class UnitOfWork:
 
     @property
     def bound(self) -> bool:
-        """Whether something of it is on the link: an open transaction, or commit markers."""
+        """Whether an open transaction or commit markers bind the session to its link."""
         return self._transaction.begun or (self.markers is not None and self.markers.opened)
 
     @property
@@ -108,22 +108,22 @@ class UnitOfWork:
         return self._transaction.state is not TxState.IDLE
 
     def touch(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
-        """`delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
+        """Note that `delivery` was handed out in the transaction; what is sent from here on is said to come of it."""
         self._transaction.touch(now)
         self._transaction.take(consumer.settings.origin, delivery)
 
     def untouch(self, delivery: Delivery) -> None:
-        """`delivery` was handed out and not returned."""
+        """Note that `delivery` was handed out and not returned to the application."""
         self._transaction.take_back(delivery)
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
     def send(self, sent: TxSend) -> Request | None:
         """
-        Send in the transaction. Nothing is awaited, and a failure shows at commit.
+        Send in the transaction. There is nothing to wait for, and a failure shows at commit.
 
-        Only what goes to another session's temporary destination is: who asked may be gone, and a commit that is
-        refused for that costs the link each time. A SEND that fails with a receipt leaves the transaction as it was
+        Only a SEND to another connection's temporary destination is awaited: its owner may be gone, and a commit that
+        is refused for that costs the link each time. A SEND that fails with a receipt leaves the transaction as it was
         (measured on Classic 6.1.8), so the sender hears of it and decides. And what may have been sent before waits
         until the broker knows whether it was (journal_barrier.py).
 
@@ -149,7 +149,7 @@ class UnitOfWork:
         return self._write(sent)
 
     def _send_behind_barrier(self, sent: TxSend) -> Request:
-        """Write it when the broker knows what it has; who does not wait for that cannot commit."""
+        """Write the SEND when the broker knows what it has; until then the transaction cannot be committed."""
         transaction = self._transaction
         transaction.repeats = False
         transaction.rollback_only = f"SEND {sent.destination} waits for the broker"
@@ -173,7 +173,7 @@ class UnitOfWork:
         return request
 
     def _write(self, sent: TxSend) -> Request | None:
-        """The SEND, in the transaction that is begun."""
+        """Write the SEND in the transaction that is begun."""
         transaction = self._transaction
         headers = {**sent.frame.headers, "transaction": transaction.WIRE_NAME}
         if not is_foreign_temporary(sent.destination):
@@ -196,7 +196,7 @@ class UnitOfWork:
     # The end of a transaction ----------------------------------------------------------------------------------------
 
     def may_commit(self, consumers: Iterable[ConsumerCore]) -> bool:
-        """Whether `commit` may be called, with the link that there is; asks for a marker where one is needed."""
+        """Return whether `commit` may be called on the present link; asks for a marker where one is needed."""
         if self.markers is None or self._transaction.rollback_only is not None:
             return True
         if not (self._transaction.sends or any(consumer.delivered for consumer in consumers)):
@@ -246,7 +246,7 @@ class UnitOfWork:
         return request
 
     def rollback(self, now: float) -> None:
-        """Undo the sends; what was delivered is the caller's to give back."""
+        """Undo the sends; the caller gives back what was delivered."""
         transaction = self._transaction
         self._sending.report_all(transaction, "rolled_back", now)
         if transaction.started_at is not None:
@@ -261,21 +261,24 @@ class UnitOfWork:
 
     @property
     def is_rollback_only(self) -> bool:
-        """Whether the open transaction can only be rolled back, and why is known."""
+        """Whether the open transaction can only be rolled back."""
         return self._transaction.rollback_only is not None
 
     def set_rollback_only(self, cause: str) -> None:
         """
-        The broker complained about an unknown frame: what is open can only be rolled back.
+        Note that the broker refused a frame without a receipt: the open transaction can only be rolled back.
 
-        While it is being committed, the complaint tells why the broker will refuse that. The first one is the cause of
-        those that follow it.
+        While it is being committed, the `cause` tells why the broker will refuse that. The first cause is kept: it
+        causes those that follow it.
         """
         if self._transaction.state is not TxState.IDLE and not self.is_rollback_only:
             self._transaction.rollback_only = f"the broker refused a part of it: {cause}"
 
     def refusal(self) -> TransactionRolledBackError | None:
-        """The error for committing a condemned transaction, or None if it is not."""
+        """
+        Return the error for committing a transaction that can only be rolled back, or
+        None if it can be committed.
+        """
         cause = self._transaction.rollback_only
         if cause is None:
             return None
@@ -286,9 +289,9 @@ class UnitOfWork:
 
     def lost(self, now: float) -> None:
         """
-        The link is gone, and an open transaction with it: the broker rolls it back, and so must the application.
+        Roll back the open transaction, because the link is gone and the broker rolls it back, too.
 
-        Source: `ActiveMQMessageConsumer.java:761-771`.
+        The application has to call `rollback`. Source: `ActiveMQMessageConsumer.java:761-771`.
         """
         if self.markers is not None:
             self.markers.lost()
@@ -309,7 +312,7 @@ class UnitOfWork:
         self, consumers: list[ConsumerCore], batches: Batches, receipt_id: str
     ) -> list[Frame]:
         """
-        The burst that commits.
+        Return the frames that commit.
 
         A single receive needs no transaction. Several do, although one cumulative ACK would cover them: Classic removes
         them one by one, and a broker that was killed meanwhile had 805 to 888 of 900 left (measured).
@@ -326,7 +329,7 @@ class UnitOfWork:
         return [*frames, Frame("COMMIT", {**wire, **receipt})]
 
     def _in_a_transaction(self, consumers: list[ConsumerCore], batches: Batches) -> list[Frame]:
-        """The ACKs of `batches` in the transaction, which is begun if it is not."""
+        """Return the ACKs of `batches` in the transaction, behind its BEGIN if it is not begun."""
         wire = {"transaction": Transaction.WIRE_NAME}
         frames = [frame for consumer in consumers for frame in consumer.window.release()]
         frames += [] if self._transaction.begun else [Frame("BEGIN", wire)]
@@ -336,7 +339,7 @@ class UnitOfWork:
         return frames
 
     def give_up(self, now: float) -> None:
-        """There will be no other link: who waits for it to end a commit is told that it is in doubt."""
+        """End a commit that waits for the next link: it stays in doubt, because there will be none."""
         gone = ConnectionFailedError(f"the connection to {self.settings.broker} is gone")
         if self.markers is not None:
             self.markers.give_up(now, gone)
@@ -374,10 +377,11 @@ class UnitOfWork:
 
     def _tries_again(self, batches: Batches, whole: Request, error: JmsxError | None) -> bool:
         """
-        Whether a commit that failed is done once more, singly, on the next link.
+        Return whether a commit that failed is repeated on the next link, message by message.
 
-        It was refused, or failed in the broker, perhaps for something that it received once before; or its answer is
-        lost. What received nothing is done only once: of sends that are refused together some would be taken singly.
+        That is so if it was refused, or failed in the broker, perhaps because something that it received was received
+        once before; or if its answer is lost. A commit that received nothing is not repeated when it was refused: of
+        sends that are refused together some would be taken singly.
         """
         sends = list(self._transaction.sends)
         refused = (
@@ -399,10 +403,11 @@ class UnitOfWork:
 
     def resume(self, broker: str, now: float, then: Callable[[], None]) -> bool:
         """
-        A new link to `broker` is up: go on with a commit that failed on the last one; False: there is none.
+        Repeat, on a new link to `broker`, a commit that failed on the last one; False if there is none.
 
-        Otherwise all else has to wait until it runs `then`. It may fail, and with it the link: a consumer that Artemis
-        makes while it closes a connection is there for ever, and holds messages for nobody (measured on 2.44.0).
+        If there is one, nothing else may be written until it runs `then`. It may fail, and with it the link: a consumer
+        that Artemis makes while it closes a connection is there for ever, and holds messages for nobody (measured on
+        2.44.0).
         """
         if self._repeat is not None and self._repeat.broker == broker:
             self._resend(self._repeat, then)
@@ -416,7 +421,7 @@ class UnitOfWork:
         return False
 
     def _resend(self, repeat: CommitRepeat, then: Callable[[], None]) -> None:
-        """Send it all again, as soon as the broker knows what it has of it."""
+        """Send everything again, as soon as the broker knows what it has of it."""
 
         def passed(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None:
@@ -463,10 +468,10 @@ class UnitOfWork:
         broker: str,
     ) -> JmsxError:
         """
-        Refused: rolled back. Unanswered, or answered with a fault of the broker's: in doubt, and we say so.
+        Return the error for a commit that failed: rolled back if it was refused, in doubt if nobody knows.
 
-        A lost link is not the fault of what was received; that the broker complained may be, and what it would never
-        take would come again for ever. A link on which it did is of no further use.
+        A lost link is not the fault of what was received. A complaint of the broker may be, and a message that it never
+        accepts would come again for ever, so that counts as a failure. The link is dropped: it is of no further use.
         """
         transaction = self._transaction
         in_doubt = unanswered(error) or transaction.sent
@@ -508,7 +513,7 @@ class UnitOfWork:
 
 
 def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:
-    """The ACKs that settle `batches` outside a transaction, with a receipt on the last of them."""
+    """Return the ACKs that settle `batches` outside a transaction, with a receipt on the last of them."""
     frames = []
     for consumer, batch in batches:
         frames += consumer.ack_frames(batch)

@@ -42,7 +42,7 @@ class StompAck(StrEnum):
 
 
 class DestinationKind(Enum):
-    """What a consumer reads from; prefetch and acknowledgement differ by it."""
+    """What a consumer reads; prefetch and acknowledgement differ by it."""
 
     QUEUE = "queue"
     TOPIC = "topic"
@@ -50,10 +50,10 @@ class DestinationKind(Enum):
 
 
 class DeadLetterStrategy(StrEnum):
-    """Who puts a dead letter away, where no destination is named for it."""
+    """Who dead-letters a message, where the application names no destination for that."""
 
     SAFE = "safe"  #: the broker, and a confirmed copy of ours wherever the broker would delete it
-    #: The broker alone, as the Java client does it: it deletes what it cannot bury
+    #: The broker alone, as with the Java client: it deletes what its strategy does not keep
     BROKER = "broker"
 
 
@@ -126,7 +126,7 @@ class ConsumerSettings:
     @property
     def lazy(self) -> bool:
         """
-        DUPS_OK on a topic: acknowledged in batches, and never rolled back.
+        Whether ACKs are batched and nothing is rolled back, as in DUPS_OK on a topic.
 
         Source: `ActiveMQMessageConsumer.java:312-318,944`.
         """
@@ -137,7 +137,7 @@ class ConsumerSettings:
 
 
 class Disposition(Enum):
-    """What shall become of a message whose handler raised."""
+    """What is done with a message whose handler raised."""
 
     REDELIVER = "redeliver"  #: by the policy
     REJECT = "reject"  #: dead letter, at once
@@ -148,7 +148,7 @@ class Disposition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a delivery failed, and what shall become of the message."""
+    """Why a delivery failed, and what is done with the message."""
 
     error_type: str | None = None
     error_message: str | None = None

@@ -20,36 +20,42 @@ class Window(Protocol):
 
     @property
     def batch_bytes(self) -> int | None:
-        """Bytes of frames that may at most wait for one common ACK; None: any."""
+        """Bytes of frames that may at most wait for one common ACK; None: any number."""
 
     @property
     def limited(self) -> bool:
-        """Whether the broker was told a limit, so that far more than the prefetch is a fault of its own."""
+        """Whether the broker was told a limit, so that far more than the prefetch is a fault of the broker."""
 
     @property
     def subscription_ids(self) -> Sequence[str]:
-        """The subscriptions on the wire that feed the consumer, the first one first."""
+        """The wire subscriptions that feed the consumer, the first one first."""
 
     def subscribe_headers(self) -> Mapping[str, str]:
-        """Headers of the first SUBSCRIBE that set the window."""
+        """Return the headers of the first SUBSCRIBE that set the window."""
 
     def arrived(self, deliveries: Sequence[Delivery]) -> None:
-        """The broker sent these."""
+        """Note that the broker sent `deliveries`."""
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:
-        """ACKs or NACKs for `batch` are written, outside a transaction; `older` unsettled ones stand before it."""
+        """
+        Note that ACKs or NACKs for `batch` are written, outside a transaction; `older`
+        unsettled ones stand before it.
+        """
 
     def reset(self) -> None:
-        """What was handed out is settled in a transaction, or will be handed out again."""
+        """Note that what was handed out is settled in a transaction, or will be handed out again."""
 
     def full(self, unsettled: int) -> bool:
-        """Whether `unsettled` messages keep the broker from sending more until `open`."""
+        """Return whether `unsettled` messages keep the broker from sending more until `open`."""
 
     def patience(self, unsettled: int) -> float | None:
-        """Seconds that a dry consumer, whose application waits, waits before `open`; None: no use in it."""
+        """
+        Return how many seconds to wait before `open` when the application waits and
+        nothing comes; None: do not open.
+        """
 
     def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
-        """The frames that make the broker send more than `unsettled` (oldest first)."""
+        """Return the frames that make the broker send more than `unsettled` (oldest first)."""
 
     def release(self) -> Sequence[Frame]:
-        """The frames that must be written before any ACK, NACK or COMMIT."""
+        """Return the frames that must be written before any ACK, NACK or COMMIT."""

@@ -17,7 +17,7 @@ def raised(error: BaseException, cause: BaseException | None = None) -> Failure:
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict", "delay"),
+    ("error", "disposition", "delay"),
     [
         (ValueError("x"), Disposition.REDELIVER, None),
         (Retry("x"), Disposition.REDELIVER, None),
