@@ -3,8 +3,8 @@ Moves messages that shall not be delivered again to a dead letter queue.
 
 Where NACK makes the broker move the message by its own strategy, NACK is sent, and the message is a dead letter when
 the broker has answered. Everywhere else a copy is sent first, and the original is acknowledged when the broker has
-confirmed the copy; until then it stays unacknowledged, and a consumer with cumulative ACKs hands out nothing, because a later ACK
-would cover the original too.
+confirmed the copy; until then it stays unacknowledged, and a consumer with cumulative ACKs hands out nothing, because a
+later ACK would cover the original too.
 
 Where ACKs take part in transactions, the two are one transaction of our own, so that a crash leaves one of them. Its
 ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a frame with a receipt, or that the
