@@ -1,36 +1,40 @@
 """
-Every error that jmsx raises.
+Every error that jmsx raises: the class says who is at fault, and whether the same may be done again.
 
 ::
 
     JmsxError
-    ├── IllegalStateError            the call does not fit the state of the object
-    ├── InvalidDestinationError      no such destination, or not usable from here
-    ├── InvalidSelectorError         the broker could not parse the selector
-    ├── InvalidClientIdError         the client id is missing, or in use
-    ├── MessageFormatError           a body or property that STOMP cannot carry
-    ├── MessageNotReadableError      the body is not of the type that was asked for
-    ├── MessageNotWriteableError     a received message is read-only
-    ├── ConfigurationError           a bad option, URI or combination of settings
-    ├── UnsupportedError             JMS has it, STOMP does not
-    ├── SecurityError                the broker refused the credentials or the access
-    ├── ResourceAllocationError      the broker is out of something
-    ├── BrokerError                  the broker answered ERROR (its own words are in it)
-    │   └── BrokerFaultError         … with a fault of its own, so it has done it, or not
-    ├── ConnectionFailedError        the broker could not be reached, or went away
-    │   ├── SendUnconfirmedError     … before it confirmed a message: it has it, or not
-    │   └── TlsError                 it was reached, and there is no trust between us
-    ├── BrokerTimeoutError           the broker did not answer in time
-    ├── DrainError                   the app was stopped before all was finished and confirmed
-    ├── DeadLetterError              a dead letter could not be confirmed; the original is kept
-    ├── StoreError                   a ledger or an idempotency store cannot be used
-    │   ├── StoreAwayError           … because its database cannot be reached
-    │   └── SpoiltTransactionError   … because the handler has ended or broken the transaction that it shares
-    ├── TransactionRolledBackError   the commit failed and everything is back
-    └── TransactionInDoubtError      COMMIT was sent, no answer came: nobody knows
+    ├── UsageError                     the program asks for what cannot be: mend the program
+    │   ├── ConfigurationError           a bad option, URI or combination of settings
+    │   ├── IllegalStateError            the call does not fit the state of the object
+    │   ├── UnsupportedError             JMS has it, STOMP does not
+    │   ├── InvalidDestinationError      no such destination, or not usable from here
+    │   ├── InvalidSelectorError         the broker could not parse the selector
+    │   ├── InvalidClientIdError         the client id is missing, or in use
+    │   ├── MessageFormatError           a body or property that STOMP cannot carry
+    │   ├── MessageNotReadableError      the body is not of the type that was asked for
+    │   └── MessageNotWriteableError     a received message is read-only
+    ├── RefusedError                   the broker said no, and has not done it
+    │   ├── BrokerError                  it answered ERROR (its own words are in it)
+    │   ├── SecurityError                it refused the credentials or the access
+    │   ├── ResourceAllocationError      it is out of something
+    │   └── TransactionRolledBackError   it rolled the transaction back; its messages come again
+    ├── LinkError                      there is no connection to the broker
+    │   ├── ConnectionFailedError        it could not be reached, or went away; it may be tried again
+    │   ├── TlsError                     it was reached, and there is no trust between us
+    │   └── ProtocolError                what answered broke STOMP
+    ├── InDoubtError                   nobody knows whether the broker has done it: look before it is done again
+    │   ├── SendUnconfirmedError         the connection was lost before a message was confirmed
+    │   ├── TransactionInDoubtError      COMMIT was sent, and no answer came
+    │   ├── BrokerTimeoutError           the broker did not answer in time
+    │   └── BrokerFaultError             the broker answered with a fault of its own
+    ├── StoreError                     a ledger or an idempotency store cannot be used
+    │   ├── StoreAwayError               its database cannot be reached
+    │   └── SpoiltTransactionError       the handler has ended or broken the transaction that it shares
+    └── DrainError                     the app was stopped before all was finished and confirmed
 
 `retriable` says whether the same call may be made again as it is.
-Source: the names follow the exceptions of Jakarta Messaging 3.1, chapter 8.
+Source: the names of the leaves follow the exceptions of Jakarta Messaging 3.1, chapter 8.
 """
 
 from __future__ import annotations
@@ -47,71 +51,86 @@ HELD_BACK: Final = (
 class JmsxError(Exception):
     """The root of all errors that jmsx raises."""
 
+    #: Whether the same call may be made again as it is: nothing was done, and it may succeed another time.
     retriable: ClassVar[bool] = False
 
 
-class IllegalStateError(JmsxError):
+class UsageError(JmsxError):
+    """The program asks for what cannot be; nothing was done, and the same call fails again."""
+
+
+class RefusedError(JmsxError):
+    """The broker said no, and has not done what was asked for."""
+
+
+class LinkError(JmsxError):
+    """There is no connection to the broker, or none any more."""
+
+
+class InDoubtError(JmsxError):
+    """Nobody knows whether the broker has done what was asked for; done again, it may be done twice."""
+
+
+class IllegalStateError(UsageError):
     """The call does not fit the state of the object; nothing was changed."""
 
 
-class InvalidDestinationError(JmsxError):
+class InvalidDestinationError(UsageError):
     """The destination does not exist, is malformed, or cannot be used from here."""
 
 
-class InvalidSelectorError(JmsxError):
+class InvalidSelectorError(UsageError):
     """The broker could not parse the message selector."""
 
 
-class InvalidClientIdError(JmsxError):
+class InvalidClientIdError(UsageError):
     """The client id is missing where one is needed, or another connection uses it."""
 
 
-class MessageFormatError(JmsxError):
-    """A body or property has a type or content that STOMP cannot carry."""
+class MessageFormatError(UsageError):
+    """A body or property has a type or content that STOMP cannot carry; nothing was sent."""
 
 
-class MessageNotReadableError(JmsxError):
+class MessageNotReadableError(UsageError):
     """The body is not of the type that was asked for."""
 
 
-class MessageNotWriteableError(JmsxError):
+class MessageNotWriteableError(UsageError):
     """A received message is read-only."""
 
 
-class ConfigurationError(JmsxError):
+class ConfigurationError(UsageError):
     """An option, URI or combination of settings that makes no sense; says which and why."""
 
 
-class UnsupportedError(JmsxError):
+class UnsupportedError(UsageError):
     """JMS has it, but STOMP to this broker cannot carry it."""
 
 
-class SecurityError(JmsxError):
+class SecurityError(RefusedError):
     """The broker refused the credentials, or the access to a destination."""
 
 
-class ResourceAllocationError(JmsxError):
+class ResourceAllocationError(RefusedError):
     """The broker ran out of a resource, such as its limit of uncommitted messages."""
 
 
-class BrokerError(JmsxError):
+class BrokerError(RefusedError):
     """The broker answered ERROR; its own words are in the text."""
 
 
-class BrokerFaultError(BrokerError):
+class BrokerFaultError(InDoubtError):
     """The broker answered with an exception that is no refusal, so whether it did its work is not known."""
 
 
-class ConnectionFailedError(JmsxError):
+class ConnectionFailedError(LinkError):
     """The broker could not be reached, or the connection to it was lost."""
 
     retriable = True
 
 
-class SendUnconfirmedError(ConnectionFailedError):
+class SendUnconfirmedError(InDoubtError):
     """No answer of the broker tells whether it has a message; sent again, it may be there twice."""
-
-    retriable = False
 
     def __init__(self, message_key: str, destination: str, cause: str) -> None:
         super().__init__(
@@ -122,22 +141,20 @@ class SendUnconfirmedError(ConnectionFailedError):
         self.destination = destination
 
 
-class TlsError(ConnectionFailedError):
+class TlsError(LinkError):
     """TLS could not be agreed on: a certificate is refused, or one side does not speak TLS; says what to do."""
 
-    retriable = False
+
+class ProtocolError(LinkError):
+    """What answered broke STOMP, or is no STOMP broker; the link was ended, and says what came."""
 
 
-class BrokerTimeoutError(JmsxError):
+class BrokerTimeoutError(InDoubtError):
     """The broker did not answer in time, so whether it did its work is not known."""
 
 
 class DrainError(JmsxError):
     """Handlers still ran when the time for draining was over, or the broker confirmed too late; says which."""
-
-
-class DeadLetterError(JmsxError):
-    """A copy for the dead letter queue was not confirmed; the original stays unacknowledged."""
 
 
 class StoreError(JmsxError):
@@ -152,13 +169,13 @@ class SpoiltTransactionError(StoreError):
     """The handler has ended or broken the transaction in which its message is noted as done; its failure."""
 
 
-class TransactionRolledBackError(JmsxError):
+class TransactionRolledBackError(RefusedError):
     """The commit failed: sends are gone, messages will be delivered again."""
 
     retriable = True
 
 
-class TransactionInDoubtError(JmsxError):
+class TransactionInDoubtError(InDoubtError):
     """COMMIT was sent, and the connection died or the broker failed before its receipt; do not retry blindly."""
 
     def __init__(self, transaction_id: str, broker: str, cause: str) -> None:

@@ -14,9 +14,9 @@ from urllib.parse import quote
 from jmsx.errors import (
     BrokerTimeoutError,
     ConfigurationError,
-    ConnectionFailedError,
     IllegalStateError,
     JmsxError,
+    LinkError,
 )
 from jmsx.process import left_behind, tell_of_forks
 from jmsx_broker.broker import Broker
@@ -261,7 +261,7 @@ class OwnBroker(Broker):
     def _answers(self, deadline: float) -> bool:
         try:
             Wire(self._asking_url(), timeout=max(deadline - time.monotonic(), _CONNECT)).close()
-        except (ConnectionFailedError, BrokerTimeoutError):
+        except (LinkError, BrokerTimeoutError):
             return False
         return True
 

@@ -18,7 +18,7 @@ from jmsx.errors import (
     BrokerTimeoutError,
     ConfigurationError,
     ConnectionFailedError,
-    MessageFormatError,
+    ProtocolError,
 )
 
 #: The port of a STOMP broker whose URL names none.
@@ -127,14 +127,14 @@ class Wire:
         if "content-length" in headers:
             length = whole(headers["content-length"], most=INT)
             if length is None:
-                raise MessageFormatError(f"{self.broker} sent a content-length that is no number")
+                raise ProtocolError(f"{self.broker} sent a content-length that is no number")
             body = self._reader.read(length + 1)
             if len(body) <= length:
                 raise self._lost("the connection was closed within a frame")
         else:
             body = self._until_nul()
         if not body.endswith(b"\0"):
-            raise MessageFormatError(f"{self.broker} sent a frame without its closing NUL")
+            raise ProtocolError(f"{self.broker} sent a frame without its closing NUL")
         return body[:-1]
 
     def _until_nul(self) -> bytes:

@@ -17,7 +17,7 @@ from jmsx import plugins
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.events import QueueCounted
 from jmsx.direct import connect_to
-from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.errors import BrokerTimeoutError, JmsxError, LinkError
 from jmsx.jms.session import link_of
 from jmsx.log import logger
 
@@ -112,7 +112,7 @@ class Counting:
         """Ask a broker; one that is away is asked another time, one that does not tell is not."""
         try:
             told = self._ask(address, places)
-        except (ConnectionFailedError, BrokerTimeoutError) as error:
+        except (LinkError, BrokerTimeoutError) as error:
             _log.debug("broker does not tell its counts now", broker=str(address), why=str(error))
         except JmsxError as error:
             self._give_up(str(address), str(error))

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.alone import Alone, reentered
-from jmsx.errors import ConnectionFailedError
+from jmsx.errors import ConnectionFailedError, LinkError, SendUnconfirmedError
 from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Sender:
             raise
         try:
             return producer.send(message, destination=to, **options)
-        except ConnectionFailedError:
+        except (LinkError, SendUnconfirmedError):
             self._drop(line)  # the next send opens a new one
             raise
 

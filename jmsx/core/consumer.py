@@ -18,7 +18,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.open_copies import OpenCopies
 from jmsx.core.reporting import ConsumerReports
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -104,7 +104,7 @@ class ConsumerCore:
         return not self.window.full(len(self.unsettled) + len(self.waiting))
 
     def accept(self, deliveries: list[Delivery], now: float) -> None:
-        """Take messages that the broker sent; raises MessageFormatError if they are far more than it may send."""
+        """Take messages that the broker sent; raises ProtocolError if they are far more than it may send."""
         if self._unreturned:
             self._know_again(deliveries)
         self.waiting.extend(deliveries)
@@ -128,7 +128,7 @@ class ConsumerCore:
                 self.waiting.remove(one)
 
     def _refuse_flood(self) -> None:
-        """Raise MessageFormatError if far more messages, or bytes, wait than an honest broker would ever send ahead."""
+        """Raise ProtocolError if far more messages, or bytes, wait than an honest broker would ever send ahead."""
         ahead, prefetch = len(self.waiting), max(self.settings.prefetch, 1)
         if ahead <= 2 * prefetch or not self.window.limited:
             return
@@ -139,7 +139,7 @@ class ConsumerCore:
             size = sum(len(one.frame.body) for one in self.waiting)
             told = f"{ahead} messages with {size} bytes" if size > FLOOD_BYTES else ""
         if told:
-            raise MessageFormatError(
+            raise ProtocolError(
                 f"the broker sent {told} ahead, and the prefetch is {self.settings.prefetch}"
             )
 

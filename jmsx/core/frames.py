@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,13 +37,13 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return the text that a header line stands for; raises MessageFormatError on an undefined escape."""
+    """Return the text that a header line stands for; raises ProtocolError on an undefined escape."""
     if "\\" not in text:
         return text
 
     def replace(match: re.Match[str]) -> str:
         if match[0] not in _UNESCAPES:
-            raise MessageFormatError(f"undefined escape {match[0]!r} in a STOMP header")
+            raise ProtocolError(f"undefined escape {match[0]!r} in a STOMP header")
         return _UNESCAPES[match[0]]
 
     return _ESCAPED.sub(replace, text)
@@ -53,14 +53,14 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
     """
     The headers of a header block (lines after the command, without the empty line).
 
-    The first of repeated headers wins. Raises MessageFormatError on a line without a colon, an undefined escape, or
+    The first of repeated headers wins. Raises ProtocolError on a line without a colon, an undefined escape, or
     bytes that are no UTF-8.
     """
     headers: dict[str, str] = {}
     try:
         text = block.decode()
     except UnicodeDecodeError as error:
-        raise MessageFormatError(f"STOMP headers that are no UTF-8: {error.reason}") from None
+        raise ProtocolError(f"STOMP headers that are no UTF-8: {error.reason}") from None
     for line in text.split("\n"):
         entry = line.removesuffix("\r")
         if not entry:
@@ -68,7 +68,7 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
         name, colon, value = entry.partition(":")
         if not colon:
             # What it holds may be secret
-            raise MessageFormatError("a STOMP header line without a colon")
+            raise ProtocolError("a STOMP header line without a colon")
         if escaped and "\\" in entry:
             name, value = unescape(name), unescape(value)
         headers.setdefault(name, value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jmsx.core.delivery import Held
 from jmsx.core.identity import store_key
 from jmsx.core.translating import is_browsable
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ class HandingOut:
             return is_browsable(consumer.settings) and not self._dialect.carries(
                 frame.headers, frame.body
             )
-        except MessageFormatError:  # of its headers: then it is a dead letter soon
+        except ProtocolError:  # of its headers: then it is a dead letter soon
             return False
 
     def decline(self, held: Held) -> None:

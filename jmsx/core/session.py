@@ -37,7 +37,7 @@ from jmsx.core.transaction import TxSend
 from jmsx.core.translating import Translating
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Disposition, Failure
-from jmsx.errors import ConnectionFailedError, IllegalStateError, MessageFormatError
+from jmsx.errors import ConnectionFailedError, IllegalStateError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -517,7 +517,7 @@ class SessionCore:
         """
         try:
             if frame.broken:
-                raise MessageFormatError(frame.broken)  # noqa: TRY301 - as if it were found here
+                raise ProtocolError(frame.broken)  # noqa: TRY301 - as if it were found here
             return self._delivery(frame, now, wall)
         except Exception as error:
             delivery = self._delivery(frame.bare(), now, wall)

@@ -13,7 +13,7 @@ from jmsx.core.identity import count
 from jmsx.core.process_memory import ConsumerMemory
 from jmsx.core.requests import answered, subscribe
 from jmsx.core.translating import is_browsable
-from jmsx.errors import BrokerTimeoutError, IllegalStateError, MessageFormatError
+from jmsx.errors import BrokerTimeoutError, IllegalStateError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +117,7 @@ class Subscriptions:
         for delivery in consumer.waiting:
             if delivery.ack_id == ack_id:
                 delivery.frame = frame
-                delivery.mark_undecodable(MessageFormatError(frame.broken))
+                delivery.mark_undecodable(ProtocolError(frame.broken))
                 return False
         return any(one.ack_id == ack_id for one in (*consumer.unsettled, *consumer.batch.owed()))
 

@@ -26,7 +26,7 @@ from jmsx.drivers.complaints import Complaints
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
-from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, MessageFormatError
+from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError
 from jmsx.foreign import text_of
 from jmsx.log import logger
 from jmsx.process import left_behind, tell_of_forks
@@ -338,7 +338,7 @@ class Engine:
         elif self._up:
             try:
                 self.core.receive(arrival, now, self._clock.wall())
-            except MessageFormatError as error:  # the broker's fault, not ours: another link may do
+            except ProtocolError as error:  # the broker's fault, not ours: another link may do
                 self._lose("protocol", str(error))
 
     def _patience(self, deadline: float | None) -> float | None:

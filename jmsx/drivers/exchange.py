@@ -24,7 +24,8 @@ from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
     JmsxError,
-    MessageFormatError,
+    LinkError,
+    ProtocolError,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Exchange:
     def _begin(self, conversation: _Conversation) -> None:
         try:
             conversation.connect()
-        except (ConnectionFailedError, BrokerTimeoutError) as error:
+        except (LinkError, BrokerTimeoutError) as error:
             raise UnansweredError(error, reached=False) from error
         except JmsxError as error:
             raise UnansweredError(error) from error
@@ -213,7 +214,7 @@ def _legible(frame: Came) -> Came:
     try:
         if not frame.broken and frame.headers:
             return frame
-    except MessageFormatError:
+    except ProtocolError:
         pass
     return frame.bare()
 

@@ -22,7 +22,7 @@ from jmsx.errors import (
     ConnectionFailedError,
     InvalidClientIdError,
     JmsxError,
-    MessageFormatError,
+    ProtocolError,
     SecurityError,
     TlsError,
 )
@@ -196,12 +196,12 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def on_disconnected(self) -> None:
         """The socket is gone; this may be told twice, or before CONNECTED."""
-        reason = "protocol" if isinstance(self._transport.cause, MessageFormatError) else "io"
+        reason = "protocol" if isinstance(self._transport.cause, ProtocolError) else "io"
         self._inbox.put((self, LinkLost(self._end(), reason)))
         self._answered.set()
 
     def _hand_over(self, frames: list[Frame | MessageFrame]) -> None:
-        """Pass a chunk's frames on; raises MessageFormatError on one that has no place here."""
+        """Pass a chunk's frames on; raises ProtocolError on one that has no place here."""
         if self._dropped:
             return
         if self._connected is None:
@@ -212,7 +212,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
             if isinstance(frame, Frame) and frame.command != "RECEIPT":
                 if frame.command == "CONNECTED":
                     self._inbox.put((self, frames[:position]))  # what was true before the lie
-                    raise MessageFormatError("the broker said CONNECTED a second time")
+                    raise ProtocolError("the broker said CONNECTED a second time")
                 frames[position] = self._legible(frame)
         if frames:
             self._inbox.put((self, frames))
@@ -220,7 +220,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     def _take_answer(self, frame: Frame | MessageFrame) -> None:
         """The first frame: CONNECTED, or an ERROR that says why not."""
         if isinstance(frame, MessageFrame) or frame.command == "RECEIPT":
-            raise MessageFormatError(f"the broker said {frame.command} before CONNECTED")
+            raise ProtocolError(f"the broker said {frame.command} before CONNECTED")
         if frame.command == "CONNECTED":
             _check_version(frame.headers.get("version", "1.0"))
             self._connected = frame
@@ -284,7 +284,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
 def _check_version(version: str) -> None:
     if version != "1.2":
-        raise MessageFormatError(f"the broker speaks STOMP {version[:10]!r}, and jmsx needs 1.2")
+        raise ProtocolError(f"the broker speaks STOMP {version[:10]!r}, and jmsx needs 1.2")
 
 
 #: Where links hand over; None only wakes the reader.

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.translating import is_same, one_message, queue_of
 from jmsx.drivers.exchange import Talk, hurried
-from jmsx.errors import (
-    ConnectionFailedError,
-    InvalidDestinationError,
-    InvalidSelectorError,
-    JmsxError,
-)
+from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +101,7 @@ class Looking:
         try:
             while not _is_end(talk.shown(_NAME, "SUBSCRIBE", destination)):
                 pass
-        except ConnectionFailedError:
+        except LinkError:
             return False
         return True
 
@@ -118,7 +113,7 @@ class Looking:
         talk.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
         try:
             shown = talk.shown(_NAME, "SUBSCRIBE", destination)
-        except ConnectionFailedError as error:
+        except LinkError as error:
             raise _ClosedError from error
         talk.send(Frame("DISCONNECT", {}))
         return None if _is_end(shown) else shown

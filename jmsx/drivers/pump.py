@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.requests import silent
 from jmsx.drivers.engine import FAREWELL, LONGEST, Engine
-from jmsx.errors import HELD_BACK, BrokerTimeoutError, ConnectionFailedError, IllegalStateError
+from jmsx.errors import (
+    HELD_BACK,
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    IllegalStateError,
+    LinkError,
+    SendUnconfirmedError,
+)
 from jmsx.log import logger
 
 if TYPE_CHECKING:
@@ -65,7 +72,7 @@ class Pump(Engine):
             try:
                 if request is not None:
                     self.wait(request)
-            except ConnectionFailedError:
+            except (LinkError, SendUnconfirmedError):
                 if not repeat or self.error is not None or self.now() >= deadline:
                     raise
             else:
@@ -269,7 +276,7 @@ class Pump(Engine):
                 self.wait(self.call(lambda core, _now: core.disconnect()))
                 with self.lock:
                     self.changed.wait_for(lambda: self.error is not None, FAREWELL)
-        except (ConnectionFailedError, BrokerTimeoutError) as error:
+        except (LinkError, BrokerTimeoutError) as error:
             _log.info("no farewell", broker=self.source.broker, error=str(error))
         finally:
             self.end(reason)

@@ -29,7 +29,7 @@ from typing import Final
 
 from jmsx.core.frames import Frame, MessageFrame, parse_headers
 from jmsx.core.headers import whole
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 from jmsx.options import BODY_LIMIT
 
 #: Bytes of one header block at most, and of the body of any other frame: an ERROR's is a stack trace.
@@ -93,7 +93,7 @@ class Splitter:
     """
 
     def __init__(self, body_limit: int = BODY_LIMIT) -> None:
-        self.fault: MessageFormatError | None = None
+        self.fault: ProtocolError | None = None
         self._body_limit = body_limit
         self._kept = bytearray()  #: an incomplete frame
         self._limit = body_limit  #: of the incomplete frame's body
@@ -142,7 +142,7 @@ class Splitter:
                 data, self._kept = bytes(self._kept), bytearray()
             self._split(data, frames)
             self._bound()
-        except MessageFormatError as error:
+        except ProtocolError as error:
             self.fault = error
         self._note_last(frames)
         return frames
@@ -435,7 +435,7 @@ class Splitter:
         """
         borders = _borders(data, own, following)
         if not borders:
-            raise MessageFormatError("the broker sent a frame inside the head of another")
+            raise ProtocolError("the broker sent a frame inside the head of another")
         if not self.raw_names or _is_of_receipt(data, following):
             return borders[-1]
         found = self._acks(data, position, following)
@@ -477,7 +477,7 @@ class Splitter:
         """
         Numbers of what may settle the message that is not understood, and where they stand.
 
-        Raises MessageFormatError where nobody can tell how the broker's own begin.
+        Raises ProtocolError where nobody can tell how the broker's own begin.
         """
         stop = len(text) if end is None else end
         prefix, least = self._floor(text)
@@ -495,7 +495,7 @@ class Splitter:
         told = {one[1] for one in _ACK.finditer(text)}
         origins = {one for one in told if one.startswith(self.origin)} or told
         if len(origins) > 1:
-            raise MessageFormatError(f"{_TWO_ACKS}{_told(text)}")
+            raise ProtocolError(f"{_TWO_ACKS}{_told(text)}")
         return (origins.pop() if origins else self.origin), -1
 
     def _head(self, data: bytes, block_start: int) -> tuple[int, int] | None:
@@ -519,7 +519,7 @@ class Splitter:
         else:
             try:
                 size = _length(data, length_at + len(_LENGTH), head_end, self._limit)
-            except MessageFormatError as error:
+            except ProtocolError as error:
                 raise _TornError(str(error)) from error
             body_end = body_start + size
             self._missing = max(0, body_end + 1 - len(data))
@@ -547,7 +547,7 @@ _TWO_SUBSCRIPTIONS: Final = "the broker sent a message with two subscription hea
 _TWO_ACKS: Final = "the broker sent a message with two ack headers"
 
 
-class _SuspectError(MessageFormatError):
+class _SuspectError(ProtocolError):
     """What has come is not as the broker writes it."""
 
 
@@ -606,7 +606,7 @@ def _control(command: bytes, block: bytes, body: bytes) -> Frame:
     """CONNECTED, RECEIPT or ERROR; the headers of CONNECTED are never escaped."""
     try:
         headers = parse_headers(block, escaped=command != _CONNECTED)
-    except MessageFormatError as error:
+    except ProtocolError as error:
         raise _StrayError(str(error)) from error
     if command == b"RECEIPT" and "receipt-id" not in headers:
         raise _StrayError("the broker sent a RECEIPT without receipt-id")
@@ -622,12 +622,12 @@ def _check_beginning(text: bytes) -> None:
 
 def _check_head(size: int) -> None:
     if size > HEAD_LIMIT:
-        raise MessageFormatError(f"the broker sent a header block of more than {HEAD_LIMIT} bytes")
+        raise ProtocolError(f"the broker sent a header block of more than {HEAD_LIMIT} bytes")
 
 
 def _check_body(size: int, limit: int) -> None:
     if size > limit:
-        raise MessageFormatError(
+        raise ProtocolError(
             f"the broker sent a body of {size} bytes or more, and the limit is {limit}"
             " (max_body_size, for messages)"
         )
@@ -638,6 +638,6 @@ def _length(data: bytes, start: int, end: int, limit: int) -> int:
     digits = data[start:end].partition(b"\n")[0].strip()
     size = whole(digits.decode("latin-1"))
     if size is None:
-        raise MessageFormatError("the broker sent a content-length that is no number")
+        raise ProtocolError("the broker sent a content-length that is no number")
     _check_body(size, limit)
     return size

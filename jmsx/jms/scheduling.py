@@ -13,7 +13,7 @@ from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import Frame
 from jmsx.core.policy import Policy, RedeliveryMode
 from jmsx.core.values import DestinationKind, StompAck
-from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, SecurityError
+from jmsx.errors import BrokerTimeoutError, LinkError, SecurityError
 from jmsx.jms.served import SessionLink
 from jmsx.log import logger
 
@@ -69,7 +69,7 @@ def probe(link: SessionLink) -> bool:
         except SecurityError as error:
             _log.warning("scheduler cannot be asked for", error=str(error))
             return False
-        except ConnectionFailedError:
+        except LinkError:
             if pump.error is not None or pump.now() >= deadline:
                 raise
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from jmsx.core.frames import Frame, MessageFrame, parse_headers
 from jmsx.core.headers import INT, whole
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 from jmsx.testing.faults import ProtocolFault
 
 _END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
@@ -76,7 +76,7 @@ def _frame(head: bytes, body: bytes) -> Frame:
     command = line.decode("utf-8", "replace").strip()
     try:
         return Frame(command, parse_headers(block, escaped=command not in _NOT_ESCAPED), body)
-    except MessageFormatError as error:
+    except ProtocolError as error:
         raise ProtocolFault(f"Unable to parse header: {error}", fatal=True) from error
 
 

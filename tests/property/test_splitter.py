@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.drivers.splitter import HEAD_LIMIT, Splitter
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ def test_anything_ends_in_frames_or_a_fault(stream: list[bytes]) -> None:
             assert len(frame.body) <= HEAD_LIMIT
         sent += len(data)
         assert len(splitter._kept) <= sent
-    assert splitter.fault is None or isinstance(splitter.fault, MessageFormatError)
+    assert splitter.fault is None or isinstance(splitter.fault, ProtocolError)
 
 
 @given(st.lists(frames(), min_size=1, max_size=4), st.data())

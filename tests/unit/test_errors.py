@@ -6,7 +6,19 @@ import inspect
 from typing import Any
 
 from jmsx import errors
-from jmsx.errors import JmsxError, TransactionInDoubtError
+from jmsx.errors import (
+    BrokerFaultError,
+    BrokerTimeoutError,
+    DrainError,
+    InDoubtError,
+    JmsxError,
+    LinkError,
+    RefusedError,
+    SendUnconfirmedError,
+    StoreError,
+    TransactionInDoubtError,
+    UsageError,
+)
 
 ERRORS: list[type[Any]] = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
 
@@ -22,6 +34,24 @@ def test_in_doubt_is_never_retriable() -> None:
     """A repeated commit could be a second one."""
     retriable = {kind.__name__ for kind in ERRORS if kind.retriable}
     assert retriable == {"ConnectionFailedError", "TransactionRolledBackError"}
+
+
+def test_doubt_is_no_failure_of_the_link() -> None:
+    """Whoever tries again when there was no connection sends nothing twice."""
+    for doubt in (
+        SendUnconfirmedError,
+        TransactionInDoubtError,
+        BrokerTimeoutError,
+        BrokerFaultError,
+    ):
+        assert issubclass(doubt, InDoubtError)
+        assert not issubclass(doubt, LinkError | RefusedError)
+
+
+def test_who_is_at_fault() -> None:
+    """Each error has one of six kinds; below JmsxError nothing else stands."""
+    kinds = {UsageError, RefusedError, LinkError, InDoubtError, StoreError, DrainError}
+    assert {kind for kind in ERRORS if kind.__bases__ == (JmsxError,)} == kinds
 
 
 def test_in_doubt_says_who_what_and_what_not_to_do() -> None:

@@ -9,7 +9,7 @@ import pytest
 from jmsx.core.events import AckTrigger, DeliveryEnded, MessagesAcknowledged, MessagesReceived
 from jmsx.core.frames import MessageFrame
 from jmsx.core.values import AcknowledgeMode, DestinationKind, Failure
-from jmsx.errors import IllegalStateError, MessageFormatError
+from jmsx.errors import IllegalStateError, ProtocolError
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
@@ -43,7 +43,7 @@ def test_a_broker_that_floods_is_refused() -> None:
     talk = Talk(AUTO)
     talk.subscribe(prefetch=20)
     talk.comes(*(f"{number}" for number in range(100 * 20)))
-    with pytest.raises(MessageFormatError, match="more than 2000 messages ahead, and the prefetch"):
+    with pytest.raises(ProtocolError, match="more than 2000 messages ahead, and the prefetch"):
         talk.comes("one more")
 
 
@@ -53,7 +53,7 @@ def test_a_flood_of_large_messages_is_refused_sooner(ahead: int, *, flood: bool)
     talk, large = Talk(AUTO), bytes(64 * 1024 * 1024)  # one for all
     talk.subscribe(prefetch=20)
     frames = [MessageFrame(talk.message(f"{number}").block, large) for number in range(ahead)]
-    with pytest.raises(MessageFormatError, match="bytes ahead") if flood else nullcontext():
+    with pytest.raises(ProtocolError, match="bytes ahead") if flood else nullcontext():
         talk.core.receive(frames, talk.now, WALL)
 
 

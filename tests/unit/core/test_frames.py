@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.frames import Frame, MessageFrame, escape, parse_headers, unescape
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_escaping_goes_both_ways(plain: str, wire: str) -> None:
 @pytest.mark.parametrize("wire", ["\\t", "a\\xb", "\\\\\\0", "half\\"])
 def test_undefined_escape_is_refused(wire: str) -> None:
     """STOMP 1.2: undefined ones "MUST be treated as a fatal protocol error"."""
-    with pytest.raises(MessageFormatError, match="undefined escape"):
+    with pytest.raises(ProtocolError, match="undefined escape"):
         unescape(wire)
 
 
@@ -57,7 +57,7 @@ def test_headers_are_read(block: bytes, headers: dict[str, str]) -> None:
 
 def test_headers_that_are_no_utf_8_are_refused() -> None:
     """An id that is only nearly the broker's own acknowledges nothing, or the wrong thing."""
-    with pytest.raises(MessageFormatError, match="no UTF-8"):
+    with pytest.raises(ProtocolError, match="no UTF-8"):
         parse_headers(b"ack:\xff")
 
 
@@ -68,7 +68,7 @@ def test_headers_of_connected_are_not_escaped() -> None:
 
 def test_line_without_colon_is_refused() -> None:
     """The error does not show the line: nobody knows what it holds."""
-    with pytest.raises(MessageFormatError, match=r"without a colon$"):
+    with pytest.raises(ProtocolError, match=r"without a colon$"):
         parse_headers(b"a:1\n" + b"x" * 500)
 
 

@@ -9,7 +9,6 @@ from jmsx.core.frames import Frame
 from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
-    ConnectionFailedError,
     SendUnconfirmedError,
 )
 from tests.unit.core.harness import AUTO, TRANSACTED, Talk
@@ -62,7 +61,7 @@ def test_send_whose_answer_is_lost_is_not_said_to_have_failed() -> None:
     request = talk.send()
     talk.cut()
     assert request is not None
-    assert isinstance(request.error, ConnectionFailedError)
+    assert isinstance(request.error, SendUnconfirmedError)
     assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]
 
 

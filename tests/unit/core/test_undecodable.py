@@ -8,7 +8,7 @@ import pytest
 
 from jmsx.core.actions import Disconnect
 from jmsx.core.frames import UNDECODABLE_HEADER, MessageFrame
-from jmsx.errors import MessageFormatError
+from jmsx.errors import ProtocolError
 from jmsx_artemis.dialect import ArtemisDialect
 from jmsx_classic.dialect import ClassicDialect
 from tests.unit.core.harness import (
@@ -173,7 +173,7 @@ def test_a_frame_that_nobody_can_settle_is_the_links_end(missing: bytes) -> None
     talk = Talk(AUTO)
     talk.subscribe()
     odd = MessageFrame(HEAD.replace(missing, b"") + b"\nx:\\t", b"body")
-    with pytest.raises(MessageFormatError, match="undefined escape"):
+    with pytest.raises(ProtocolError, match="undefined escape"):
         talk.core.receive([odd], talk.now, WALL)
 
 
