@@ -150,7 +150,7 @@ class ArtemisDialect:
         return {"destination": address, "destination-type": routing}
 
     def sent_at(self, time: int) -> dict[str, str]:  # noqa: ARG002 - Classic's affair
-        """The broker takes its own time."""
+        """Return nothing: the broker sets the time of a message itself."""
         return {}
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
@@ -165,7 +165,7 @@ class ArtemisDialect:
             )
 
     def reply_to(self, destination: str) -> str:
-        """The URI, as Artemis' own JMS client writes it."""
+        """Return the `reply-to` header: the URI, as Artemis' own JMS client writes it."""
         parted(single(destination))
         return destination.partition("?")[0]
 
@@ -223,11 +223,11 @@ class ArtemisDialect:
         return {**own, "consumer-window-size": _NOTHING}
 
     def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """As they are: nothing is translated."""
+        """Return the headers unchanged: Artemis translates no bodies."""
         return headers
 
     def trial(self, destination: str, headers: Mapping[str, str]) -> None:
-        """None: every SUBSCRIBE may ask for a receipt."""
+        """Return None: every SUBSCRIBE may ask for a receipt."""
 
     def browse_headers(
         self,
@@ -294,7 +294,7 @@ class ArtemisDialect:
         return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
 
     def sent_id(self, session: str, number: int) -> str | None:  # noqa: ARG002 - Classic's affair
-        """The broker numbers messages together with much else."""
+        """Return None: the broker numbers messages together with much else, so that their ids cannot be foreseen."""
         return None
 
     def output_headers(self, identity: str) -> dict[str, str]:
@@ -302,7 +302,7 @@ class ArtemisDialect:
         return {"_AMQ_DUPL_ID": f"jmsx:{identity}"}
 
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Of a map its entries, as on Classic."""
+        """Return the entries of a map, as on Classic, and the bytes of any other body."""
         return canonical_map(body) if headers.get(TYPE_HEADER) == "map" else body
 
     def ack_id(self, headers: Mapping[str, str]) -> str:
@@ -319,12 +319,12 @@ class ArtemisDialect:
         return True
 
     def message_id(self, headers: Mapping[str, str]) -> str:
-        """The part of the message id after the comma; before it stands the subscription's (BROKER.md A31)."""
+        """Return the part of the message id after the comma; before it stands the subscription's (BROKER.md A31)."""
         return headers.get("message-id", "").rpartition(",")[2]
 
     def message_key(self, headers: Mapping[str, str]) -> str:
         """
-        Its id and its time.
+        Return the broker's id of the message and its time.
 
         Each broker numbers its messages from about 20 on, so a new one, or the other one of two, gives each number once
         more: an idempotency store would take those messages for done.
@@ -333,11 +333,11 @@ class ArtemisDialect:
         return f"{number}@{stamp}" if number and stamp else number
 
     def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002 - here NACK is the same for all
-        """Never: NACK deletes."""
+        """Return False: NACK makes Artemis delete the message."""
         return False
 
     def dead_letter_destination(self, kind: DestinationKind) -> str:  # noqa: ARG002 - one for all kinds
-        """A queue of our own."""
+        """Return the URI of jmsx's own dead letter queue."""
         return OWN.destination
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
@@ -364,11 +364,11 @@ class ArtemisDialect:
         return Frame("SEND", headers | self.send_headers(destination), body)
 
     def explains_later(self, command: str, text: str) -> bool:  # noqa: ARG002 - Classic's affair
-        """An ERROR is the last frame that comes."""
+        """Return False: an ERROR is the last frame that comes."""
         return False
 
     def complaint(self, frame: Frame) -> str:
-        """Its message, or else its body; without the message that could not be sent, which it repeats."""
+        """Return the `message` header of an ERROR, or else its body, without the refused message that it repeats."""
         told = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
         return told.partition(" CoreMessage[")[0]
 

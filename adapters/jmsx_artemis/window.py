@@ -46,7 +46,7 @@ class _Credits:
 
     @property
     def spent(self) -> bool:
-        """Whether the broker sends nothing more."""
+        """Return whether the broker sends nothing more."""
         return self.window != UNLIMITED and self._used >= self.window
 
     def take(self, delivery: Delivery) -> None:
@@ -89,15 +89,15 @@ class ByteWindow:
 
     @property
     def subscription_ids(self) -> Sequence[str]:
-        """The consumer's own, and the further ones."""
+        """The wire subscriptions that feed the consumer: its own, and the further ones."""
         return list(self._credits)
 
     def subscribe_headers(self) -> Mapping[str, str]:
-        """The first window, in bytes."""
+        """Return the header that sets the first window, in bytes."""
         return {"consumer-window-size": str(self._first)}
 
     def arrived(self, deliveries: Sequence[Delivery]) -> None:
-        """Take the frames off the credits."""
+        """Subtract the frames from the credits."""
         for delivery in deliveries:
             self._frames += 1
             self._bytes += delivery.frame.size
@@ -112,14 +112,14 @@ class ByteWindow:
                 credits_.give_back(delivery, individual=self._settings.individual)
 
     def reset(self) -> None:
-        """Nothing: no transaction has to do with credits."""
+        """Do nothing: transactions do not change credits."""
 
     def full(self, unsettled: int) -> bool:
         """When all credits are spent: nothing but an ACK, or on a queue a further subscription, brings more."""
         return self._grows and unsettled > 0 and all(one.spent for one in self._credits.values())
 
     def patience(self, unsettled: int) -> float | None:
-        """At once when it is shut."""
+        """Return 0 if the window is full, so that it is opened at once, or else None."""
         return 0.0 if self.full(unsettled) else None
 
     def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
@@ -132,7 +132,7 @@ class ByteWindow:
         return [Frame("SUBSCRIBE", headers)]
 
     def release(self) -> Sequence[Frame]:
-        """Nothing is held."""
+        """Return nothing: no transaction keeps a window open."""
         return []
 
     def _room(self, messages: int) -> int:

@@ -127,11 +127,11 @@ class ClassicDialect:
         return server.startswith("ActiveMQ/") and "Artemis" not in server
 
     def window(self, settings: ConsumerSettings) -> Window:
-        """A window of as many messages as the prefetch says."""
+        """Return a window of as many messages as the prefetch says."""
         return MessageWindow(settings)
 
     def send_headers(self, destination: str) -> dict[str, str]:
-        """The destination."""
+        """Return the `destination` header of a SEND."""
         return {"destination": wire_destination(destination)}
 
     def sent_at(self, time: int) -> dict[str, str]:
@@ -139,14 +139,14 @@ class ClassicDialect:
         return {"timestamp": str(time)}
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
-        """A point in time is Artemis' alone."""
+        """Refuse properties that only Artemis obeys, such as a point in time for delivery."""
         if "AMQ_SCHEDULED_TIME" in properties:
             raise UnsupportedError(
                 "ActiveMQ Classic does not know AMQ_SCHEDULED_TIME; it has AMQ_SCHEDULED_DELAY"
             )
 
     def reply_to(self, destination: str) -> str:
-        """As the destination of a SEND."""
+        """Return the `reply-to` header, which is written as the destination of a SEND."""
         return wire_destination(destination)
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
@@ -200,7 +200,7 @@ class ClassicDialect:
         return headers
 
     def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Maps come without a body, and ObjectMessages come."""
+        """Return the headers without `transformation`: maps then come without a body, and ObjectMessages are not read."""
         return {name: value for name, value in headers.items() if name != "transformation"}
 
     def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
@@ -302,7 +302,7 @@ class ClassicDialect:
         return {}
 
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Of a map its entries, for the broker writes its XML anew."""
+        """Return the entries of a map, because the broker writes its XML anew, and the bytes of any other body."""
         if (
             headers.get(TEXT_HEADER) != "true"
             and headers.get("transformation") == TRANSFORMATION
@@ -356,7 +356,7 @@ class ClassicDialect:
         return not any(one.startswith(f"queue://{DEAD_LETTER_QUEUE}") for one in places)
 
     def dead_letter_destination(self, kind: DestinationKind) -> str:  # noqa: ARG002 - one for all kinds here
-        """The broker's shared dead letter queue."""
+        """Return the URI of the broker's shared dead letter queue."""
         return f"queue://{DEAD_LETTER_QUEUE}"
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
@@ -388,7 +388,7 @@ class ClassicDialect:
         return command == "COMMIT" and "rollback only" in text
 
     def complaint(self, frame: Frame) -> str:
-        """Its message, or else its body."""
+        """Return the `message` header of an ERROR, or else its body."""
         return frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:

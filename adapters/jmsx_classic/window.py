@@ -48,30 +48,30 @@ class MessageWindow:
 
     @property
     def subscription_ids(self) -> Sequence[str]:
-        """One."""
+        """The wire subscriptions that feed the consumer: on Classic there is one."""
         return (self._id,)
 
     def subscribe_headers(self) -> Mapping[str, str]:
-        """The prefetch, in messages."""
+        """Return the header that sets the prefetch, in messages."""
         return {"activemq.prefetchSize": str(self._prefetch)}
 
     def arrived(self, deliveries: Sequence[Delivery]) -> None:
-        """Nothing to note: unsettled messages are counted where they are asked for."""
+        """Do nothing: unsettled messages are counted where they are asked for."""
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:
-        """Plain ACKs and NACKs narrow a wide window, by all that the broker had before them, too."""
+        """Narrow a wide window by the messages that were settled, and by those that stood before them."""
         self._model.settled(len(batch) + older)
 
     def reset(self) -> None:
-        """What was handed out is settled or will be handed out again: ask anew."""
+        """Start the model anew, because what was handed out is settled or will be handed out again."""
         self._model.reset()
 
     def full(self, unsettled: int) -> bool:
-        """Whether the broker may send no more than `unsettled`."""
+        """Return whether the broker may send no more than the `unsettled` messages."""
         return self._model.is_full(unsettled)
 
     def patience(self, unsettled: int) -> float | None:
-        """Seconds to wait before `open`; None: no use in it."""
+        """Return how many seconds to wait before `open`; None: opening would be of no use."""
         return self._model.patience(unsettled)
 
     def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
@@ -109,7 +109,7 @@ class MessageWindow:
         return [Frame("ABORT", {"transaction": f"hold-{self._id}"})]
 
     def _wake(self, delivery: Delivery) -> Sequence[Frame]:
-        """The broker looks for more messages, and nothing is settled."""
+        """Return the frames that make the broker look for more messages, and settle nothing."""
         name = {"transaction": f"window-{self._id}"}
         ack = Frame("ACK", {"id": delivery.ack_id, **name})
         return [Frame("BEGIN", name), ack, Frame("ABORT", name)]
@@ -126,7 +126,10 @@ class WindowModel:
         self._sure = True  #: asking again would be of no use
 
     def patience(self, unsettled: int) -> float | None:
-        """Seconds that a dry, waiting consumer waits before it asks for more; None: no use in asking."""
+        """
+        Return how many seconds to wait before asking for more, when the application waits and nothing comes; None: do
+        not ask.
+        """
         fresh = unsettled - self._asked
         if fresh <= 0:
             return None if self._sure or unsettled == 0 else DOUBT
@@ -149,7 +152,7 @@ class WindowModel:
         return min(unsettled, max(missing, 1))
 
     def is_full(self, unsettled: int) -> bool:
-        """Whether the broker may send no more."""
+        """Return whether the broker may send no more than the `unsettled` messages."""
         return unsettled >= self._prefetch + self._wider
 
     def widened(self, messages: int) -> None:

@@ -59,8 +59,11 @@ class _UnansweredCommit:
         if self.sent in seen:
             self.whole.end(now)
         elif self.covered in seen:
-            text = f"the connection to {self.broker} was lost before it did COMMIT {self.whole.subject}"
-            self.whole.end(now, TransactionRolledBackError(f"{text}, and rolled it back"))
+            text = (
+                f"the connection to {self.broker} was lost before the broker committed"
+                f" {self.whole.subject}, which it has rolled back"
+            )
+            self.whole.end(now, TransactionRolledBackError(text))
         return self.whole.done
 
 

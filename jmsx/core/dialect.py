@@ -37,7 +37,7 @@ class Sender(Enum):
     OTHER = auto()
 
 
-#: Of a JMS sender's message that came without a body.
+#: Why the body of a JMS sender's message cannot be read when none has come.
 UNREADABLE: Final = (
     "it is a TextMessage without text, or one of a kind that the broker does not carry over STOMP, and it does not tell"
     " which: a StreamMessage, an ObjectMessage, or (on Artemis) a MapMessage; its properties can be read, and"
@@ -50,7 +50,7 @@ class Dialect(Protocol):
 
     @property
     def name(self) -> str:
-        """Such as `classic`."""
+        """The kind of broker, such as `classic`."""
 
     @property
     def header_limit(self) -> int:
@@ -58,7 +58,7 @@ class Dialect(Protocol):
 
     @property
     def sharing(self) -> str:
-        """Why there are no shared subscriptions (JMS 2.0), and what to do instead."""
+        """An error text: why there are no shared subscriptions (JMS 2.0), and what to do instead."""
 
     @property
     def transactional_ack(self) -> bool:
@@ -192,7 +192,7 @@ class Dialect(Protocol):
         """What a SEND or MESSAGE carries: the same bytes for the same body, however the broker puts it. Never fails."""
 
     def ack_id(self, headers: Mapping[str, str]) -> str:
-        """By which a MESSAGE is acknowledged."""
+        """The id by which a MESSAGE is acknowledged."""
 
     def genuine(self, delivery: Delivery) -> bool:
         """

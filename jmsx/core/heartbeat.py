@@ -19,7 +19,7 @@ ASK_FOR: Final = 0.5
 #: Periods after which the peer is late.
 LATE_AT: Final = 2.0
 
-#: Of what the peer promised, where that is more than we asked for: its gap, and some grace.
+#: The same, of the period that the peer promised, where that is longer: its gap, and some grace.
 GRACE: Final = 2.5
 
 

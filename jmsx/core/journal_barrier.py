@@ -15,7 +15,7 @@ from typing import Final
 
 from jmsx.core.frames import Frame
 
-#: Of the transaction on the wire; the session's own may be open beside it.
+#: Names the transaction on the wire; the session's own may be open beside it.
 NAME: Final = "jmsx-rehearsal"
 
 

@@ -46,7 +46,7 @@ class Remembered(NamedTuple):
     failures: int  #: ours, too
 
 
-#: It came, and was not handed out.
+#: Remembered of a message that came, and was not handed out.
 NEVER: Final = Remembered(0, 0)
 
 

@@ -530,7 +530,9 @@ class SessionCore:
 
     def _truncated(self, frame: MessageFrame) -> None:
         if self._consumers.mark_truncated(frame):
-            self._outbox.disconnect(f"a message has to come once more: {frame.broken}")
+            self._outbox.disconnect(
+                f"a truncated message has to be delivered again: {frame.broken}"
+            )
 
     def _refused(self, error: Frame, now: float) -> None:
         self._outbox.sends = None

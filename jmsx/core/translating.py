@@ -1,10 +1,10 @@
 """
-Whether the bodies of messages may be translated by the broker, or had better be left alone.
+Decides whether the broker translates the bodies of messages, or leaves them alone.
 
 Classic has to be asked to write a MapMessage as text, and then takes Java's ObjectMessages to pieces, too. At a class
 that it does not trust it closes the connection without a word (BROKER.md C67). So after such an end the next link goes
-without translation: what comes without a body there may be a map, and is looked at aside (drivers/looking.py) before
-the application gets it. That nothing was wrong but the network costs no more than that.
+without translation: what comes without a body there may be a map, and a browser looks at it (drivers/looking.py) before
+the application gets it. If nothing was wrong but the network, that is all that it costs.
 """
 
 from __future__ import annotations

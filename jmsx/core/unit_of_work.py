@@ -7,7 +7,7 @@ same identity, by which the broker knows it.
 
 The rules that keep messages from being lost on Classic (BROKER.md C29-C33 and C35): one transaction at a time on a
 link; no receipt on a frame inside it, save COMMIT and what is awaited, because a failing frame with a receipt does not
-spoil the transaction; any other ERROR while it is open condemns it; no NACK and no UNSUBSCRIBE inside it; after a
+spoil the transaction; after any other ERROR it can only be rolled back; no NACK and no UNSUBSCRIBE inside it; after a
 refused COMMIT the link is dropped, because the broker can neither abort that transaction nor give its messages back.
 """
 
@@ -302,7 +302,7 @@ class UnitOfWork:
         self._sending.report_all(transaction, "rolled_back", now)
         if transaction.started_at is not None:
             self._sending.report_end(transaction, TransactionOutcome.ROLLED_BACK, 0, now)
-            cause = cause or f"the connection was lost with {transaction_id} in it"
+            cause = cause or f"the connection was lost while {transaction_id} was open"
         transaction.step(TxInput.LOST)
         transaction.rollback_only = cause
 
@@ -471,7 +471,7 @@ class UnitOfWork:
         Return the error for a commit that failed: rolled back if it was refused, in doubt if nobody knows.
 
         A lost link is not the fault of what was received. A complaint of the broker may be, and a message that it never
-        accepts would come again for ever, so that counts as a failure. The link is dropped: it is of no further use.
+        accepts would come again for ever, so that counts as a failure. A link with a complaint is dropped.
         """
         transaction = self._transaction
         in_doubt = unanswered(error) or transaction.sent

@@ -90,7 +90,7 @@ class ConsumerSettings:
     kind: DestinationKind
     mode: AcknowledgeMode
     stomp_ack: StompAck
-    #: Of the SUBSCRIBE frame, as the dialect made them, without the window's
+    #: Headers of the SUBSCRIBE frame, as the dialect made them, without the window's
     headers: Mapping[str, str]
     #: What names the queue or subscription for ever: who else reads the same, has the same
     origin: str

@@ -62,7 +62,7 @@ class Counting:
         held: Held | None = None,
     ) -> Delivery | None:
         """
-        As `core.handing_out.deliver`; what the ledger says is over its limit is buried on the way.
+        Return the next message as `core.handing_out.deliver` does; one over its limit by the ledger becomes a dead letter.
 
         None also while the next message is `withheld`. What is not counted is handed out all the same.
         """
