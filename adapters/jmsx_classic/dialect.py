@@ -200,7 +200,7 @@ class ClassicDialect:
         return headers
 
     def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers without `transformation`: maps then come without a body, and ObjectMessages are not read."""
+        """Return the headers without `transformation`: maps then come without a body, and ObjectMessages do come."""
         return {name: value for name, value in headers.items() if name != "transformation"}
 
     def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:

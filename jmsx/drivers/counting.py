@@ -62,7 +62,7 @@ class Counting:
         held: Held | None = None,
     ) -> Delivery | None:
         """
-        Return the next message as `core.handing_out.deliver` does; one over its limit by the ledger becomes a dead letter.
+        Return the next message as `core.handing_out.deliver`; one over its limit by the ledger becomes a dead letter.
 
         None also while the next message is `withheld`. What is not counted is handed out all the same.
         """
