@@ -366,7 +366,7 @@ class ClassicDialect:
         if not self.carries(delivery.headers, delivery.frame.body):
             headers[UNREADABLE_HEADER] = "true"
         raw = delivery.frame.raw
-        if raw:  # of a torn message, for people
+        if raw:  # of a truncated message, for people
             headers["content-length"] = str(len(raw))
         return Frame("SEND", headers, raw or delivery.frame.body)
 

@@ -59,7 +59,7 @@ class _Move:
     failure: Failure
     #: The broker may have settled the original, and nobody knows
     in_doubt: bool = field(init=False)
-    before: str = ""  #: URI of a copy that may have to be confirmed before the broker is asked
+    copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -132,18 +132,19 @@ class DeadLetters:
         queues = {one: destination or self._queue_for(consumer, one) for one in alive}
         for move in moves:
             deleted = self._may_be_deleted(consumer, move.delivery, reason)
-            move.before = queues[move.delivery] if deleted else ""
-            move.in_doubt = not move.before
+            move.copy_first_to = queues[move.delivery] if deleted else ""
+            move.in_doubt = not move.copy_first_to
             self._add(
-                move, blocks=blocks or (bool(move.before) and not consumer.settings.individual)
+                move,
+                blocks=blocks or (bool(move.copy_first_to) and not consumer.settings.individual),
             )
-        known = [one for one in moves if not one.before]
+        known = [one for one in moves if not one.copy_first_to]
         if known:
             receipts = [self._ask(move).receipt_id for move in known]
             nacks = consumer.nack_frames([one.delivery for one in known], receipts)
             self._outbox.transmit(*nacks)
         for move in moves:
-            if move.before:
+            if move.copy_first_to:
                 self._move_unread(move, now)
         left = [one for one in batch if one not in nacked]
         if left and not by_copy:  # copied before, and their ACK was waiting for the others
@@ -186,7 +187,7 @@ class DeadLetters:
 
     def _nack(self, move: _Move) -> None:
         """Have the broker dead-letter a message that it will not delete, or of which there is a copy."""
-        move.before, move.in_doubt = "", True
+        move.copy_first_to, move.in_doubt = "", True
         receipt = self._ask(move).receipt_id
         self._outbox.transmit(*move.consumer.nack_frames([move.delivery], [receipt]))
 
@@ -205,7 +206,7 @@ class DeadLetters:
             self._nack(move)
             return None
 
-        request = self._requests.open("SEND", move.before, answered)
+        request = self._requests.open("SEND", move.copy_first_to, answered)
         self._outbox.transmit(*self._copy_frames(move, receipt=request.receipt_id))
 
     def _move_by_copy(
@@ -264,7 +265,7 @@ class DeadLetters:
         due = [move for at, move in self._refused if at <= now]
         self._refused = [entry for entry in self._refused if entry[0] > now]
         for move in due:
-            if move.before:
+            if move.copy_first_to:
                 self._copy_then_nack(move)
             elif move.destination:
                 receipt = self._ask(move).receipt_id
@@ -336,7 +337,7 @@ class DeadLetters:
             first_failure=self._epoch_ms(move.delivery.first_failed_at),
             last_failure=self._epoch_ms(move.delivery.last_failed_at),
         )
-        place = move.destination or move.before
+        place = move.destination or move.copy_first_to
         copy = self._copy(move.delivery, place, death)
         before = {
             settings.expired: settings.expired_frames,

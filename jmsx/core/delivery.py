@@ -50,22 +50,22 @@ class Delivery:
         "ack_id",
         "acknowledged",
         "arrival",
-        "base",
-        "before",
+        "certain_count",
         "commit_refused",
         "continued",
+        "count_on_arrival",
+        "count_when_sent_back",
         "dead_letter_cause",
         "ended_at",
         "entry",
         "epoch",
         "expires_at",
-        "explained",
         "failure",
         "first_failed_at",
         "flagged",
         "frame",
         "identity",
-        "known",
+        "is_flag_explained",
         "last_failed_at",
         "looked_at",
         "message_id",
@@ -75,11 +75,11 @@ class Delivery:
         "order",
         "received_at",
         "redelivery_count",
-        "seen",
         "settled",
         "started_at",
         "subscribed",
         "subscription_id",
+        "was_handed_out",
         "wire_subscription",
     )
 
@@ -106,15 +106,16 @@ class Delivery:
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.subscribed = ""  #: URI of what its consumer reads, or nothing
         self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
-        self.before = 0  #: redeliveries before it was sent back to the broker, which has it as a new message since
-        self.known = 0  #: redeliveries that are certain; the broker's flag is a guess
-        self.flagged = (
-            headers.get("redelivered") == "true"
-        )  #: the broker says that it was delivered before
-        self.explained = False  #: it was on its way to this process, which knows what became of it
+        #: Redeliveries before it was sent back to the broker, which has it as a new message since
+        self.count_when_sent_back = 0
+        self.certain_count = 0  #: redeliveries that are certain; the broker's flag is a guess
+        #: The broker says that it was delivered before
+        self.flagged = headers.get("redelivered") == "true"
+        #: It was on its way to this process, which knows what became of it, whatever the flag says
+        self.is_flag_explained = False
         self.redelivery_count = int(self.flagged)
         #: Redeliveries when it came; the broker counts none of our own
-        self.base = self.redelivery_count
+        self.count_on_arrival = self.redelivery_count
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
         #: Redeliveries that are not known to follow a failure; below 0 where more have failed than the broker counts
         self.not_failed = self.redelivery_count
@@ -126,7 +127,7 @@ class Delivery:
         #: Why it becomes a dead letter as soon as it is handed out; None: it does not
         self.dead_letter_cause: DeadLetterCause | None = None
         self.looked_at = False  #: what came without a body was looked for elsewhere
-        self.seen = False  #: it was handed out
+        self.was_handed_out = False  #: the application has got it at least once
         self.continued = False  #: its count comes from before its link was lost
         self.commit_refused = False  #: its count comes from before a commit that the broker refused
         self.settled = 0  #: 1: its plain ACK is being made; 2: it is on its way to the broker
@@ -175,38 +176,38 @@ class Delivery:
         self.expires_at = None
         self.dead_letter_cause = DeadLetterCause(UNDECODABLE, _failure(error), sure=True)
 
-    def begin(self, redeliveries: int) -> None:
+    def continue_after_sending_back(self, redeliveries: int) -> None:
         """Start counting at the redeliveries before the message was sent back to the broker for later."""
-        self.before = self.known = redeliveries
-        self.redelivery_count = self.base = max(self.redelivery_count, redeliveries)
+        self.count_when_sent_back = self.certain_count = redeliveries
+        self.redelivery_count = self.count_on_arrival = max(self.redelivery_count, redeliveries)
         self.not_failed = self.redelivery_count - redeliveries
 
     def continue_after_loss(self, redelivery_count: int, not_failed: int) -> None:
         """Go on counting from before the link was lost, which is why the broker flags the message."""
-        self.continued = self.explained = True
-        self.redelivery_count = self.base = redelivery_count
+        self.continued = self.is_flag_explained = True
+        self.redelivery_count = self.count_on_arrival = redelivery_count
         self.not_failed = not_failed
 
     def continue_after_refusal(self, redelivery_count: int, not_failed: int) -> None:
         """Go on counting from before a commit that the broker refused, which counts as a failure."""
         self.continue_after_loss(redelivery_count, not_failed)
-        self.known = redelivery_count
+        self.certain_count = redelivery_count
         self.commit_refused = True
 
-    def recall(self, deliveries: int, failures: int) -> None:
+    def continue_from_memory(self, deliveries: int, failures: int) -> None:
         """Take over what the process remembers: how often the message was handed out, and how many of these failed."""
-        self.explained = True
-        if deliveries >= self.known:
-            self.known = self.redelivery_count = self.base = deliveries
+        self.is_flag_explained = True
+        if deliveries >= self.certain_count:
+            self.certain_count = self.redelivery_count = self.count_on_arrival = deliveries
             self.not_failed = deliveries - failures
 
-    def count(self, entry: Entry) -> None:
+    def continue_from_ledger(self, entry: Entry) -> None:
         """Note that the ledger has counted this hand-out; go on from its number at the first one."""
         if self.entry is None:
-            number = self.before + entry.number
-            if number > self.known:
+            number = self.count_when_sent_back + entry.number
+            if number > self.certain_count:
                 self.not_failed = entry.finished
-            self.redelivery_count = self.base = max(self.known, number - 1)
+            self.redelivery_count = self.count_on_arrival = max(self.certain_count, number - 1)
         self.entry = entry
 
     def note_failure(self, failure: Failure, now: float) -> None:
@@ -223,7 +224,7 @@ class Delivery:
     @property
     def redelivered(self) -> bool:
         """Whether the message was delivered before (JMSRedelivered), as far as jmsx knows or the broker says."""
-        return self.redelivery_count > 0 or (self.flagged and not self.explained)
+        return self.redelivery_count > 0 or (self.flagged and not self.is_flag_explained)
 
     @property
     def failures(self) -> int:

@@ -122,7 +122,7 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
     policy = consumer.settings.policy
     if not (policy.pre_dispatch_check or delivery.commit_refused):
         return False
-    counts = consumer.settings.transacted and not delivery.seen
+    counts = consumer.settings.transacted and not delivery.was_handed_out
     return (counts or delivery.entry is not None) and policy.exhausted(delivery.failures)
 
 

@@ -139,7 +139,7 @@ class MessageFrame:
             self._headers = parse_headers(self.block)
         return self._headers
 
-    def torn(self, why: str, raw: bytes = b"") -> MessageFrame:
+    def truncated(self, why: str, raw: bytes = b"") -> MessageFrame:
         """
         Return the same message as a truncated one: only its header block is certain;
         `raw` is all that came of it.

@@ -142,7 +142,7 @@ class HandingOut:
     ) -> bool:
         consumer.memory.recall(delivery)
         if entry is not None:
-            delivery.count(entry)
+            delivery.continue_from_ledger(entry)
         if self._failed_deliveries.dead_letter_unseen(consumer, delivery, now):
             return False
         consumer.memory.handed_out(delivery)

@@ -123,7 +123,7 @@ class ConsumerMemory:
         will not be handed out.
         """
         if (
-            delivery.seen
+            delivery.was_handed_out
             or delivery.dead_letter_cause is not None
             or not (self._able and len(self._memory))
         ):
@@ -132,17 +132,17 @@ class ConsumerMemory:
         if past is not None and not (
             delivery.continued and past.deliveries <= delivery.redelivery_count
         ):
-            delivery.recall(past.deliveries, past.failures)
+            delivery.continue_from_memory(past.deliveries, past.failures)
 
     def handed_out(self, delivery: Delivery) -> None:
         """Note that the application gets the message: the broker may not say so when it comes again."""
-        delivery.seen = True
+        delivery.was_handed_out = True
         if not self._dialect.flags_redelivery:
             self.lost([delivery])
 
     def lost(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that were handed out, which the broker now delivers again, to any consumer."""
-        self._note((one, Remembered(one.base + 1, one.failures + 1)) for one in batch)
+        self._note((one, Remembered(one.count_on_arrival + 1, one.failures + 1)) for one in batch)
 
     def given_back(self, batch: Iterable[Delivery]) -> None:
         """
@@ -150,9 +150,10 @@ class ConsumerMemory:
         have says no more than that.
         """
         self._note(
-            (one, Remembered(one.base + one.seen, one.failures))
+            (one, Remembered(one.count_on_arrival + one.was_handed_out, one.failures))
             for one in batch
-            if one.seen or not (one.flagged and self._able and self.name(one) in self._memory)
+            if one.was_handed_out
+            or not (one.flagged and self._able and self.name(one) in self._memory)
         )
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:

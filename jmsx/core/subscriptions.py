@@ -124,7 +124,7 @@ class Subscriptions:
     def _recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         try:
             if delivery.dead_letter_cause is None:
-                delivery.begin(count(delivery, self._dialect))
+                delivery.continue_after_sending_back(count(delivery, self._dialect))
                 self._lost_deliveries.recall(consumer, delivery)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
             delivery.mark_undecodable(error)

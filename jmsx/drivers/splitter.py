@@ -9,10 +9,10 @@ A broker may not tell where a body ends: Classic writes a text with a NUL in it 
 `content-length` into the head. It writes the names of Java's properties as they are, too, so that one may end the head,
 or hold lines of it. Then what a sender wrote stands where frames are expected. So each link has a mark that no sender
 knows (seal.py); the broker repeats it in every MESSAGE and RECEIPT, once. What has it not is no frame, and what has it
-inside a body ended before. A message without a certain end is torn: all up to the next frame with the mark is its.
+inside a body ended before. A message without a certain end is truncated: all up to the next frame with the mark is its.
 That is done where the broker writes a line feed behind each NUL.
 
-By which header `ack` a torn message is settled is not certain, and a sender may have written those of its neighbours.
+By which header `ack` a truncated message is settled is not certain: a sender may have written those of its neighbours.
 Classic numbers what it dispatches, so its own is the lowest above that of the message before; a sender's below that one
 means nothing on this link, and those of neighbours that come later are above it.
 
@@ -80,7 +80,7 @@ _CR: Final = 13
 class _Oddity(Enum):
     """What the bytes that are kept begin with, besides an incomplete frame."""
 
-    TORN = auto()  #: a message of which nobody knows the end
+    TRUNCATED = auto()  #: a message of which nobody knows the end
     PASSED = auto()  #: the rest of one that was handed on before
     UNCLEAR = auto()  #: one of them: that cannot be told before more has come
 
@@ -112,7 +112,7 @@ class Splitter:
         self._begun: list[tuple[int, bytes]] = []
         #: The head of the last message before it, if nothing came behind that
         self._last = MessageFrame(b"", b"")
-        #: The head of the last message that was not torn, or the `ack` of one that was.
+        #: The head of the last message that was not truncated, or the `ack` of one that was.
         self._known = b""
         self._why = ""  #: what is odd
 
@@ -199,7 +199,7 @@ class Splitter:
         odd, self._odd, self._headless = self._odd, None, False
         self._missing, self._in_text, self._begun = 0, False, []
         after: int | None = 0
-        if odd is _Oddity.TORN:
+        if odd is _Oddity.TRUNCATED:
             after = self._mend(data, 0, frames)
         elif odd is _Oddity.PASSED:
             after = self._pass_over(data, 0)
@@ -327,7 +327,7 @@ class Splitter:
         """`text` as the broker would have written it without the mark."""
         return text.replace(self.mark, b"") if self.mark else text
 
-    # Torn messages ---------------------------------------------------------------------------------------------------
+    # Truncated messages ----------------------------------------------------------------------------------------------
 
     def _wait(self, odd: _Oddity, position: int) -> int | None:
         """Nothing can be told of what begins at `position` before the mark has come once more: None."""
@@ -391,7 +391,7 @@ class Splitter:
             if not (self._last.block and only_errors):
                 raise error
             if not self._last.broken:
-                late = self._last.torn(_INSIDE)
+                late = self._last.truncated(_INSIDE)
                 late.late = True
                 frames.append(late)
                 self._begun.append((position, self._known))
@@ -409,11 +409,11 @@ class Splitter:
         return start
 
     def _mend(self, data: bytes, position: int, frames: list[Frame | MessageFrame]) -> int | None:
-        """Add the torn message that begins at `position`; see `_judge`."""
+        """Add the truncated message that begins at `position`; see `_judge`."""
         own = data.find(self.mark, position)
         following = -1 if own < 0 else self._next_mark(data, own + len(self.mark))
         if following < 0:
-            return self._wait(_Oddity.TORN, position)
+            return self._wait(_Oddity.TRUNCATED, position)
         end = self._next_start(data, position, own, following)
         self._begun.append((position, self._known))
         frames.append(self._torn(data[position:end]))
@@ -457,7 +457,7 @@ class Splitter:
         return start if _is_full(data, start) else position
 
     def _torn(self, text: bytes) -> MessageFrame:
-        """The torn message of which this came; what settles it and names its subscription comes first."""
+        """The truncated message of which this came; what settles it and names its subscription comes first."""
         at = text.find(self.mark)
         start = text.rfind(b"\n", 0, at) + 1
         lines = [text[start:at]]
@@ -471,7 +471,7 @@ class Splitter:
             head = head.partition(b"\n\n")[0]
         lines += self._bared(head[:HEAD_LIMIT]).split(b"\n")
         whole = MessageFrame(b"\n".join(lines), b"", len(text))
-        return whole.torn(self._why or _INSIDE, self._bared(text))
+        return whole.truncated(self._why or _INSIDE, self._bared(text))
 
     def _acks(self, text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
         """

@@ -180,7 +180,7 @@ def test_a_frame_that_nobody_can_settle_is_the_links_end(missing: bytes) -> None
 #: As the splitter makes it of a Java message's (its id says so) that says that it is persistent.
 TORN = MessageFrame(
     HEAD.replace(b"message-id:a", b"message-id:java-ID\\ch-1-1\\c1\\c1\\c1\\c1"), b""
-).torn("no end", b"MESSAGE\nack:a\nx\n\nb\0c")
+).truncated("no end", b"MESSAGE\nack:a\nx\n\nb\0c")
 
 
 def test_a_torn_message_is_copied_as_it_came_unless_the_broker_keeps_it() -> None:
@@ -210,14 +210,14 @@ def test_a_torn_message_that_the_broker_keeps_is_left_to_it() -> None:
     talk.wrote()
     talk.answer()
     block = b"subscription:jmsx-question-1\nmessage-id:java\ndestination:/queue/q"
-    shown = MessageFrame(block, b"").torn("no end", b"MESSAGE\nx\n\nb\0c\n")
+    shown = MessageFrame(block, b"").truncated("no end", b"MESSAGE\nx\n\nb\0c\n")
     talk.core.receive([shown], talk.now, WALL)
     assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", "NACK a"]
 
 
 def late(name: str) -> MessageFrame:
     """It was handed on, and is torn."""
-    frame = MessageFrame(b"subscription:1\nack:%s\nmessage-id:x" % name.encode(), b"").torn(
+    frame = MessageFrame(b"subscription:1\nack:%s\nmessage-id:x" % name.encode(), b"").truncated(
         "no end"
     )
     frame.late = True

@@ -118,7 +118,7 @@ def test_a_message_is_as_large_as_the_broker_counts_it() -> None:
     frame = written(1, b"body")
     (message,) = fed([frame])
     assert isinstance(message, MessageFrame)
-    assert message.size == message.bare().size == message.torn("cut").size == len(frame)
+    assert message.size == message.bare().size == message.truncated("cut").size == len(frame)
 
 
 def test_bytes_with_a_true_length_may_hold_anything() -> None:

@@ -209,7 +209,7 @@ def scheduled_copy(headers: dict[str, str] | None = None, delay: float = 1.5) ->
     """The message sent back to its queue, for its second redelivery."""
     settings = Talk(AUTO, dialect=DIALECT).settings(destination="queue://orders")
     again = delivery(MessageFrame.of({**CAME, **(headers or {})}, b"x"))
-    again.begin(2)
+    again.continue_after_sending_back(2)
     return DIALECT.scheduled_copy(again, settings, "k", delay)
 
 
