@@ -33,7 +33,7 @@ IDLE: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """How one consumer batches its acknowledgements; times in seconds, None or 0 means off."""
+    """The rule by which one consumer batches its acknowledgements; times in seconds, None or 0 means off."""
 
     size: int  #: messages
     bytes: int | None = None  #: of their frames; None: any

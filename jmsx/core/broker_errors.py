@@ -71,7 +71,7 @@ class BrokerErrors:
             self._requests.answer(held.receipt_id, now, held.error)
 
     def next_timer(self) -> float | None:
-        """When `handle_timer` is next due (seconds, monotonic), or None."""
+        """Return when `handle_timer` is next due (seconds, monotonic), or None."""
         return None if self._held is None else self._held.until
 
     def handle_timer(self, now: float) -> None:

@@ -22,7 +22,7 @@ Body = str | bytes | Mapping[str, Any] | None
 
 
 class Addresses(NamedTuple):
-    """What a MESSAGE says about destinations, as URIs."""
+    """The destinations that a MESSAGE names, as URIs."""
 
     destination: str | None
     original: str | None  #: of a dead letter: where it was before
@@ -30,7 +30,7 @@ class Addresses(NamedTuple):
 
 
 class Sender(Enum):
-    """What kind of program sent a message; it decides how a body is read, and nothing else."""
+    """The kind of program that sent a message; it decides how a body is read, and nothing else."""
 
     JMSX = auto()
     JMS = auto()  #: over a protocol that has kinds of messages which STOMP does not carry
@@ -46,7 +46,7 @@ UNREADABLE: Final = (
 
 
 class Dialect(Protocol):
-    """What this broker's STOMP does, and how to live with it. Implementations are pure and stateless."""
+    """Says what this broker's STOMP does, and how to live with it. Implementations are pure and stateless."""
 
     @property
     def name(self) -> str:
@@ -74,9 +74,10 @@ class Dialect(Protocol):
 
     def holding_headers(self, destination: str) -> Mapping[str, str] | None:
         """
-        Headers of a SUBSCRIBE that gets no message, by which a temporary queue (URI) is there before it is read.
+        Return the headers of a SUBSCRIBE that gets no message, by which a temporary queue (URI) is made before it is
+        read.
 
-        None: it is there without.
+        None: the queue is there without it.
         """
 
     @property
@@ -101,7 +102,7 @@ class Dialect(Protocol):
 
     @property
     def management(self) -> Management | None:
-        """What is asked of the broker that STOMP has no frame for; None: nothing."""
+        """The inquiries for which STOMP has no frame; None: nothing can be asked."""
 
     @property
     def reserved(self) -> Container[str]:
@@ -112,22 +113,22 @@ class Dialect(Protocol):
         """Properties that an application may set, and that a message which came in does not show: they are its own."""
 
     def speaks(self, server: str) -> bool:
-        """Whether CONNECTED's `server` header names this kind of broker."""
+        """Return whether CONNECTED's `server` header names this kind of broker."""
 
     def window(self, settings: ConsumerSettings) -> Window:
-        """A new window for one consumer on one link."""
+        """Make a new window for one consumer on one link."""
 
     def send_headers(self, destination: str) -> dict[str, str]:
-        """Headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
+        """Return the headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
         """Raise UnsupportedError for a property that another ActiveMQ obeys, and that this broker would ignore."""
 
     def reply_to(self, destination: str) -> str:
-        """The `reply-to` header for a URI."""
+        """Return the `reply-to` header for a URI."""
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """The destinations that a MESSAGE tells."""
+        """Return the destinations that a MESSAGE names."""
 
     def subscribe_headers(
         self,
@@ -140,96 +141,103 @@ class Dialect(Protocol):
         options: Mapping[str, str],
     ) -> dict[str, str]:
         """
-        Headers of SUBSCRIBE, without id, receipt and window; `options` are `consumer.*` options of the URI.
+        Return the headers of SUBSCRIBE, without id, receipt and window; `options` are `consumer.*` options of the URI.
 
         Raises UnsupportedError for an option that the broker does not have.
         """
 
     def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Headers of the same SUBSCRIBE, without what has the broker look into the bodies of others."""
+        """Return the headers of the same SUBSCRIBE without what makes the broker look into the bodies of others."""
 
     def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
         """
-        None if a SUBSCRIBE to the URI with `headers` may ask for a receipt, and gets its messages all the same.
+        Return the headers of a subscription to try before a SUBSCRIBE to the URI with `headers`, or None.
 
-        Else the headers of a subscription to try before it: refused for what that is refused for, and given nothing.
+        None: that SUBSCRIBE may ask for a receipt, and gets its messages all the same. Else the trial is refused for
+        what the SUBSCRIBE is refused for, and is given no messages.
         """
 
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None
     ) -> dict[str, str]:
-        """Headers of the SUBSCRIBE of a queue browser, without id and receipt; may raise UnsupportedError."""
+        """Return the headers of a queue browser's SUBSCRIBE, without id and receipt; may raise UnsupportedError."""
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
-        """Headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
+        """Return the headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
-        """Headers and bytes of a SEND's body; raises MessageFormatError for a map that cannot be carried."""
+        """Return headers and bytes of a SEND's body; raises MessageFormatError for a map that cannot be carried."""
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
-        """The body of a MESSAGE; raises MessageNotReadableError if it is, or may be, one that STOMP does not carry."""
+        """
+        Return the body of a MESSAGE; raises MessageNotReadableError if it is, or may be,
+        one that STOMP does not carry.
+        """
 
     def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether a MESSAGE has the body that its sender gave it, so that a copy of it has that too."""
+        """Return whether a MESSAGE has the body that its sender gave it, so that a copy of it has that too."""
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
-        """What sent a MESSAGE."""
+        """Return the kind of program that sent a MESSAGE."""
 
     def sent_id(self, session: str, number: int) -> str | None:
         """
-        The message id of the SEND with that number (from 1) on a link without a client id; None: unknown.
+        Return the message id of the SEND with that number (from 1) on a link without a client id; None: unknown.
 
         `session` is CONNECTED's.
         """
 
     def sent_at(self, time: int) -> dict[str, str]:
-        """Headers of a SEND that tell its time (epoch milliseconds), where the broker takes it from its sender."""
+        """
+        Return the headers of a SEND that tell its time (epoch milliseconds), where the
+        broker takes it from its sender.
+        """
 
     def output_headers(self, identity: str) -> dict[str, str]:
-        """Headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
+        """Return the headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
 
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """What a SEND or MESSAGE carries: the same bytes for the same body, however the broker puts it. Never fails."""
+        """Return the same bytes for the same body of a SEND or MESSAGE, however the broker writes it. Never fails."""
 
     def ack_id(self, headers: Mapping[str, str]) -> str:
-        """The id by which a MESSAGE is acknowledged."""
+        """Return the id by which a MESSAGE is acknowledged."""
 
     def genuine(self, delivery: Delivery) -> bool:
         """
-        Whether expiry, delivery mode and destination of a MESSAGE are the broker's own words.
+        Return whether expiry, delivery mode and destination of a MESSAGE are the broker's own words.
 
         Otherwise a property of the sender's may have overwritten them, and nothing may be deleted because of them.
         """
 
     def message_id(self, headers: Mapping[str, str]) -> str:
-        """What its broker calls a message, the same over redeliveries and links."""
+        """Return the broker's id of a message, which is the same over redeliveries and links."""
 
     def message_key(self, headers: Mapping[str, str]) -> str:
-        """The stable identity of a message whose sender gave it none: no message of another broker has it."""
+        """Return the stable identity of a message whose sender gave it none: no message of another broker has it."""
 
     def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
         """
-        Whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
+        Return whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
 
-        Of one whose body may not have come, which a copy would lose, it is enough that it says so.
+        For a message whose body may not have come, which a copy would lose, its own headers are enough to say so.
         """
 
     def dead_letter_destination(self, kind: DestinationKind) -> str:
-        """The URI of the queue for copies, where none is named."""
+        """Return the URI of the queue for copies, where none is named."""
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
-        """The SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
+        """Return the SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
 
     def scheduled_copy(
         self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
     ) -> Frame:
-        """The SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""
+        """Return the SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""
 
     def explains_later(self, command: str, text: str) -> bool:
-        """Whether the broker, which answers `command` with ERROR `text`, may tell the cause of it in another ERROR."""
+        """Return whether the broker, which answers `command` with ERROR `text`, may tell its cause in another ERROR."""
 
     def complaint(self, frame: Frame) -> str:
-        """What an ERROR says, without what the application sent: that may hold secrets."""
+        """Return what an ERROR says, without what the application sent, which may hold secrets."""
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
-        """The typed error for the ERROR `frame` in answer to `command` about `subject`."""
+        """Return the typed error for the ERROR `frame` in answer to `command` about `subject`."""

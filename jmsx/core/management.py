@@ -37,7 +37,7 @@ Inquiry = Generator[Question | Frame, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is set on the broker such that it does not go well with what the client does."""
+    """A setting of the broker that does not go well with what the client does."""
 
     problem: str  #: a sentence
     remedy: str  #: what to do, a sentence
@@ -55,7 +55,7 @@ class DeadLetterQueue:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a consumer should know of its destination."""
+    """The facts that a consumer has to know about its destination."""
 
     dead_letter_queue: DeadLetterQueue
     advice: tuple[Advice, ...] = ()
@@ -64,20 +64,20 @@ class Findings:
 
 
 class Management(Protocol):
-    """What this kind of broker can be asked, and how. Implementations are pure and stateless."""
+    """Makes the inquiries that this kind of broker answers. Implementations are pure and stateless."""
 
     @property
     def remedy(self) -> str:
-        """What to do where the broker does not answer."""
+        """A sentence for errors: what to do where the broker does not answer."""
 
     def listen(self, answers: str) -> Frame:
-        """The SUBSCRIBE (without receipt) to `answers`, a name that nobody else has."""
+        """Return the SUBSCRIBE (without receipt) to `answers`, a name that nobody else has."""
 
     def ask(self, question: Question, answers: str) -> Frame:
-        """The SEND that asks, and has the answer sent to `answers`."""
+        """Return the SEND that asks, and has the answer sent to `answers`."""
 
     def told(self, question: Question, frame: MessageFrame) -> Any:
-        """What the answer says; raises BrokerError if the broker did not do it."""
+        """Return what the answer says; raises BrokerError if the broker did not do it."""
 
     def examine(self, destination: str, kind: DestinationKind, policy: Policy) -> Inquiry[Findings]:
         """
