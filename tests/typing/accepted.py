@@ -77,7 +77,7 @@ def move(message: Message, session: Session) -> None:
 @app.consumer(
     "queue://payments",
     dedupe=DatabaseStore(lambda: sqlite3.connect("shop.db")),
-    dedupe_by=lambda message: str(message.properties["payment"]),
+    dedupe_by=lambda message: message.properties["payment"],
 )
 def pay(message: Message, *, db: sqlite3.Connection) -> int:
     """Take the store's database connection; what a handler returns is nobody's."""
