@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.lazy import on_demand as _on_demand
+from jmsx.plugins import on_demand as _on_demand
 
 if TYPE_CHECKING:
     from jmsx.app.application import App
     from jmsx.app.health import HealthLimits
+    from jmsx.config.options import (
+        ConnectionOptions,
+        ConsumerOptions,
+        PrefetchPolicy,
+        ReconnectPolicy,
+        TlsOptions,
+    )
     from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, RedeliveryPolicyMap
     from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
-    from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
     from jmsx.errors import (
         BrokerError,
         BrokerFaultError,
@@ -53,18 +59,12 @@ if TYPE_CHECKING:
     from jmsx.jms.consumer import MessageConsumer
     from jmsx.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
     from jmsx.jms.message import Message
+    from jmsx.jms.outcomes import Discard, Duplicate, Reject, Retry
     from jmsx.jms.producer import MessageProducer
     from jmsx.jms.session import Session
-    from jmsx.ledger import DeliveryLedger
     from jmsx.observe import Observer
-    from jmsx.options import (
-        ConnectionOptions,
-        ConsumerOptions,
-        PrefetchPolicy,
-        ReconnectPolicy,
-        TlsOptions,
-    )
-    from jmsx.steering import Discard, Duplicate, Reject, Retry
+    from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
+    from jmsx.stores.ledger import DeliveryLedger
 
 __all__ = [
     "AcknowledgeMode",
@@ -141,17 +141,17 @@ _HOMES: Final = {
     "ConfigurationError": "jmsx.errors",
     "Connection": "jmsx.jms.connection",
     "ConnectionFailedError": "jmsx.errors",
-    "ConnectionOptions": "jmsx.options",
-    "ConsumerOptions": "jmsx.options",
-    "DatabaseStore": "jmsx.dedupe",
+    "ConnectionOptions": "jmsx.config.options",
+    "ConsumerOptions": "jmsx.config.options",
+    "DatabaseStore": "jmsx.stores",
     "DeadLetterStrategy": "jmsx.core.values",
-    "DeliveryLedger": "jmsx.ledger",
+    "DeliveryLedger": "jmsx.stores.ledger",
     "Destination": "jmsx.jms.destination",
-    "Discard": "jmsx.steering",
+    "Discard": "jmsx.jms.outcomes",
     "DrainError": "jmsx.errors",
-    "Duplicate": "jmsx.steering",
+    "Duplicate": "jmsx.jms.outcomes",
     "HealthLimits": "jmsx.app.health",
-    "IdempotencyStore": "jmsx.dedupe",
+    "IdempotencyStore": "jmsx.stores",
     "IllegalStateError": "jmsx.errors",
     "InDoubtError": "jmsx.errors",
     "InvalidClientIdError": "jmsx.errors",
@@ -159,7 +159,7 @@ _HOMES: Final = {
     "InvalidSelectorError": "jmsx.errors",
     "JmsxError": "jmsx.errors",
     "LinkError": "jmsx.errors",
-    "MemoryStore": "jmsx.dedupe",
+    "MemoryStore": "jmsx.stores",
     "Message": "jmsx.jms.message",
     "MessageConsumer": "jmsx.jms.consumer",
     "MessageFormatError": "jmsx.errors",
@@ -167,28 +167,28 @@ _HOMES: Final = {
     "MessageNotWriteableError": "jmsx.errors",
     "MessageProducer": "jmsx.jms.producer",
     "Observer": "jmsx.observe",
-    "PrefetchPolicy": "jmsx.options",
+    "PrefetchPolicy": "jmsx.config.options",
     "ProtocolError": "jmsx.errors",
     "Queue": "jmsx.jms.destination",
     "QueueBrowser": "jmsx.jms.browser",
-    "ReconnectPolicy": "jmsx.options",
+    "ReconnectPolicy": "jmsx.config.options",
     "RedeliveryPolicy": "jmsx.core.policy",
     "RedeliveryPolicyMap": "jmsx.core.policy",
     "RefusedError": "jmsx.errors",
-    "Reject": "jmsx.steering",
+    "Reject": "jmsx.jms.outcomes",
     "ResourceAllocationError": "jmsx.errors",
-    "Retry": "jmsx.steering",
+    "Retry": "jmsx.jms.outcomes",
     "SecurityError": "jmsx.errors",
     "SendUnconfirmedError": "jmsx.errors",
     "Session": "jmsx.jms.session",
     "SpoiltTransactionError": "jmsx.errors",
-    "SqliteStore": "jmsx.dedupe",
+    "SqliteStore": "jmsx.stores",
     "StoreAwayError": "jmsx.errors",
     "StoreError": "jmsx.errors",
     "TemporaryQueue": "jmsx.jms.destination",
     "TemporaryTopic": "jmsx.jms.destination",
     "TlsError": "jmsx.errors",
-    "TlsOptions": "jmsx.options",
+    "TlsOptions": "jmsx.config.options",
     "Topic": "jmsx.jms.destination",
     "TransactionInDoubtError": "jmsx.errors",
     "TransactionRolledBackError": "jmsx.errors",

@@ -16,7 +16,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.foreign import exc_info_of, from_a_signal, traceback_of
+from jmsx.errors import exc_info_of, from_a_signal, traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
+from jmsx.core.events import Event, Source
 from jmsx.core.option_checks import wrong_type
-from jmsx.errors import ConfigurationError
-from jmsx.foreign import from_a_signal, text_of
+from jmsx.errors import ConfigurationError, from_a_signal, text_of
 from jmsx.log import logger
-
-if TYPE_CHECKING:
-    from jmsx.core.events import Event, Source
 
 #: What an observer must have, be it in its class or, as with a proxy, made up when it is asked for.
 _OBSERVER: Final = ("observe", "close")

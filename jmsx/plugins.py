@@ -1,16 +1,18 @@
-"""Find adapters by entry point, so that the library imports none of them."""
+"""What is imported when it is first asked for: adapters, found by entry point, and the public names of packages."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from importlib.metadata import EntryPoints
 
 #: The extra of a module that more than one adapter may want; of others it is called as their adapter is.
 _OF_MODULE: Final = {"typer": "cli", "rich": "cli"}
@@ -58,4 +60,31 @@ def names(group: str) -> list[str]:
 
 @cache  # every new link asks, and what is installed is read from the disk
 def _registered(group: str) -> EntryPoints:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms, and `import jmsx` asks for no adapter
+
     return entry_points(group=group)
+
+
+def on_demand(
+    package: str,
+    homes: Mapping[str, str],
+    around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """
+    `__getattr__` and `__dir__` of a `package`: `homes` are the modules of its public names, imported within `around()`.
+
+    Hide them from type checkers (`if not TYPE_CHECKING`), which would take a name that is not there for Any.
+    """
+    known = vars(sys.modules[package])
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with around():
+            value = known[name] = getattr(import_module(homes[name]), name)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*known, *homes})
+
+    return get, names

@@ -7,15 +7,12 @@ to where `_AMQ_ORIG_ADDRESS` and `_AMQ_ORIG_QUEUE` say. Source: BROKER.md A46 an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from jmsx.core.death_headers import DEATH_HEADERS, Room, fitting
+from jmsx.core.death_headers import DEATH_HEADERS, DeathRecord, Room, fitting
+from jmsx.core.delivery import Delivery
 from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
-
-if TYPE_CHECKING:
-    from jmsx.core.death_headers import DeathRecord
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.values import ConsumerSettings
+from jmsx.core.values import ConsumerSettings
 
 #: Rather a value that is cut than a copy that cannot be sent: a header block of 100 KiB is refused
 #: (`StompConnection.java:434`).

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jmsx import Session
+from jmsx.check.finding import QueueCounts
 from jmsx.clock import SystemClock
+from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import Exchange, UnansweredError
-from jmsx.inspection import QueueCounts
 from jmsx.jms.session import link_of
 from jmsx_artemis.questions import count, queues
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from jmsx import Session
-    from jmsx.core.management import Inquiry
 
 
 def counts(session: Session, uris: Sequence[str]) -> dict[str, QueueCounts] | None:

@@ -13,16 +13,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.management import DeadLetterQueue, Question
+from jmsx.core.management import DeadLetterQueue, Inquiry, Question
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
-from jmsx_artemis.questions import address_settings, command, queues
+from jmsx_artemis.questions import Queue, address_settings, command, queues
+from jmsx_artemis.settings import AddressSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jmsx.core.management import Inquiry
-    from jmsx_artemis.questions import Queue
-    from jmsx_artemis.settings import AddressSettings
 
 #: Where copies go when nothing safer is known: an anycast queue of our own, made at its first use.
 DEAD_LETTER_QUEUE: Final = "jmsx.DLQ"

@@ -11,9 +11,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.dialect import UNREADABLE, Addresses, Sender
+from jmsx.core.death_headers import DeathRecord
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import UNREADABLE, Addresses, Body, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
+from jmsx.core.map_body import canonical_map, decode_map, encode_map
+from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+from jmsx.core.window import Window
 from jmsx.errors import (
     BrokerError,
     BrokerFaultError,
@@ -26,7 +31,6 @@ from jmsx.errors import (
     SecurityError,
     UnsupportedError,
 )
-from jmsx.map_xml import canonical_map, decode_map, encode_map
 from jmsx_artemis.copies import CLIENT, OPENWIRE, dead_letter_headers, postponed_headers
 from jmsx_artemis.dead_letter_queues import OWN
 from jmsx_artemis.destinations import MULTICAST, parted, single
@@ -37,11 +41,6 @@ from jmsx_artemis.window import ByteWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.death_headers import DeathRecord
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Body
-    from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
-    from jmsx.core.window import Window
 
 #: Tells maps from texts, and empty bodies apart, which Artemis does not over STOMP (BROKER.md A51).
 TYPE_HEADER: Final = "jmsx_type"

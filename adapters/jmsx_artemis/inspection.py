@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jmsx import Session
+from jmsx.check.finding import Finding, Level
 from jmsx.clock import SystemClock
+from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.errors import JmsxError
-from jmsx.inspection import Finding, Level
 from jmsx.jms.session import link_of
-from jmsx_artemis.questions import queues
+from jmsx_artemis.questions import Queue, queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from jmsx import Session
-    from jmsx.core.management import Inquiry
-    from jmsx_artemis.questions import Queue
 
 
 def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:

@@ -14,15 +14,17 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.headers import whole
-from jmsx.core.management import Findings
+from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Question
+from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
 from jmsx.errors import BrokerError, InvalidDestinationError, InvalidSelectorError, JmsxError
 from jmsx_artemis.dead_letter_queues import OWN, choose_dead_letter_queue
 from jmsx_artemis.destinations import ANYCAST, MULTICAST, address_of, parted
 from jmsx_artemis.questions import (
     ADDRESS,
+    Queue,
     address_settings,
     command,
     destroy,
@@ -31,16 +33,10 @@ from jmsx_artemis.questions import (
     routing_types,
 )
 from jmsx_artemis.selectors import NUMBERS, formerly
-from jmsx_artemis.settings import deletes, drops, forgets, hangs_up, redelivers_too
+from jmsx_artemis.settings import AddressSettings, deletes, drops, forgets, hangs_up, redelivers_too
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from jmsx.core.frames import MessageFrame
-    from jmsx.core.management import DeadLetterQueue, Inquiry, Question
-    from jmsx.core.policy import Policy
-    from jmsx_artemis.questions import Queue
-    from jmsx_artemis.settings import AddressSettings
 
 
 #: A topic that nobody sends to.

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
-from jmsx.core.management import Question
+from jmsx.core.management import Inquiry, Question
 from jmsx_artemis.settings import AddressSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.management import Inquiry
 
-    #: One queue as `listQueues` tells it: all values are texts.
-    Queue = Mapping[str, str]
+#: One queue as `listQueues` tells it: all values are texts.
+Queue: TypeAlias = "Mapping[str, str]"
+
 
 #: `management-address`, as long as nobody has given it another name in broker.xml.
 ADDRESS: Final = "activemq.management"

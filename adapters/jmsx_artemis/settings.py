@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from jmsx.core.management import Advice
-from jmsx.core.policy import UNLIMITED
+from jmsx.core.policy import UNLIMITED, Policy
 from jmsx_artemis.destinations import MULTICAST
-
-if TYPE_CHECKING:
-    from jmsx.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,14 @@ sees an empty queue. Management tells: what the queue has in delivery, and what 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jmsx import Destination, Session
 from jmsx.clock import SystemClock
+from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.jms.session import link_of
 from jmsx_artemis.questions import consumers, count, queues
-
-if TYPE_CHECKING:
-    from jmsx import Destination, Session
-    from jmsx.core.management import Inquiry
 
 #: Looks at a queue that is at work: what is on its way between two answers is not there at each of them.
 _LOOKS: Final = 3

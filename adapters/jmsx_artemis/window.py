@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SUBSCRIPTION_SEPARATOR
-from jmsx.core.values import DestinationKind
+from jmsx.core.values import ConsumerSettings, DestinationKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.values import ConsumerSettings
 
 #: Bytes of a small frame, what one is taken for before the first has come: some 400 are headers.
 SMALL: Final = 512

@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import ConfigurationError, ConnectionFailedError
-from jmsx_broker.products import ARTEMIS, CLASSIC
+from jmsx_broker.products import ARTEMIS, CLASSIC, Product
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx_broker.products import Product
 
 _log = logging.getLogger("jmsx.broker")
 

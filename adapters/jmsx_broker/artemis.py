@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from jmsx_broker.artemis_recipe import ArtemisRecipe
+from jmsx_broker.artemis_recipe import ArtemisRecipe, Setting
 from jmsx_broker.local import LocalBroker
+from jmsx_broker.own import Doors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from jmsx_broker.artemis_recipe import Setting
-    from jmsx_broker.own import Doors
 
 
 class ArtemisBroker(LocalBroker):

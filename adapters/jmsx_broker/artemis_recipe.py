@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlencode
 from xml.sax.saxutils import escape, quoteattr
 
-from jmsx_broker.products import ARTEMIS
+from jmsx_broker.certificates import TlsConnector
+from jmsx_broker.products import ARTEMIS, Product
+from jmsx_broker.recipe import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx_broker.certificates import TlsConnector
-    from jmsx_broker.products import Product
-    from jmsx_broker.recipe import Listeners
 
 #: A value in Artemis' own unit, as broker.xml or the URI of an acceptor has it.
 Setting: TypeAlias = str | int | float | bool

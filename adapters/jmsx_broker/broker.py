@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jmsx_broker.questions import browse_queue, queue_statistics
-
-if TYPE_CHECKING:
-    from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
+from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
 
 
 class Broker:

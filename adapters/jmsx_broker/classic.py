@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Unpack
 
 from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.local import LocalBroker
+from jmsx_broker.own import Doors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from jmsx_broker.own import Doors
 
 
 class ClassicBroker(LocalBroker):

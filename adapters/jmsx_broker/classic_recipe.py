@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import quoteattr
 
-from jmsx_broker.products import CLASSIC
+from jmsx_broker.certificates import TlsConnector
+from jmsx_broker.products import CLASSIC, Product
+from jmsx_broker.recipe import Listeners
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx_broker.certificates import TlsConnector
-    from jmsx_broker.products import Product
-    from jmsx_broker.recipe import Listeners
 
 _FILE: Final = "activemq.xml"
 

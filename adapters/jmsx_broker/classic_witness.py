@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.frames import Frame
 from jmsx.errors import BrokerTimeoutError, UnsupportedError
 from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
+from jmsx_broker.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx_broker.wire import Wire
 
 _QUESTIONS: Final = "/queue/ActiveMQ.Statistics."
 _ANSWERS: Final = "/temp-queue/jmsx.statistics"

@@ -10,19 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from jmsx.errors import ConfigurationError, IllegalStateError
-from jmsx_broker.artemis_recipe import ArtemisRecipe
+from jmsx_broker.artemis_recipe import ArtemisRecipe, Setting
 from jmsx_broker.classic_recipe import ClassicRecipe
 from jmsx_broker.docker import docker_client, told_errors
 from jmsx_broker.own import Doors, OwnBroker
-from jmsx_broker.recipe import JAVA_OPTIONS, Listeners
+from jmsx_broker.recipe import JAVA_OPTIONS, Listeners, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from testcontainers.core.container import DockerContainer
 
-    from jmsx_broker.artemis_recipe import Setting
-    from jmsx_broker.recipe import Recipe
 
 #: The working folder of the broker in its container.
 _FOLDER: Final = "/jmsx"

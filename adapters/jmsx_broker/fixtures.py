@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from jmsx_broker.broker import Broker
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jmsx_broker.broker import Broker
 
 _WAYS: Final = ("process", "container")
 

@@ -15,12 +15,12 @@ from typing import IO, TYPE_CHECKING, Final
 from jmsx_broker.artefacts import libraries
 from jmsx_broker.docker import docker_client, told_errors
 from jmsx_broker.java import find_java
+from jmsx_broker.products import Product
 from jmsx_broker.runtime import java_home, runtime_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jmsx_broker.products import Product
 
 #: What says of an image that it is one of ours.
 LABEL: Final = "jmsx.made-here"

@@ -11,12 +11,10 @@ from jmsx_broker.java import find_java
 from jmsx_broker.own import Doors, OwnBroker
 from jmsx_broker.ports import HOST
 from jmsx_broker.process import Child
-from jmsx_broker.recipe import JAVA_OPTIONS, Listeners
+from jmsx_broker.recipe import JAVA_OPTIONS, Listeners, Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from jmsx_broker.recipe import Recipe
 
 
 class LocalBroker(OwnBroker):

@@ -8,9 +8,10 @@ import tempfile
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Self, TypedDict
+from typing import ClassVar, Final, Self, TypedDict
 from urllib.parse import quote
 
+from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (
     BrokerTimeoutError,
     ConfigurationError,
@@ -18,15 +19,12 @@ from jmsx.errors import (
     JmsxError,
     LinkError,
 )
-from jmsx.process import left_behind, tell_of_forks
 from jmsx_broker.broker import Broker
 from jmsx_broker.certificates import Certificates, TlsConnector, TlsOptions, make_certificates
 from jmsx_broker.ports import HOST, check_free, free_port
+from jmsx_broker.products import Product
+from jmsx_broker.recipe import Recipe
 from jmsx_broker.wire import Wire
-
-if TYPE_CHECKING:
-    from jmsx_broker.products import Product
-    from jmsx_broker.recipe import Recipe
 
 #: Seconds at least for one attempt to connect.
 _CONNECT: Final = 0.05

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jmsx.errors import ResourceAllocationError
 from jmsx_broker.artemis_witness import ArtemisWitness
 from jmsx_broker.classic_witness import ClassicWitness
-from jmsx_broker.statistics import queue_name
+from jmsx_broker.statistics import BrowsedMessage, QueueStatistics, queue_name
 from jmsx_broker.wire import Wire
-
-if TYPE_CHECKING:
-    from jmsx_broker.statistics import BrowsedMessage, QueueStatistics
 
 
 def queue_statistics(url: str, queue: str) -> QueueStatistics:

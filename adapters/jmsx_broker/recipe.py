@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from jmsx_broker.certificates import TlsConnector
+from jmsx_broker.products import Product
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx_broker.certificates import TlsConnector
-    from jmsx_broker.products import Product
 
 #: Options of the Java machine. The heap holds the 256 MB of messages that the configurations allow.
 JAVA_OPTIONS: Final = (

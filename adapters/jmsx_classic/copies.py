@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from jmsx.core.death_headers import DEATH_HEADERS, MESSAGE_LIMIT, Room, cut, fitting
+from jmsx.core.death_headers import DEATH_HEADERS, MESSAGE_LIMIT, DeathRecord, Room, cut, fitting
+from jmsx.core.delivery import Delivery
 from jmsx.core.headers import COUNT_HEADER, GROUP_HEADERS, INT, KEY_HEADER, LONG, time_ms, whole
-
-if TYPE_CHECKING:
-    from jmsx.core.death_headers import DeathRecord
-    from jmsx.core.delivery import Delivery
 
 #: Rather a value that is cut than a copy that cannot be sent: the broker hangs up over more than 1,000 headers, or a
 #: line of more than 10,240 bytes (`StompWireFormat.java:46-48`).

@@ -11,13 +11,17 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.death_headers import DeathRecord
+from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_composite, is_pattern, parts
-from jmsx.core.dialect import UNREADABLE, Addresses, Sender
+from jmsx.core.dialect import UNREADABLE, Addresses, Body, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.identity import identify
+from jmsx.core.map_body import BEGINNING, TRANSFORMATION, canonical_map, decode_map, encode_map
 from jmsx.core.selectors import check_arithmetic, spelled_out
-from jmsx.core.values import DestinationKind, StompAck
+from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+from jmsx.core.window import Window
 from jmsx.errors import (
     BrokerError,
     BrokerFaultError,
@@ -31,18 +35,12 @@ from jmsx.errors import (
     SecurityError,
     UnsupportedError,
 )
-from jmsx.map_xml import BEGINNING, TRANSFORMATION, canonical_map, decode_map, encode_map
 from jmsx_classic.copies import dead_letter_headers, postponed_headers
 from jmsx_classic.window import MessageWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.death_headers import DeathRecord
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Body
-    from jmsx.core.values import ConsumerSettings
-    from jmsx.core.window import Window
 
 #: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
 DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"

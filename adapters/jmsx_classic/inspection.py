@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.inspection import Finding, Level
+from jmsx import Session
+from jmsx.check.finding import Finding, Level
 from jmsx_classic.dialect import DEAD_LETTER_QUEUE
 from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from jmsx import Session
 
 
 def inspect(session: Session, queues: Sequence[str]) -> Iterator[Finding]:

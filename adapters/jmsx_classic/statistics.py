@@ -11,18 +11,18 @@ probed on 6.1.8.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from jmsx import Message
+from jmsx import Message, Session
+from jmsx.check.finding import QueueCounts
 from jmsx.core.headers import whole
-from jmsx.inspection import QueueCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jmsx import Session
 
-    Told = Mapping[str, object]
+Told: TypeAlias = "Mapping[str, object]"
+
 
 _QUESTIONS: Final = "ActiveMQ.Statistics."
 _OF_BROKER: Final = f"topic://{_QUESTIONS}Broker"

@@ -14,14 +14,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from jmsx import Topic
+from jmsx import Destination, MessageConsumer, Session, Topic
 from jmsx.core.destination_names import is_pattern
 from jmsx.jms.session import link_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from jmsx import Destination, MessageConsumer, Session
 
 _ADVISORY: Final = "ActiveMQ.Advisory"
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.batching import IDLE, PAGE
+from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
+from jmsx.core.values import ConsumerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.values import ConsumerSettings
 
 #: Seconds that a waiting consumer with few unsettled messages waits before it asks for more: it is rarely the reason.
 PATIENCE: Final = 0.1

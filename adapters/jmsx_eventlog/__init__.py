@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.lazy import on_demand as _on_demand
 from jmsx.plugins import needing as _needing
+from jmsx.plugins import on_demand as _on_demand
 
 if TYPE_CHECKING:
     from jmsx_eventlog.log import EventLog, recover_orphans

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import orjson
 
 from jmsx.core import events as core
+from jmsx.core.events import Event, Source
 from jmsx_eventlog.schema import FIELDS, KINDS, VERSION, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jmsx.core.events import Event, Source
 
 #: The kind of line for each class of event; None: it depends on the event's outcome or reason.
 _KIND_OF_CLASS: Final[dict[type, str | None]] = {

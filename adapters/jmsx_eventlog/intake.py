@@ -6,12 +6,10 @@ import sys
 import threading
 from collections import Counter, deque
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jmsx.core.events import Event, Source
 from jmsx_eventlog.encode import kind_of, urgent_classes
-
-if TYPE_CHECKING:
-    from jmsx.core.events import Event, Source
 
 _URGENT: Final = urgent_classes()
 

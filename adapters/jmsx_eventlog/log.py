@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from jmsx.core.events import Event, Source
 from jmsx.errors import ConfigurationError
-from jmsx.files import make_folder
+from jmsx.stores.files import make_folder
 from jmsx_eventlog.intake import Intake
 from jmsx_eventlog.segment import Recovered, recover
 from jmsx_eventlog.writer import Settings, Writer, host_name, writer_name
@@ -19,7 +20,6 @@ from jmsx_eventlog.writer import Settings, Writer, host_name, writer_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.core.events import Event, Source
 
 _MEBIBYTE: Final = 1024 * 1024
 

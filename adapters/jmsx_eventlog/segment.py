@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from jmsx.files import create_file, make_folder
+from jmsx.stores.files import create_file, make_folder
 from jmsx_eventlog.encode import own_line
 
 if TYPE_CHECKING:

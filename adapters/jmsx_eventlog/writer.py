@@ -14,17 +14,16 @@ from time import monotonic as real_monotonic
 from time import sleep
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.events import Event, Source
 from jmsx.log import logger
 from jmsx_eventlog.encode import UNENCODABLE, Encoder, kind_of
-from jmsx_eventlog.intake import IN_MEMORY
+from jmsx_eventlog.intake import IN_MEMORY, Intake
 from jmsx_eventlog.segment import Segment, recover
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from jmsx.core.events import Event, Source
-    from jmsx_eventlog.intake import Intake
 
 _log = logger("jmsx.eventlog")
 

@@ -6,22 +6,24 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.events import SETTLED, AckTrigger, Outcome
+from jmsx.core.events import (
+    SETTLED,
+    AckDropped,
+    AckTrigger,
+    DeliveryEnded,
+    MessageDeadLettered,
+    MessagesAcknowledged,
+    MessagesReceived,
+    Outcome,
+    RedeliveryScheduled,
+    SubscriptionOpened,
+)
+from jmsx_prometheus.labels import LabelGuard
+from jmsx_prometheus.series import Distribution, SeriesTable, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jmsx.core.events import (
-        AckDropped,
-        DeliveryEnded,
-        MessageDeadLettered,
-        MessagesAcknowledged,
-        MessagesReceived,
-        RedeliveryScheduled,
-        SubscriptionOpened,
-    )
-    from jmsx_prometheus.labels import LabelGuard
-    from jmsx_prometheus.series import Distribution, SeriesTable, Tally
 
 #: Outcomes that only a delivery whose handler ended can have; of the others nobody knows.
 _HANDLED: Final = frozenset(

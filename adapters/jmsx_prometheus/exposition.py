@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.web import WebServer
+from jmsx.drivers.web import WebServer
+from jmsx_prometheus.observer import PrometheusObserver
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
-
-    from jmsx_prometheus.observer import PrometheusObserver
 
 
 class Endpoint(WebServer):

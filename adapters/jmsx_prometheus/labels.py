@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from jmsx_prometheus.series import Tally
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jmsx_prometheus.series import Tally
 
 OTHER: Final = "__other__"  #: every value after the limit
 TEMPORARY: Final = (

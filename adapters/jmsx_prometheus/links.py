@@ -5,22 +5,22 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.events import Outcome
+from jmsx.core.events import (
+    DeliveryEnded,
+    LinkClosed,
+    MessagesReceived,
+    Outcome,
+    RedeliveryScheduled,
+    Source,
+    SubscriptionOpened,
+)
+from jmsx_prometheus.consumers import ConsumerSeries
+from jmsx_prometheus.labels import LabelGuard
+from jmsx_prometheus.series import SeriesTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jmsx.core.events import (
-        DeliveryEnded,
-        LinkClosed,
-        MessagesReceived,
-        RedeliveryScheduled,
-        Source,
-        SubscriptionOpened,
-    )
-    from jmsx_prometheus.consumers import ConsumerSeries
-    from jmsx_prometheus.labels import LabelGuard
-    from jmsx_prometheus.series import SeriesTable
 
 #: What `LinkClosed` says today.
 DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io", "protocol")

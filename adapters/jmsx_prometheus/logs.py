@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from jmsx_prometheus.series import SeriesTable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jmsx_prometheus.series import SeriesTable
 
 
 class LogNumbers(Protocol):

@@ -16,6 +16,7 @@ from jmsx.core.events import (
     DeadLetterFailed,
     DeliveryEnded,
     ErrorReceived,
+    Event,
     LinkClosed,
     LinkOpened,
     LinkRestored,
@@ -25,27 +26,25 @@ from jmsx.core.events import (
     MessagesReceived,
     QueueCounted,
     RedeliveryScheduled,
+    Source,
     SubscriptionClosed,
     SubscriptionOpened,
     TransactionEnded,
     TransactionOutcome,
 )
-from jmsx.process import tell_of_forks
+from jmsx.drivers.process import tell_of_forks
 from jmsx_prometheus.catalogue import find
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS, ConsumerSeries, OpenValues
 from jmsx_prometheus.labels import DestinationGuard, LabelGuard, WordGuard
 from jmsx_prometheus.links import DISCONNECT_REASONS, Links
-from jmsx_prometheus.logs import note_log
-from jmsx_prometheus.series import SeriesTable, Tally
+from jmsx_prometheus.logs import LogNumbers, note_log
+from jmsx_prometheus.series import SeriesKey, SeriesTable, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client import Metric as Family
 
-    from jmsx.core.events import Event, Source
-    from jmsx_prometheus.logs import LogNumbers
-    from jmsx_prometheus.series import SeriesKey
 
 #: Events that come with each message: those of one consumer and link are counted together.
 _FREQUENT: Final = (MessagesReceived, MessagesAcknowledged, DeliveryEnded)

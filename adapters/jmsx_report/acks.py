@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_eventlog.schema import FIELDS
 from jmsx_report.additive import HOUR_US, Adds, Partial, mean
 from jmsx_report.consumption import CONSUMPTION, SUBSCRIPTION, SUBSCRIPTIONS
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
-    from jmsx_report.table import Context, Sums
+from jmsx_report.events import Events
+from jmsx_report.table import Context, Sums, Table
 
 _KEYS: Final = (*SUBSCRIPTION, "hour_us", "trigger", "messages")
 TRIGGERS: Final = next(one.words["ack.batch"] for one in FIELDS if one.name == "trigger")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from jmsx_report.events import Events
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jmsx_report.events import Events
 
 MINUTE_US: Final = 60_000_000
 HOUR_US: Final = 60 * MINUTE_US

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from jmsx_report import balance
 from jmsx_report.batch import OTHER_CONTENT
+from jmsx_report.books import Books
 from jmsx_report.roster import kept
 from jmsx_report.summary import summary
 from jmsx_report.verdicts import (
@@ -21,9 +22,6 @@ from jmsx_report.verdicts import (
     touched,
     verdicts,
 )
-
-if TYPE_CHECKING:
-    from jmsx_report.books import Books
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,15 @@ message may be settled elsewhere than it was sent to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx.core.events import Outcome
-from jmsx_report.clocks import UNKNOWN_US
+from jmsx_report.clocks import UNKNOWN_US, Clocks
+from jmsx_report.fanout import Routes
 from jmsx_report.flows import BUCKET_US, NAMELESS, SETTLES
-
-if TYPE_CHECKING:
-    from jmsx_report.clocks import Clocks
-    from jmsx_report.fanout import Routes
-    from jmsx_report.horizon import Completeness, Horizon
+from jmsx_report.horizon import Completeness, Horizon
 
 _SENT: Final = pl.col("kind") == "send"
 _SETTLED: Final = (pl.col("kind") == "delivery") & pl.col("outcome").is_in(list(SETTLES))

@@ -9,12 +9,11 @@ import polars as pl
 
 from jmsx_report import segments
 from jmsx_report.events import ABOUT, Events
-from jmsx_report.lines import read
+from jmsx_report.lines import Content, Reading, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from jmsx_report.lines import Content, Reading
 
 _WHERE: Final = ("writer", "seq")
 T = TypeVar("T")

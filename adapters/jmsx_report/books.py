@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report import balance, brokerbook
+from jmsx_report.additive import Partial
 from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks
 from jmsx_report.fanout import Routes, routes
 from jmsx_report.flows import AGAIN, BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
-from jmsx_report.period import within
+from jmsx_report.period import Period, within
 from jmsx_report.roster import ROSTER, absent, roster
+from jmsx_report.table import Context, Sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx_report.additive import Partial
-    from jmsx_report.period import Period
-    from jmsx_report.table import Context, Sums
 
 #: Every partial that the audit is made of, but for `stories`, which is made at the second look.
 PARTIALS: Final[tuple[Partial, ...]] = (

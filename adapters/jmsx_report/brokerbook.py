@@ -8,17 +8,14 @@ either side. So the log has a most, and only what is beyond that proves anything
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import HOUR_US, MINUTE_US, Adds, Partial
-from jmsx_report.events import SCHEMAS, named
+from jmsx_report.clocks import Clocks
+from jmsx_report.events import SCHEMAS, Events, named
 from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
-
-if TYPE_CHECKING:
-    from jmsx_report.clocks import Clocks
-    from jmsx_report.events import Events
 
 _KIND: Final = "broker.stats"
 _COUNTERS: Final = ("enqueued", "dequeued", "expired", "size")

@@ -9,15 +9,13 @@ timestamp, is never more than the sender's. The bounds of all writers of one hos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial
+from jmsx_report.events import Events
 from jmsx_report.flows import PLAUSIBLE_US, hashed, key_us
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
 
 #: Messages of each writer and batch that are looked at from both ends: those whose keys have the least hashes, which
 #: are the same ones at both.

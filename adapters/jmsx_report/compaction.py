@@ -16,13 +16,12 @@ import polars as pl
 
 from jmsx.errors import ConfigurationError
 from jmsx_report.compacted import KEY, PREFIX, SUFFIX, content_of, contents, files, listed
-from jmsx_report.segments import batches, survey
+from jmsx_report.segments import Segment, batches, survey
 from jmsx_report.store import to_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from jmsx_report.segments import Segment
 
 _UNFINISHED: Final = ".compacting-"
 _BEGINS: Final = (

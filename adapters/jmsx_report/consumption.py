@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx.core.events import SETTLED, Outcome
 from jmsx_report.additive import MINUTE_US, Adds, Partial, total
-from jmsx_report.events import named
+from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.horizon import RUNS
 from jmsx_report.latency import SOCKET
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
-    from jmsx_report.table import Sums
+from jmsx_report.table import Sums
 
 #: A message should be done within this of its sending; the alerts have the same.
 LATENCY_TARGET_US: Final = 30_000_000

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
-    from jmsx_report.table import Context, Sums
+from jmsx_report.events import Events
+from jmsx_report.table import Context, Sums, Table
 
 _SAMPLES: Final = 5
 _SOCKET: Final = ("writer", "session_id", "epoch")

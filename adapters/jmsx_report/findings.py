@@ -11,14 +11,13 @@ from jmsx_report.additive import HOUR_US, MINUTE_US, mean
 from jmsx_report.flows import BUCKET_US, FLOWS, SETTLES
 from jmsx_report.histogram import with_percentiles
 from jmsx_report.latency import MEASURED, PERMILLES, SPANS
-from jmsx_report.store import files
+from jmsx_report.period import Period
+from jmsx_report.store import Run, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from jmsx_report.period import Period
-    from jmsx_report.store import Run
 
 #: Points of a plot, at most.
 POINTS: Final = 500

@@ -8,16 +8,13 @@ sum of the hashes of the keys. A key of somebody else tells no time; its bucket 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx.core.events import Outcome
 from jmsx_report.additive import HOUR_US, Adds, Partial
-from jmsx_report.events import named
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
+from jmsx_report.events import Events, named
 
 BUCKET_US: Final = 10_000_000
 #: 2001 to 2286, in microseconds and in milliseconds: other numbers are no times of this log.

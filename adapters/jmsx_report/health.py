@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.horizon import NOTES, RUNS, completeness
-from jmsx_report.table import Table
+from jmsx_report.table import Context, Sums, Table
 from jmsx_report.writers import SOCKETS
-
-if TYPE_CHECKING:
-    from jmsx_report.table import Context, Sums
 
 #: Numbers that follow each other, by segment: what is missing lies between them. One row a segment, if it is whole.
 RANGES: Final = Partial(

@@ -16,14 +16,13 @@ import polars as pl
 
 from jmsx_eventlog.schema import AUDITED
 from jmsx_report.additive import Adds, Partial
-from jmsx_report.events import SCHEMAS
+from jmsx_report.clocks import Clocks
+from jmsx_report.events import SCHEMAS, Events
 from jmsx_report.flows import PLAUSIBLE_US, optional
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from jmsx_report.clocks import Clocks
-    from jmsx_report.events import Events
 
 #: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
 SILENT_US: Final = 3_600_000_000

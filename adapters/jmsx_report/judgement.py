@@ -8,26 +8,21 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from jmsx_report.additive import HOUR_US
-from jmsx_report.audit import audit
-from jmsx_report.books import PARTIALS, books, second_look
+from jmsx_report.audit import Audit, audit
+from jmsx_report.books import PARTIALS, Terms, books, second_look
 from jmsx_report.flows import FLOWS, stories
 from jmsx_report.health import ASIDE
 from jmsx_report.local import look_again
 from jmsx_report.merge import sums
-from jmsx_report.segments import batches
-from jmsx_report.store import files
+from jmsx_report.period import Period
+from jmsx_report.processes import Engine
+from jmsx_report.segments import Survey, batches
+from jmsx_report.store import Run, files
 from jmsx_report.writers import SOCKETS, WRITERS, context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from jmsx_report.audit import Audit
-    from jmsx_report.books import Terms
-    from jmsx_report.period import Period
-    from jmsx_report.processes import Engine
-    from jmsx_report.segments import Survey
-    from jmsx_report.store import Run
 
 
 def judge(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import MINUTE_US, Adds, Partial, mean, total
-from jmsx_report.events import named
+from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
-    from jmsx_report.table import Context, Sums
+from jmsx_report.table import Context, Sums, Table
 
 #: Percentiles of every latency, in per mille.
 PERMILLES: Final = {"p50": 500, "p90": 900, "p95": 950, "p99": 990}

@@ -29,13 +29,21 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import polars as pl
 
-from jmsx_eventlog.schema import KINDS, REQUIRED, VERSION, FieldType, fault_of, fields_of, limits_of
+from jmsx_eventlog.schema import (
+    KINDS,
+    REQUIRED,
+    VERSION,
+    FieldType,
+    Kind,
+    fault_of,
+    fields_of,
+    limits_of,
+)
 from jmsx_report.events import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jmsx_eventlog.schema import Kind
 
 _BEGINNING: Final = f'{{"v":{VERSION},"kind":"%s","writer":"'
 _KNOWN: Final = ("v", "kind")  #: members that the beginning of a line tells

@@ -11,7 +11,7 @@ import polars as pl
 
 from jmsx_eventlog.segment import OPEN_SUFFIX
 from jmsx_report import processes as plain
-from jmsx_report.additive import added
+from jmsx_report.additive import Partial, added
 from jmsx_report.batch import each
 from jmsx_report.events import Events
 from jmsx_report.health import ASIDE
@@ -20,14 +20,12 @@ from jmsx_report.partial import partials, together
 from jmsx_report.pieces import chunks, is_piece, lines_before, opened
 from jmsx_report.processes import Engine
 from jmsx_report.segments import Segment, batches
-from jmsx_report.store import Part
+from jmsx_report.store import Part, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from jmsx_report.additive import Partial
-    from jmsx_report.store import Store
 
 A = TypeVar("A")
 T = TypeVar("T")

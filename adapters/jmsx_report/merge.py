@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report.additive import HOUR_US, added
+from jmsx_report.additive import HOUR_US, Partial, added
 from jmsx_report.events import Events
 from jmsx_report.registry import TABLES
-from jmsx_report.store import files
+from jmsx_report.store import Run, files
+from jmsx_report.table import Table
 from jmsx_report.writers import KNOWN, context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from jmsx_report.additive import Partial
-    from jmsx_report.store import Run
-    from jmsx_report.table import Table
 
 #: Rows that are added up at once: what bounds the memory of a merge.
 _ROWS_AT_ONCE: Final = 1_000_000

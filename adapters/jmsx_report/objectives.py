@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import DAY_US, HOUR_US
 from jmsx_report.consumption import CONSUMPTION, LATENCY_TARGET_US
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.table import Context, Sums
+from jmsx_report.table import Context, Sums, Table
 
 #: The share of messages that may be late, and that may be dead-lettered; the alerts have the same.
 LATE_BUDGET: Final = 0.01

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx_report import plots
 from jmsx_report.clocks import TOLD_US
-from jmsx_report.findings import ROWS, Shown
+from jmsx_report.findings import ROWS, Findings, Shown
 from jmsx_report.latency import PERMILLES
 from jmsx_report.sentences import headline, meaning, verdict_line
 from jmsx_report.verdicts import NUMBER_OF, PROOFS
@@ -17,7 +17,6 @@ from jmsx_report.wording import count, duration, moment, name, until
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jmsx_report.findings import Findings
 
 _NUMBERS: Final = {
     "sent": "confirmed by the broker",

@@ -8,13 +8,12 @@ import polars as pl
 
 from jmsx_report.additive import added
 from jmsx_report.batch import each
+from jmsx_report.events import Events
+from jmsx_report.lines import Content
 from jmsx_report.registry import PARTIALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from jmsx_report.events import Events
-    from jmsx_report.lines import Content
 
 
 def partials(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import polars as pl
 
 from jmsx_report.additive import HOUR_US, MINUTE_US
 from jmsx_report.brokerbook import STATS, TRAFFIC
+from jmsx_report.clocks import Clocks
 from jmsx_report.flows import AGAIN, BUCKET_US, FLOWS
 from jmsx_report.horizon import NOTES, RUNS
-
-if TYPE_CHECKING:
-    from jmsx_report.clocks import Clocks
-    from jmsx_report.table import Sums
+from jmsx_report.table import Sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,12 @@ from jmsx.errors import ConfigurationError
 from jmsx_eventlog.segment import open_name, sealed_name
 from jmsx_report.compacted import content_of
 from jmsx_report.segments import Segment
+from jmsx_report.store import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from jmsx_report.store import Part
 
 #: Stands for the time of a file that was not complete when it was read, and changed afterwards.
 GROWING: Final = -1

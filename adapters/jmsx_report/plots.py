@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jmsx_report.findings import POINTS
 from jmsx_report.histogram import GAMMA
@@ -21,7 +21,9 @@ from jmsx_report.wording import duration, name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    Row = Mapping[str, Any]
+
+Row: TypeAlias = "Mapping[str, Any]"
+
 
 #: Everything is measured in units of which a picture is so many wide; the page scales it.
 _WIDTH: Final = 900

@@ -12,7 +12,7 @@ what lies in the window of a busy consumer is kept from an idle one, and comes a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
@@ -25,10 +25,7 @@ from jmsx_report.consumption import (
     SUBSCRIPTIONS,
 )
 from jmsx_report.sharing import balance
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.table import Context, Sums
+from jmsx_report.table import Context, Sums, Table
 
 LARGEST: Final = 1000
 SLOW_US: Final = 1_000_000

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import HOUR_US, Adds, Partial, mean, total
-from jmsx_report.events import named
+from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import bucket, percentile
 from jmsx_report.latency import SOCKET
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
-    from jmsx_report.table import Context, Sums
+from jmsx_report.table import Context, Sums, Table
 
 _HERE: Final = ("dest", "consumer", "hour_us")
 _KEYS: Final = (*SOCKET, *_HERE)

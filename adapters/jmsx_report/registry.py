@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jmsx_report.acks import ACK_EFFICIENCY
+from jmsx_report.additive import Partial
 from jmsx_report.books import PARTIALS as AUDITED
 from jmsx_report.deaths import DEAD_LETTERS
 from jmsx_report.health import EVENT_LOG_HEALTH, FILES, QUARANTINE
@@ -14,12 +15,9 @@ from jmsx_report.prefetch import PREFETCH_ADVICE
 from jmsx_report.recovery import RECOVERY
 from jmsx_report.redelivery import REDELIVERY
 from jmsx_report.sharing import CONSUMER_BALANCE
+from jmsx_report.table import Table
 from jmsx_report.transactions import TRANSACTIONS
 from jmsx_report.writers import SOCKETS, WRITERS
-
-if TYPE_CHECKING:
-    from jmsx_report.additive import Partial
-    from jmsx_report.table import Table
 
 #: In the order in which they are written.
 TABLES: Final[tuple[Table, ...]] = (

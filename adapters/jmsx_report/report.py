@@ -15,24 +15,21 @@ from jmsx_report.books import Terms
 from jmsx_report.findings import findings
 from jmsx_report.health import FILES, RANGES
 from jmsx_report.judgement import judge
-from jmsx_report.local import make, processes
+from jmsx_report.local import Progress, make, processes
 from jmsx_report.merge import merge, save, sums
 from jmsx_report.overlaps import earlier, repeating
 from jmsx_report.page import page
 from jmsx_report.period import Period
 from jmsx_report.pieces import Pieces, is_piece
+from jmsx_report.processes import Engine
 from jmsx_report.roster import ROSTER
-from jmsx_report.segments import batches, shares, survey
+from jmsx_report.segments import Segment, Survey, batches, shares, survey
 from jmsx_report.sentences import one_line
-from jmsx_report.store import Part, Store
+from jmsx_report.store import Part, Run, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from jmsx_report.local import Progress
-    from jmsx_report.processes import Engine
-    from jmsx_report.segments import Segment, Survey
-    from jmsx_report.store import Run
 
 _PARTIALS: Final = "partials"
 _TABLES: Final = "tables"

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from jmsx_report.additive import DAY_US
-from jmsx_report.horizon import GAPS
+from jmsx_report.clocks import Clocks
+from jmsx_report.horizon import GAPS, Completeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from jmsx_report.clocks import Clocks
-    from jmsx_report.horizon import Completeness
 
 #: Of each writer: its service and host, from when to when it may have written (by a clock that is set right), how its
 #: log ended.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import MINUTE_US, mean
 from jmsx_report.consumption import CONSUMPTION, PRESENCE, SUBSCRIPTION, presence
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.table import Context, Sums
+from jmsx_report.table import Context, Sums, Table
 
 WIDTH_US: Final = 5 * MINUTE_US
 _PLACE: Final = ("service", "broker", "dest")

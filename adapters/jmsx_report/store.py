@@ -22,6 +22,7 @@ import polars as pl
 
 from jmsx.errors import ConfigurationError
 from jmsx_report.additive import added
+from jmsx_report.processes import Engine
 from jmsx_report.registry import PARTIALS
 from jmsx_report.segments import Segment
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from jmsx_report.processes import Engine
 
 _OF_POLARS: Final = "-polars-"
 #: Partials of another version are taken away, and made again. Counts up whenever a partial changes.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from jmsx_report.books import cuts
+from jmsx_report.books import Books, cuts
 from jmsx_report.clocks import TOLD_US
 from jmsx_report.verdicts import (
     BALANCED,
@@ -27,8 +27,6 @@ from jmsx_report.verdicts import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from jmsx_report.books import Books
 
 
 def _readable(held: Books) -> pl.DataFrame:

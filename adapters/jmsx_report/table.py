@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import polars as pl
 
 from jmsx_report.additive import Partial
-
-if TYPE_CHECKING:
-    from jmsx_report.clocks import Clocks
+from jmsx_report.clocks import Clocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import HOUR_US, Adds, Partial
+from jmsx_report.events import Events
 from jmsx_report.flows import PLAUSIBLE_US
 from jmsx_report.histogram import HISTOGRAM, bucket, counted, with_percentiles
 from jmsx_report.latency import PERMILLES
-from jmsx_report.table import Table
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
-    from jmsx_report.table import Context, Sums
+from jmsx_report.table import Context, Sums, Table
 
 #: Kind of line -> the column that counts it.
 _ENDS: Final = {

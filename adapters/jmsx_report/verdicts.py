@@ -13,13 +13,13 @@ import polars as pl
 
 from jmsx_report import balance
 from jmsx_report.additive import HOUR_US
+from jmsx_report.books import Books
 from jmsx_report.flows import NAMELESS, SETTLES
 from jmsx_report.horizon import gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jmsx_report.books import Books
 
 SUSPECT: Final = "suspect"
 UNVERIFIABLE: Final = "unverifiable"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.clocks import RECEIPTS, SAMPLES, clocks
+from jmsx_report.events import Events
 from jmsx_report.table import Context, Sums
-
-if TYPE_CHECKING:
-    from jmsx_report.events import Events
 
 
 def _opened(events: Events) -> pl.DataFrame:

@@ -17,6 +17,8 @@ from pyspark.errors import PySparkException
 
 import jmsx_report
 from jmsx.errors import ConfigurationError, JmsxError
+from jmsx_report import ReportResult
+from jmsx_report.processes import Engine
 from jmsx_spark.session import LOCAL, session
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from jmsx_report import ReportResult
-    from jmsx_report.processes import Engine
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from jmsx_eventlog.schema import FIELDS
 from jmsx_report.events import SCHEMAS
 from jmsx_report.lines import Content, read
 from jmsx_report.pieces import chunks, piece, whole_lines
-from jmsx_report.segments import batches
+from jmsx_report.segments import Segment, batches
 from jmsx_spark.offsets import NOTHING, between, current, latest
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from jmsx_report.segments import Segment
 
 #: Read and handed to Spark at once: what bounds the memory of a worker.
 _CHUNK_BYTES: Final = 8 * 1024 * 1024

@@ -11,9 +11,12 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import ConfigurationError
+from jmsx_report import ReportResult
 from jmsx_report.pieces import piece
+from jmsx_report.processes import Engine
 from jmsx_report.report import extend, read, store_of, terms_of, told
 from jmsx_report.segments import Segment, survey
+from jmsx_report.store import Store
 from jmsx_spark.engine import cause, on
 from jmsx_spark.offsets import current
 from jmsx_spark.session import LOCAL, session
@@ -25,9 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jmsx_report import ReportResult
-    from jmsx_report.processes import Engine
-    from jmsx_report.store import Store
 
 _CHECKPOINT: Final = "checkpoint"
 #: No task gets less to read, as long as there are not more cores than that: starting one costs as much.

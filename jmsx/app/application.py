@@ -11,42 +11,50 @@ from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
 from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
-from jmsx.app.health import HealthLimits, live, ready
+from jmsx.app.health import HealthLimits, Verdict, WorkerState, live, ready
 from jmsx.app.progress import Progress
-from jmsx.app.registry import H, Registry, WithConnection
+from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
+from jmsx.app.registry import Decorator, H, Registry, WithConnection
 from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.signature import takes_session
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
+from jmsx.config.options import (
+    DRAIN_TIMEOUT,
+    FOR_EVER,
+    AppKeywords,
+    ConnectionKeywords,
+    ConnectionOptions,
+    ReconnectPolicy,
+)
+from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.destination_names import is_swapped
+from jmsx.core.dialect import Body
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
+from jmsx.core.policy import Policy
 from jmsx.core.values import AcknowledgeMode
-from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError, StoreAwayError
-from jmsx.foreign import from_a_signal
+from jmsx.drivers.process import left_behind, tell_of_forks
+from jmsx.errors import (
+    ConfigurationError,
+    IllegalStateError,
+    JmsxError,
+    StoreAwayError,
+    from_a_signal,
+)
 from jmsx.jms.connection import Connection
-from jmsx.jms.message import Message
+from jmsx.jms.destination import Destination
+from jmsx.jms.message import Message, Property
 from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
-from jmsx.options import DRAIN_TIMEOUT, FOR_EVER, ConnectionOptions, ReconnectPolicy
-from jmsx.process import left_behind, tell_of_forks
-from jmsx.uri import BrokerUri, parse_broker_uri
+from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
     from wsgiref.types import WSGIApplication
 
-    from jmsx.app.health import Verdict, WorkerState
-    from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
-    from jmsx.app.registry import Decorator
-    from jmsx.core.dialect import Body
-    from jmsx.core.policy import Policy
-    from jmsx.dedupe import IdempotencyStore
-    from jmsx.jms.destination import Destination
-    from jmsx.jms.message import Property
-    from jmsx.options import AppKeywords, ConnectionKeywords
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jmsx.errors import StoreError
 from jmsx.log import logger
-
-if TYPE_CHECKING:
-    from jmsx.errors import StoreError
 
 #: Seconds before the store is tried again: at first, and at most; doubled from one to the next.
 FIRST_PAUSE: Final = 1.0

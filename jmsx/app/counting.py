@@ -14,21 +14,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx import plugins
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.destination_names import is_pattern
-from jmsx.core.events import QueueCounted
-from jmsx.direct import connect_to
+from jmsx.core.events import QueueCounted, Source
 from jmsx.errors import BrokerTimeoutError, JmsxError, LinkError
+from jmsx.jms.connection import Connection
+from jmsx.jms.one_broker import connect_to
 from jmsx.jms.session import link_of
 from jmsx.log import logger
+from jmsx.observe import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.events import Source
-    from jmsx.jms.connection import Connection
-    from jmsx.observe import Observer
-    from jmsx.options import ConnectionOptions
-    from jmsx.uri import BrokerAddress, BrokerUri
 
 #: Queues that are asked for in one look: a program that makes up names has no end of them.
 MOST: Final = 100

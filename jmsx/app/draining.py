@@ -12,13 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from jmsx.app.worker import Worker
 from jmsx.errors import ConnectionFailedError, DrainError, JmsxError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jmsx.app.worker import Worker
 
 #: Seconds that a dropped connection needs to end its threads, at the most.
 DROPPING: Final = 2.0

@@ -10,14 +10,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.app.health import Verdict
+from jmsx.drivers.web import WebServer
 from jmsx.errors import ConfigurationError
-from jmsx.web import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from jmsx.app.health import Verdict
 
 _ADDRESS: Final = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<port>\d{1,5})")
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from jmsx.app.progress import Movement
 from jmsx.core.option_checks import by_name
 from jmsx.core.poison_frames import MANY
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from jmsx.app.progress import Movement
 
 
 @by_name

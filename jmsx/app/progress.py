@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jmsx.app.counting import Places
 from jmsx.core.events import (
     DeadLetterFailed,
     DeliveryEnded,
+    Event,
     LinkClosed,
     LinkOpened,
     MessageSent,
     MessagesReceived,
     Outcome,
     RedeliveryScheduled,
+    Source,
     SubscriptionClosed,
     SubscriptionOpened,
 )
 from jmsx.core.poison_frames import PoisonFrames
-
-if TYPE_CHECKING:
-    from jmsx.core.events import Event, Source
-
 
 #: Seconds that a refused dead letter is remembered beyond its link: a broker that ends the link with each refusal
 #: gets no next one at once, and meanwhile the cause must be seen.

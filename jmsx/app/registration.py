@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
 from jmsx.app.signature import connection_parameter
+from jmsx.config.options import ConnectionOptions, ConsumerOptions, dead_letter_place
 from jmsx.core.destination_names import is_pattern, parts
 from jmsx.core.ledger import StoreKey
 from jmsx.core.option_checks import (
@@ -17,21 +18,18 @@ from jmsx.core.option_checks import (
     unknown,
     wrong_type,
 )
-from jmsx.core.policy import check_policy, matches
+from jmsx.core.policy import Policy, check_policy, matches
 from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination
-from jmsx.options import ConsumerOptions, dead_letter_place
+from jmsx.jms.message import Message, Property
+from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from jmsx.core.policy import Policy
-    from jmsx.dedupe import IdempotencyStore
-    from jmsx.jms.message import Message, Property
-    from jmsx.options import ConnectionOptions
 
-    Handler = Callable[..., object]
+Handler: TypeAlias = "Callable[..., object]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +116,7 @@ class Consumer:
         fit = not isinstance(store, type) and all(hasattr(store, name) for name in _STORE)
         if store is not None and not fit:
             raise ConfigurationError(
-                f"dedupe must be a store, such as jmsx.dedupe.SqliteStore('done.db'), not {kind_of(store)}"
+                f"dedupe must be a store, such as jmsx.stores.SqliteStore('done.db'), not {kind_of(store)}"
             )
         if self.dedupe_by is not None and not callable(self.dedupe_by):
             raise wrong_type("dedupe_by", "a function of the message", self.dedupe_by)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Protocol, TypeVar, overload
 
-from jmsx.app.registration import Consumer, acknowledge_mode
+from jmsx.app.registration import Consumer, ConsumerKeywords, Handler, acknowledge_mode
 from jmsx.app.signature import takes_session
 from jmsx.core.option_checks import check_names
+from jmsx.core.policy import Policy
+from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError
-from jmsx.handlers import name_of
 from jmsx.jms.destination import Destination, destination
+from jmsx.jms.handlers import name_of
+from jmsx.jms.message import Message
+from jmsx.jms.session import Session
+from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jmsx.app.registration import ConsumerKeywords, Handler
-    from jmsx.core.policy import Policy
-    from jmsx.core.values import AcknowledgeMode
-    from jmsx.dedupe import IdempotencyStore
-    from jmsx.jms.message import Message
-    from jmsx.jms.session import Session
 
 #: What `@app.consumer(...)` takes by keyword.
 SETTINGS: Final = [

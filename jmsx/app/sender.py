@@ -6,17 +6,16 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.alone import Alone, reentered
+from jmsx.drivers.locks import Alone, reentered
+from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import ConnectionFailedError, LinkError, SendUnconfirmedError
-from jmsx.process import tell_of_forks
+from jmsx.jms.connection import Connection
+from jmsx.jms.destination import Destination
+from jmsx.jms.message import Message
+from jmsx.jms.producer import MessageProducer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from jmsx.jms.connection import Connection
-    from jmsx.jms.destination import Destination
-    from jmsx.jms.message import Message
-    from jmsx.jms.producer import MessageProducer
 
 
 #: What a signal handler must not call in the middle of it.

@@ -12,7 +12,7 @@ import queue
 import signal
 from typing import TYPE_CHECKING, Final, Self
 
-from jmsx.process import tell_of_forks
+from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

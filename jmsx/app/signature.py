@@ -8,7 +8,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.errors import ConfigurationError
-from jmsx.handlers import check_runs, name_of
+from jmsx.jms.handlers import check_runs, name_of
 from jmsx.jms.message import Message
 from jmsx.jms.session import Session
 

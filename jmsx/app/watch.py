@@ -17,20 +17,19 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx import plugins
-from jmsx.direct import connect_to
+from jmsx.app.progress import Progress
+from jmsx.app.worker import Worker
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress
 from jmsx.errors import JmsxError
-from jmsx.jms.session import link_of
+from jmsx.jms.connection import Connection
+from jmsx.jms.one_broker import connect_to
+from jmsx.jms.session import Session, link_of
 from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jmsx.app.progress import Progress
-    from jmsx.app.worker import Worker
-    from jmsx.jms.connection import Connection
-    from jmsx.jms.session import Session
-    from jmsx.options import ConnectionOptions
-    from jmsx.uri import BrokerAddress
 
 T = TypeVar("T")
 

@@ -7,29 +7,27 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE
+from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
 from jmsx.app.health import WorkerState
-from jmsx.app.registration import error_types
+from jmsx.app.progress import Progress
+from jmsx.app.registration import Consumer, error_types
 from jmsx.app.signature import connection_parameter
+from jmsx.config.uri import BrokerAddress
+from jmsx.core.ledger import StoreKey
 from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import IllegalStateError, SpoiltTransactionError, StoreError
-from jmsx.handlers import check_ran
+from jmsx.jms.connection import Connection
+from jmsx.jms.destination import Destination
+from jmsx.jms.handlers import check_ran
+from jmsx.jms.message import Message
+from jmsx.jms.outcomes import Duplicate, Reject, Steering, Unhandled
 from jmsx.jms.session import link_of
 from jmsx.log import logger
-from jmsx.steering import Duplicate, Reject, Steering, Unhandled
+from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.app.availability import Availability
-    from jmsx.app.progress import Progress
-    from jmsx.app.registration import Consumer
-    from jmsx.core.ledger import StoreKey
-    from jmsx.dedupe import IdempotencyStore
-    from jmsx.jms.connection import Connection
-    from jmsx.jms.destination import Destination
-    from jmsx.jms.message import Message
-    from jmsx.uri import BrokerAddress
 
 #: Why a transacted handler may not send with a store that commits first.
 NO_SENDS: Final = (

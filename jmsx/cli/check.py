@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from jmsx.check.finding import Finding, Level
 from jmsx.cli.run import load_app
 from jmsx.cli.terminal import console, visible
 from jmsx.errors import ConfigurationError
-from jmsx.inspection import Finding, Level
 
 _out = console()
 
@@ -41,7 +41,7 @@ def check(
     """Check a broker, and an application on it; exit code 1 if something does not work."""
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # what it would say are findings
-    from jmsx.preflight import examine  # noqa: PLC0415 - with it comes the client, which `report` does without
+    from jmsx.check.preflight import examine  # noqa: PLC0415 - with it comes the client, which `report` does without
 
     app = load_app(target) if target is not None else None
     url = url or (app.url if app is not None else None)

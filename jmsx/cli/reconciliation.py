@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jmsx.cli.books import Books
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jmsx.cli.books import Books
 
 
 def broker_differences(

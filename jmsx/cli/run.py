@@ -5,17 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from jmsx.app import App
 from jmsx.cli.terminal import console
+from jmsx.config.options import DRAIN_TIMEOUT
+from jmsx.config.uri import parse_broker_uri
 from jmsx.errors import ConfigurationError
-from jmsx.options import DRAIN_TIMEOUT
-from jmsx.uri import parse_broker_uri
-
-if TYPE_CHECKING:
-    from jmsx.app import App
 
 _err = console(stderr=True)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmsx
 from jmsx import plugins
+from jmsx.app import App
 from jmsx.cli import reconciliation
 from jmsx.cli.books import Books
 from jmsx.errors import ConfigurationError, ConnectionFailedError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
-    from jmsx.app import App
 
 DEAD_LETTERS: Final = "queue://ActiveMQ.DLQ"
 

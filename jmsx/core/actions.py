@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from jmsx.core.events import Event
-    from jmsx.core.frames import Frame
-    from jmsx.core.ledger import Entry
+from jmsx.core.events import Event
+from jmsx.core.frames import Frame
+from jmsx.core.ledger import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jmsx.core.delivery import Delivery
 from jmsx.core.events import AckTrigger
-
-if TYPE_CHECKING:
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.values import ConsumerSettings
+from jmsx.core.values import ConsumerSettings
 
 #: Messages that Classic pages in for one wake-up (PolicyEntry.maxPageSize): a longer batch could stall.
 PAGE: Final = 200

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from jmsx.core import events
+from jmsx.core.actions import Outbox
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
-
-if TYPE_CHECKING:
-    from jmsx.core.actions import Outbox
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.requests import Request, Requests
-    from jmsx.errors import JmsxError
+from jmsx.core.requests import Request, Requests
+from jmsx.errors import JmsxError
 
 #: Seconds that a refusal is held back until the broker tells its cause.
 PATIENCE: Final = 1.0

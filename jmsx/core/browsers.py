@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.actions import Outbox
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
-from jmsx.core.requests import answered, silent, subscribe
-from jmsx.core.translating import is_same, one_message, queue_of
+from jmsx.core.requests import Request, Requests, answered, silent, subscribe
+from jmsx.core.translating import Translating, is_same, one_message, queue_of
 from jmsx.errors import ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jmsx.core.actions import Outbox
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.requests import Request, Requests
-    from jmsx.core.translating import Translating
 
 #: Seconds that a question waits for what the broker shows.
 PATIENCE: Final = 5.0

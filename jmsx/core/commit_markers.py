@@ -15,9 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.actions import Outbox
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
-from jmsx.core.requests import Request
+from jmsx.core.requests import Continuation, Request, Requests
 from jmsx.core.transaction import Transaction
 from jmsx.core.values import StompAck
 from jmsx.errors import (
@@ -30,10 +33,6 @@ from jmsx.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jmsx.core.actions import Outbox
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.requests import Continuation, Requests
 
 #: The queue of the markers.
 QUEUE: Final = "queue://jmsx.commits"

@@ -17,17 +17,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
+from jmsx.core.lost_deliveries import LostDeliveries
+from jmsx.core.requests import Request
+from jmsx.core.transaction import TxSend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.lost_deliveries import LostDeliveries
-    from jmsx.core.requests import Request
-    from jmsx.core.transaction import TxSend
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,23 +12,23 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
+from jmsx.core.actions import Outbox
 from jmsx.core.batching import Batch, batch_rule
+from jmsx.core.delivery import Delivery, Held
+from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.open_copies import OpenCopies
+from jmsx.core.process_memory import ConsumerMemory
 from jmsx.core.reporting import ConsumerReports
+from jmsx.core.values import ConsumerSettings, Failure
+from jmsx.core.window import Window
 from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jmsx.core.actions import Outbox
-    from jmsx.core.delivery import Delivery, Held
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.process_memory import ConsumerMemory
-    from jmsx.core.values import ConsumerSettings, Failure
-    from jmsx.core.window import Window
 
 #: So many times the prefetch may wait to be handed out; more would fill the memory.
 FLOOD: Final = 100

@@ -18,26 +18,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.consumer import nack, newest
+from jmsx.core.actions import Outbox
+from jmsx.core.browsers import Browsers
+from jmsx.core.consumer import ConsumerCore, nack, newest
 from jmsx.core.death_headers import DeathRecord
-from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, DeadLetterCause
+from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, DeadLetterCause, Delivery
+from jmsx.core.dialect import Dialect
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp_again
-from jmsx.core.requests import silent, unanswered
-from jmsx.core.values import NO_FAILURE, DeadLetterStrategy
+from jmsx.core.requests import Request, Requests, silent, unanswered
+from jmsx.core.values import NO_FAILURE, DeadLetterStrategy, Failure, SessionSettings
+from jmsx.errors import JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.core.actions import Outbox
-    from jmsx.core.browsers import Browsers
-    from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.requests import Request, Requests
-    from jmsx.core.values import Failure, SessionSettings
-    from jmsx.errors import JmsxError
 
 #: Seconds before a copy that the broker refused is sent again.
 RETRY: Final = 5.0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import SUBSCRIPTION_SEPARATOR, time_ms
+from jmsx.core.ledger import Entry
 from jmsx.core.values import Failure
-
-if TYPE_CHECKING:
-    from jmsx.core.frames import MessageFrame
-    from jmsx.core.ledger import Entry
 
 #: The reason of dead letters that could not be understood.
 UNDECODABLE: Final = "undecodable"

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from jmsx.core.death_headers import DeathRecord
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import Frame
+from jmsx.core.management import Management
+from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+from jmsx.core.window import Window
+from jmsx.errors import JmsxError
+
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from jmsx.core.death_headers import DeathRecord
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.frames import Frame
-    from jmsx.core.management import Management
-    from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
-    from jmsx.core.window import Window
-    from jmsx.errors import JmsxError
 
 #: What a message's body may be: text, bytes, the entries of a map, or nothing.
 Body = str | bytes | Mapping[str, Any] | None

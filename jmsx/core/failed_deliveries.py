@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import UNDECODABLE, DeadLetterCause
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.dead_letters import DeadLetters
+from jmsx.core.delivery import UNDECODABLE, DeadLetterCause, Delivery
 from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 from jmsx.core.values import NO_FAILURE, Disposition, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.dead_letters import DeadLetters
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 
 #: Dispositions that acknowledge a message, and how its delivery then ends.
 _FORGET: Final = {Disposition.DISCARD: Outcome.DISCARDED, Disposition.DUPLICATE: Outcome.DUPLICATE}

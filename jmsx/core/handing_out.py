@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import Held
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.dead_letters import DeadLetters
+from jmsx.core.delivery import Delivery, Held
+from jmsx.core.dialect import Dialect
+from jmsx.core.failed_deliveries import FailedDeliveries
 from jmsx.core.identity import store_key
+from jmsx.core.ledger import Entry, StoreKey
+from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.translating import is_browsable
+from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.dead_letters import DeadLetters
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.failed_deliveries import FailedDeliveries
-    from jmsx.core.ledger import Entry, StoreKey
-    from jmsx.core.subscriptions import Subscriptions
-    from jmsx.core.unit_of_work import UnitOfWork
 
 
 class HandingOut:

@@ -20,19 +20,17 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import MessageIdentity
+from jmsx.core.delivery import Delivery, MessageIdentity
 from jmsx.core.destination_names import is_pattern
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.core.headers import COUNT_HEADER, DIGEST_HEADER, INT, KEY_HEADER, whole
 from jmsx.core.ledger import StoreKey
-from jmsx.core.values import DestinationKind
+from jmsx.core.values import ConsumerSettings, DestinationKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.values import ConsumerSettings
 
 #: Bytes of a digest.
 _SIZE: Final = 16

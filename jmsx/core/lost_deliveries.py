@@ -14,13 +14,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.delivery import DeadLetterCause, Delivery
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.delivery import DeadLetterCause, Delivery
 
 #: Messages that are remembered at most, or twice those of the largest loss; the oldest are forgotten, and count again
 #: from the broker's flag.

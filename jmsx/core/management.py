@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from jmsx.core.frames import Frame
-
-if TYPE_CHECKING:
-    from jmsx.core.frames import MessageFrame
-    from jmsx.core.policy import Policy
-    from jmsx.core.values import DestinationKind
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.policy import Policy
+from jmsx.core.values import DestinationKind
 
 T = TypeVar("T")
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import Delivery
 
 
 class NonBlockingRedelivery:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from jmsx.core.events import DeliveryEnded, LinkClosed, Outcome
-
-if TYPE_CHECKING:
-    from jmsx.core.events import Event
+from jmsx.core.events import DeliveryEnded, Event, LinkClosed, Outcome
 
 #: So many in a row are no accident: the same frame comes first each time.
 MANY: Final = 3

@@ -15,16 +15,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
+from jmsx.core.dialect import Dialect
 from jmsx.core.identity import place
-from jmsx.core.values import DestinationKind
+from jmsx.core.values import ConsumerSettings, DestinationKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.values import ConsumerSettings
 
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
 LIMIT: Final = 8_000

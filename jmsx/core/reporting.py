@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx.core import events
+from jmsx.core.actions import Outbox
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
+from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.headers import time_ms
 from jmsx.core.identity import identify
+from jmsx.core.values import ConsumerSettings, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from jmsx.core.actions import Outbox
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.events import AckTrigger, Outcome
-    from jmsx.core.values import ConsumerSettings, Failure
 
 
 class ConsumerReports:

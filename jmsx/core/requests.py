@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from jmsx.core.actions import Outbox
 from jmsx.core.frames import Frame
-from jmsx.errors import BrokerFaultError, BrokerTimeoutError, ConnectionFailedError
+from jmsx.errors import BrokerFaultError, BrokerTimeoutError, ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jmsx.core.actions import Outbox
-    from jmsx.errors import JmsxError
 
-    #: What the core does with an answer: given `now` and the error, if any, it returns the caller's error.
-    Continuation = Callable[[float, JmsxError | None], JmsxError | None]
+#: What the core does with an answer: given `now` and the error, if any, it returns the caller's error.
+Continuation: TypeAlias = "Callable[[float, JmsxError | None], JmsxError | None]"
 
 
 class Request:

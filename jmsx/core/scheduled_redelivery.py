@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.actions import Outbox
+from jmsx.core.consumer import ConsumerCore
 from jmsx.core.death_headers import CUT_HEADER
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
+from jmsx.core.requests import Requests
+from jmsx.core.values import Failure
+from jmsx.errors import JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.core.actions import Outbox
-    from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.requests import Requests
-    from jmsx.core.values import Failure
-    from jmsx.errors import JmsxError
 
 #: The transaction on the wire in which a message is sent back and acknowledged.
 _WIRE_NAME: Final = "jmsx-postpone"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jmsx.core import events
+from jmsx.core.actions import Outbox
 from jmsx.core.frames import Frame
 from jmsx.core.headers import time_ms
-from jmsx.core.requests import unanswered
-from jmsx.errors import BrokerFaultError, ConnectionFailedError, SendUnconfirmedError
-
-if TYPE_CHECKING:
-    from jmsx.core.actions import Outbox
-    from jmsx.core.requests import Request, Requests
-    from jmsx.core.transaction import Transaction, TxSend
-    from jmsx.errors import JmsxError
+from jmsx.core.requests import Request, Requests, unanswered
+from jmsx.core.transaction import Transaction, TxSend
+from jmsx.errors import BrokerFaultError, ConnectionFailedError, JmsxError, SendUnconfirmedError
 
 #: From so many bytes on the size of a body may be why a broker hangs up.
 LARGE: Final = 10_000_000

@@ -23,12 +23,15 @@ from jmsx.core.broker_errors import BrokerErrors
 from jmsx.core.browsers import Browsers
 from jmsx.core.commit_markers import SUBSCRIPTION
 from jmsx.core.dead_letters import DeadLetters
-from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import Delivery, Held
+from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger
 from jmsx.core.failed_deliveries import FailedDeliveries
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.handing_out import HandingOut
 from jmsx.core.lost_deliveries import LostDeliveries
+from jmsx.core.policy import Policy
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.requests import Request, Requests, answered, barrier
 from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 from jmsx.core.sends import Sends
@@ -36,18 +39,18 @@ from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.transaction import TxSend
 from jmsx.core.translating import Translating
 from jmsx.core.unit_of_work import UnitOfWork
-from jmsx.core.values import NO_FAILURE, AcknowledgeMode, Disposition, Failure
-from jmsx.errors import ConnectionFailedError, IllegalStateError, ProtocolError
+from jmsx.core.values import (
+    NO_FAILURE,
+    AcknowledgeMode,
+    ConsumerSettings,
+    Disposition,
+    Failure,
+    SessionSettings,
+)
+from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from jmsx.core.delivery import Held
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.policy import Policy
-    from jmsx.core.process_memory import ProcessMemory
-    from jmsx.core.values import ConsumerSettings, SessionSettings
-    from jmsx.errors import JmsxError
 
 
 class SessionCore:

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.actions import Outbox
 from jmsx.core.consumer import ConsumerCore
+from jmsx.core.dead_letters import DeadLetters
+from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
+from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.frames import Frame
+from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.headers import COUNT_HEADER, SUBSCRIPTION_SEPARATOR
 from jmsx.core.identity import count
-from jmsx.core.process_memory import ConsumerMemory
-from jmsx.core.requests import answered, subscribe
-from jmsx.core.translating import is_browsable
-from jmsx.errors import BrokerTimeoutError, IllegalStateError, ProtocolError
+from jmsx.core.lost_deliveries import LostDeliveries
+from jmsx.core.process_memory import ConsumerMemory, ProcessMemory
+from jmsx.core.requests import Request, Requests, answered, subscribe
+from jmsx.core.translating import Translating, is_browsable
+from jmsx.core.values import ConsumerSettings
+from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from jmsx.core.actions import Outbox
-    from jmsx.core.dead_letters import DeadLetters
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.frames import MessageFrame
-    from jmsx.core.lost_deliveries import LostDeliveries
-    from jmsx.core.process_memory import ProcessMemory
-    from jmsx.core.requests import Request, Requests
-    from jmsx.core.translating import Translating
-    from jmsx.core.values import ConsumerSettings
-    from jmsx.errors import JmsxError
 
 
 #: Consumers that are remembered when they are closed: what the broker sent meanwhile comes soon, or never.

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
+from jmsx.core.frames import Frame
 from jmsx.core.identity import identify
 from jmsx.errors import IllegalStateError
-
-if TYPE_CHECKING:
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.frames import Frame
 
 
 class TxState(Enum):

@@ -12,17 +12,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
+from jmsx.core.dialect import Dialect
+from jmsx.core.frames import MessageFrame
 from jmsx.core.selectors import literal
-from jmsx.core.values import DestinationKind
+from jmsx.core.values import ConsumerSettings, DestinationKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.frames import MessageFrame
-    from jmsx.core.values import ConsumerSettings
 
 #: Seconds after something new, a link or a message, within which the end of a link may be for what the broker meant to
 #: send next.

@@ -14,16 +14,23 @@ refused COMMIT the link is dropped, because the broker can neither abort that tr
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from jmsx.core.actions import Outbox
 from jmsx.core.commit_markers import CommitMarkers
 from jmsx.core.commit_repeat import CommitRepeat, repeatable
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_foreign_temporary
+from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.journal_barrier import journal_barrier
-from jmsx.core.requests import Request, answered, silent, unanswered
+from jmsx.core.lost_deliveries import LostDeliveries
+from jmsx.core.requests import Request, Requests, answered, silent, unanswered
+from jmsx.core.sends import Sends
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
+from jmsx.core.values import SessionSettings
 from jmsx.errors import (
     BrokerFaultError,
     ConnectionFailedError,
@@ -37,17 +44,9 @@ from jmsx.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jmsx.core.actions import Outbox
-    from jmsx.core.consumer import ConsumerCore
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.lost_deliveries import LostDeliveries
-    from jmsx.core.requests import Requests
-    from jmsx.core.sends import Sends
-    from jmsx.core.values import SessionSettings
 
-    #: What a transaction settles, consumer by consumer, each oldest first.
-    Batches = list[tuple[ConsumerCore, list[Delivery]]]
+#: What a transaction settles, consumer by consumer, each oldest first.
+Batches: TypeAlias = "list[tuple[ConsumerCore, list[Delivery]]]"
 
 
 #: What is known when only the second step of a commit failed.

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
-from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.frames import Frame
+from jmsx.core.policy import Policy, RedeliveryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jmsx.core.frames import Frame
-    from jmsx.core.policy import Policy
 
 
 class AcknowledgeMode(IntEnum):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import Frame
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.frames import Frame
 
 
 class Window(Protocol):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from jmsx.core.events import ErrorReceived, LinkClosed, MessageDeadLettered
+from jmsx.core.events import ErrorReceived, Event, LinkClosed, MessageDeadLettered, Source
 from jmsx.core.poison_frames import MANY, PoisonFrames
 from jmsx.log import Seldom, logger, shortened
-
-if TYPE_CHECKING:
-    from jmsx.core.events import Event, Source
 
 #: Seconds between two lines of one session.
 PAUSE: Final = 10.0

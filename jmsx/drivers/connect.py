@@ -6,16 +6,15 @@ import ssl
 import time
 from typing import TYPE_CHECKING
 
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.drivers.tcp import TcpStream
 from jmsx.drivers.tls import TlsStream, explain, make_context
+from jmsx.drivers.transport import Stream
 from jmsx.errors import TlsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from jmsx.drivers.transport import Stream
-    from jmsx.options import ConnectionOptions
-    from jmsx.uri import BrokerAddress, BrokerUri
 
 
 def connect(

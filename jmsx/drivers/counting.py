@@ -12,18 +12,17 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jmsx.core.delivery import Held
+from jmsx.core.actions import Record
+from jmsx.core.delivery import Delivery, Held
+from jmsx.core.frames import MessageFrame
+from jmsx.core.ledger import Ledger
+from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jmsx.core.actions import Record
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.frames import MessageFrame
-    from jmsx.core.ledger import Ledger
-    from jmsx.core.session import SessionCore
 
 T = TypeVar("T")
 

@@ -19,30 +19,27 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jmsx.core.actions import Disconnect, Record, Report, Transmit
-from jmsx.core.events import LinkRestored
+from jmsx.clock import Clock
+from jmsx.config.uri import BrokerAddress
+from jmsx.core.actions import Action, Disconnect, Record, Report, Transmit
+from jmsx.core.events import Event, LinkRestored, Source
+from jmsx.core.requests import Request
+from jmsx.core.session import SessionCore
+from jmsx.core.values import ConsumerSettings
 from jmsx.drivers.changed import Changed
 from jmsx.drivers.complaints import Complaints
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
-from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError
-from jmsx.foreign import text_of
+from jmsx.drivers.process import left_behind, tell_of_forks
+from jmsx.drivers.reconnect import Connected, Connector
+from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError, text_of
 from jmsx.log import logger
-from jmsx.process import left_behind, tell_of_forks
+from jmsx.observe import Observers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jmsx.clock import Clock
-    from jmsx.core.actions import Action
-    from jmsx.core.events import Event, Source
-    from jmsx.core.requests import Request
-    from jmsx.core.session import SessionCore
-    from jmsx.core.values import ConsumerSettings
-    from jmsx.drivers.reconnect import Connected, Connector
-    from jmsx.observe import Observers
-    from jmsx.uri import BrokerAddress
 
 T = TypeVar("T")
 

@@ -13,12 +13,17 @@ import queue
 import uuid
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from jmsx.clock import Clock
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.management import Inquiry, Management, Question
 from jmsx.core.requests import silent
 from jmsx.drivers.link import Arrival, Inbox, LinkLost, StompLink
-from jmsx.drivers.seal import Seal
+from jmsx.drivers.mark import Seal
 from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -27,13 +32,6 @@ from jmsx.errors import (
     LinkError,
     ProtocolError,
 )
-
-if TYPE_CHECKING:
-    from jmsx.clock import Clock
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.management import Inquiry, Management, Question
-    from jmsx.options import ConnectionOptions
-    from jmsx.uri import BrokerAddress
 
 T = TypeVar("T")
 Came = TypeVar("Came", Frame, MessageFrame)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.frames import Frame
 from jmsx.core.heartbeat import Heartbeat
 from jmsx.core.requests import barrier
-from jmsx.drivers.seal import Seal
+from jmsx.drivers.mark import Seal
+from jmsx.drivers.reconnect import Connected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jmsx.core.frames import Frame
-    from jmsx.drivers.reconnect import Connected
 
 
 #: Bytes in a second by which a frame grows at least that is still coming in; a beat inside it is one.

@@ -8,14 +8,16 @@ import threading
 import time
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stomp.listener import ConnectionListener
 
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.heartbeat import header
 from jmsx.drivers.connect import connect
-from jmsx.drivers.transport import DriverConnection, DriverTransport
+from jmsx.drivers.transport import DriverConnection, DriverTransport, Stream
 from jmsx.errors import (
     BrokerTimeoutError,
     ConfigurationError,
@@ -26,11 +28,6 @@ from jmsx.errors import (
     SecurityError,
     TlsError,
 )
-
-if TYPE_CHECKING:
-    from jmsx.drivers.transport import Stream
-    from jmsx.options import ConnectionOptions
-    from jmsx.uri import BrokerAddress
 
 #: Characters kept of each header and of the body of an ERROR: it goes into errors, logs and events.
 _ERROR_LIMIT: Final = 16 * 1024

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jmsx.clock import Clock
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.translating import is_same, one_message, queue_of
+from jmsx.core.values import ConsumerSettings
 from jmsx.drivers.exchange import Talk, hurried
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jmsx.clock import Clock
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.values import ConsumerSettings
-    from jmsx.options import ConnectionOptions
-    from jmsx.uri import BrokerAddress
 
 #: Connections that the broker closes at one message before that is known to be the reason.
 SURE: Final = 2

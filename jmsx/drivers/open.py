@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from jmsx.clock import Clock
 from jmsx.core.events import Source
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import AcknowledgeMode, SessionSettings
 from jmsx.drivers.pump import Pump
-
-if TYPE_CHECKING:
-    from jmsx.clock import Clock
-    from jmsx.drivers.reconnect import Connector
-    from jmsx.observe import Observers
+from jmsx.drivers.reconnect import Connector
+from jmsx.observe import Observers
 
 
 class OpenLink:

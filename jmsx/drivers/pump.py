@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jmsx.core.requests import silent
+from jmsx.core.delivery import Delivery, Held
+from jmsx.core.requests import Request, silent
+from jmsx.core.session import SessionCore
 from jmsx.drivers.engine import FAREWELL, LONGEST, Engine
 from jmsx.errors import (
     HELD_BACK,
@@ -20,9 +22,6 @@ from jmsx.log import logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jmsx.core.delivery import Delivery, Held
-    from jmsx.core.requests import Request
-    from jmsx.core.session import SessionCore
 
 T = TypeVar("T")
 

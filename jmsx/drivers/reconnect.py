@@ -17,6 +17,11 @@ import tenacity
 from tenacity import Retrying, retry_if_exception
 
 from jmsx import plugins
+from jmsx.clock import Clock
+from jmsx.config.options import FOR_EVER, ReconnectPolicy
+from jmsx.config.uri import BrokerAddress, BrokerUri
+from jmsx.core.dialect import Dialect
+from jmsx.core.frames import Frame
 from jmsx.drivers.link import Inbox, StompLink
 from jmsx.errors import (
     ConfigurationError,
@@ -27,17 +32,12 @@ from jmsx.errors import (
     TlsError,
 )
 from jmsx.log import logger
-from jmsx.options import FOR_EVER, ReconnectPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tenacity import RetryCallState
 
-    from jmsx.clock import Clock
-    from jmsx.core.dialect import Dialect
-    from jmsx.core.frames import Frame
-    from jmsx.uri import BrokerAddress, BrokerUri
 
 #: Failed rounds after which a person is told again.
 TELL_EVERY: Final = 10

@@ -9,8 +9,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import HELD_BACK
-from jmsx.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

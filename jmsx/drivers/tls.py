@@ -14,13 +14,13 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from jmsx.config.options import TlsOptions
 from jmsx.drivers.tcp import CHUNK, TcpStream
 from jmsx.errors import ConfigurationError, TlsError
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from jmsx.options import TlsOptions
 
 #: Bytes encrypted at once, so that a large body is not held twice.
 _PIECE: Final = 256 * 1024

@@ -20,13 +20,11 @@ from stomp.connect import BaseConnection, StompConnection12
 from stomp.protocol import Protocol12
 from stomp.transport import Transport
 
-from jmsx.core.frames import Frame
-from jmsx.drivers.splitter import Splitter
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.wire import Splitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from jmsx.core.frames import MessageFrame
 
 
 class Stream(Protocol):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.jms.destination import Destination
+from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
-from jmsx.jms.served import SessionLink
 from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import received
 

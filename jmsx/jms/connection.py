@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self, Unpack
 
+from jmsx.config.options import ConnectionKeywords, ConnectionOptions
+from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.values import AcknowledgeMode
 from jmsx.drivers.connect import check_tls
 from jmsx.errors import ConfigurationError, JmsxError
-from jmsx.jms.served import ConnectionLinks
+from jmsx.jms.link import ConnectionLinks
 from jmsx.jms.session import Session
 from jmsx.observe import Observer
-from jmsx.options import ConnectionKeywords, ConnectionOptions
-from jmsx.uri import BrokerUri, parse_broker_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery, Held
 from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
-from jmsx.handlers import check_runs, check_takes_message
 from jmsx.jms.destination import Destination
+from jmsx.jms.handlers import check_runs, check_takes_message
+from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
-from jmsx.jms.served import SessionLink
 from jmsx.jms.translation import received
 
 if TYPE_CHECKING:

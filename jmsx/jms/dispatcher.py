@@ -10,12 +10,12 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.session import SessionCore
 from jmsx.core.values import Failure
 from jmsx.drivers.pump import Pump
-from jmsx.handlers import check_ran
 from jmsx.jms.failures import HandlerCall
+from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
+from jmsx.jms.outcomes import failure_of
 from jmsx.jms.translation import received
 from jmsx.log import logger
-from jmsx.steering import failure_of
 
 Listener = Callable[[Message], object]
 

@@ -14,8 +14,8 @@ from jmsx.core.policy import UNLIMITED
 from jmsx.core.session import SessionCore
 from jmsx.core.values import Disposition, Failure
 from jmsx.jms.message import Message
+from jmsx.jms.outcomes import Steering, told_by
 from jmsx.log import logger, shortened
-from jmsx.steering import Steering, told_by
 
 #: Words for what is not delivered again, by what its handler said.
 _ENDS: Final = {

@@ -22,8 +22,8 @@ from jmsx.errors import (
 )
 from jmsx.jms.destination import Destination
 from jmsx.jms.destination import destination as destination_of
+from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
-from jmsx.jms.served import SessionLink
 from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import checked_body, send_frame
 

@@ -14,7 +14,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.policy import Policy, RedeliveryMode
 from jmsx.core.values import DestinationKind, StompAck
 from jmsx.errors import BrokerTimeoutError, LinkError, SecurityError
-from jmsx.jms.served import SessionLink
+from jmsx.jms.link import SessionLink
 from jmsx.log import logger
 
 #: Seconds that the message is to be delayed, and after which it counts as delayed.

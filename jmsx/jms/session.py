@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from jmsx.config.options import ConsumerOptions
 from jmsx.core.option_checks import wrong_type
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, ConsumerSettings, DestinationKind
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, UnsupportedError
-from jmsx.handlers import check_runs
 from jmsx.jms import subscribing
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
@@ -20,12 +20,12 @@ from jmsx.jms.destination import (
     Topic,
 )
 from jmsx.jms.destination import destination as destination_of
+from jmsx.jms.handlers import check_runs
+from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
+from jmsx.jms.outcomes import failure_of
 from jmsx.jms.producer import MessageProducer
-from jmsx.jms.served import SessionLink
 from jmsx.jms.subscribing import ConsumerRequest
-from jmsx.options import ConsumerOptions
-from jmsx.steering import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jmsx.config.options import ConsumerOptions
 from jmsx.core.headers import INT, SENDER_HEADER, whole
 from jmsx.core.selectors import literal
 from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError, InvalidSelectorError
 from jmsx.jms.destination import Destination
+from jmsx.jms.link import SessionLink
 from jmsx.jms.scheduling import scheduled
-from jmsx.jms.served import SessionLink
-from jmsx.options import ConsumerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import uuid
 
 from jmsx.errors import InvalidDestinationError
 from jmsx.jms.destination import Destination, Temporary
-from jmsx.jms.served import SessionLink
+from jmsx.jms.link import SessionLink
 
 
 def reachable(given: Destination, link: SessionLink) -> Destination:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import stomp
 
 import jmsx
+from jmsx.config.uri import parse_broker_uri
 from jmsx.core.frames import Frame
-from jmsx.drivers.splitter import Splitter
-from jmsx.uri import parse_broker_uri
+from jmsx.core.wire import Splitter
 from jmsx_broker import ClassicBroker
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import jmsx
 from jmsx.app import App
-from jmsx.dedupe import MemoryStore, SqliteStore
+from jmsx.stores import MemoryStore, SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ import pytest
 
 from jmsx import Discard, Message, RedeliveryPolicy, Session
 from jmsx.app import App
-from jmsx.dedupe import DatabaseStore, MemoryStore, SqliteStore
 from jmsx.errors import JmsxError
+from jmsx.stores import DatabaseStore, MemoryStore, SqliteStore
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     TRANSACTED,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from jmsx import Connection, Message, Queue, Reject
+from jmsx.config.uri import parse_broker_uri
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.drivers.link import Inbox, LinkLost, StompLink
-from jmsx.uri import parse_broker_uri
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
 from tests.integration.support import CLIENT, fresh_queue

@@ -16,8 +16,8 @@ from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Topic
 from jmsx.app import App
 from jmsx.core.events import DeliveryEnded, MessageDeadLettered, Outcome
 from jmsx.core.ledger import StoreKey
-from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
 from jmsx.errors import ConfigurationError, StoreError
+from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
 from jmsx_prometheus import PrometheusObserver
 from tests.integration.broker_support import eventually, python, read_line
 from tests.integration.support import (
@@ -197,7 +197,7 @@ class Call:
 PROGRAM = """
 import os, signal, sqlite3, sys
 from jmsx.app import App
-from jmsx.dedupe import DatabaseStore
+from jmsx.stores import DatabaseStore
 
 url, queue, path, death = sys.argv[1:]
 

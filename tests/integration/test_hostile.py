@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from jmsx import AcknowledgeMode, Connection, Message, Queue, ReconnectPolicy
 from jmsx.app import App
 from jmsx.clock import SystemClock
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import parse_broker_uri
 from jmsx.core.events import LinkClosed
 from jmsx.core.management import Inquiry, Question
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.jms.session import link_of
-from jmsx.options import ConnectionOptions
-from jmsx.uri import parse_broker_uri
 from jmsx_artemis.dialect import ArtemisDialect
 from jmsx_artemis.management import ArtemisManagement
 from tests.integration.broker_support import eventually

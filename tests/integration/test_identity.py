@@ -12,7 +12,7 @@ import jmsx
 from jmsx import Connection, Destination, Message, Queue, RedeliveryPolicy, Topic
 from jmsx.app import App
 from jmsx.core.frames import Frame
-from jmsx.dedupe import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
+from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
 from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually

@@ -11,10 +11,10 @@ import pytest
 
 from jmsx import Connection, Message, Queue, Topic
 from jmsx.app import App
+from jmsx.config.options import ReconnectPolicy
 from jmsx.core.events import LinkClosed, LinkRestored
 from jmsx.errors import ConnectionFailedError, JmsxError, SendUnconfirmedError
 from jmsx.jms.session import link_of
-from jmsx.options import ReconnectPolicy
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy

@@ -13,9 +13,9 @@ import pytest
 
 from jmsx import Connection, Message, Queue, TlsOptions
 from jmsx.app import App
+from jmsx.config.uri import parse_broker_uri
 from jmsx.errors import JmsxError
 from jmsx.jms.session import link_of
-from jmsx.uri import parse_broker_uri
 from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
 from jmsx_prometheus import PrometheusObserver, serve

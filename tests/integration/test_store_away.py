@@ -11,8 +11,8 @@ import pytest
 
 from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
 from jmsx.app import App, application, worker
-from jmsx.dedupe import DatabaseStore
 from jmsx.errors import IllegalStateError, JmsxError, StoreAwayError, StoreError
+from jmsx.stores import DatabaseStore
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     CLIENT,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import TlsOptions
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress
 from jmsx.drivers.connect import connect
 from jmsx.errors import TlsError
-from jmsx.options import ConnectionOptions
-from jmsx.uri import BrokerAddress
 from tests.integration.support import Outcome, within
 from tests.integration.tls_support import HOST, Authority, TlsServer
 

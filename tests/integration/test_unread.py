@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from jmsx import Connection, TlsOptions
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import AckTrigger, MessagesAcknowledged
 from jmsx.drivers.connect import connect
 from jmsx.drivers.tcp import TcpStream
-from jmsx.options import ConnectionOptions
 from jmsx.testing import FakeBrokerServer
-from jmsx.uri import BrokerAddress
 from tests.integration.broker_support import eventually
 from tests.integration.support import AUTO, Diary, fresh_queue, put, text
 from tests.integration.tls_support import HOST, Authority, TlsServer

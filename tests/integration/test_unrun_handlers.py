@@ -9,8 +9,8 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Message, RedeliveryPolicy
 from jmsx.app import App
-from jmsx.dedupe import MemoryStore
 from jmsx.errors import ConfigurationError
+from jmsx.stores import MemoryStore
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     CLIENT,

@@ -18,9 +18,9 @@ import pytest
 
 from jmsx import Connection, Message, RedeliveryPolicy
 from jmsx.app import App
-from jmsx.dedupe import DatabaseStore, MemoryStore
 from jmsx.errors import StoreError
 from jmsx.jms.session import link_of
+from jmsx.stores import DatabaseStore, MemoryStore
 from tests.integration.broker_support import eventually
 from tests.integration.support import QUICK, TRANSACTED, Diary
 

@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 #: Where all that a client or a broker may have written is read.
 WIRE: Final = (
-    "jmsx/core", "jmsx/drivers", "jmsx/jms", "jmsx/testing", "jmsx/map_xml.py", "adapters/jmsx_classic",
+    "jmsx/core", "jmsx/drivers", "jmsx/jms", "jmsx/testing", "jmsx/core/map_body.py", "adapters/jmsx_classic",
     "adapters/jmsx_artemis", "adapters/jmsx_broker/wire.py",
 )  # fmt: skip
 
@@ -28,14 +28,14 @@ ALLOWED: Final = {
     ("jmsx/core/headers.py", "int(text)"): "the one place",
     ("jmsx/core/policy.py", "float(base)"): "a number of the policy",
     ("jmsx/core/delivery.py", "int(self.flagged)"): "a truth",
-    ("jmsx/drivers/splitter.py", "int(one[2])"): "of a pattern: at most 19 ASCII digits",
-    ("jmsx/drivers/splitter.py", "int(found[2])"): "of a pattern: at most 19 ASCII digits",
+    ("jmsx/core/wire.py", "int(one[2])"): "of a pattern: at most 19 ASCII digits",
+    ("jmsx/core/wire.py", "int(found[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/drivers/tls.py", "int(self._begun is data)"): "a truth",
     ("jmsx/drivers/reconnect.py", "int(retrying.statistics['attempt_number'])"): "tenacity's count",
     ("jmsx/jms/properties.py", "int(exponent)"): "of a Decimal of ours, that is to be sent",
     ("jmsx/jms/properties.py", "int(value)"): "the application's own, of a form that was checked",
     ("jmsx/jms/properties.py", "float(text)"): "of a form that was checked",
-    ("jmsx/map_xml.py", "float(text)"): "of a form that was checked; it cannot overflow, but become infinite",
+    ("jmsx/core/map_body.py", "float(text)"): "of a form that was checked; it cannot overflow, but become infinite",
     ("jmsx/testing/selector.py", "int(text, 16)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text, 8)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text.rstrip('lL'))"): "a token of a selector",

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.drivers.splitter import HEAD_LIMIT, Splitter
+from jmsx.core.wire import HEAD_LIMIT, Splitter
 from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:

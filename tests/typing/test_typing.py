@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from jmsx.app.registration import Consumer, ConsumerKeywords
-from jmsx.options import AppKeywords, ConnectionKeywords, ConnectionOptions
+from jmsx.config.options import AppKeywords, ConnectionKeywords, ConnectionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,15 @@ import pytest
 from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Session
 from jmsx.app import App
 from jmsx.app.signature import takes_session
+from jmsx.config.options import (
+    ConnectionOptions,
+    ConsumerOptions,
+    PrefetchPolicy,
+    ReconnectPolicy,
+    TlsOptions,
+)
 from jmsx.core.policy import RedeliveryPolicyMap
 from jmsx.core.values import ConsumerSettings, OptimizeAcknowledge
-from jmsx.dedupe import MemoryStore
 from jmsx.errors import (
     ConfigurationError,
     ConnectionFailedError,
@@ -22,14 +28,8 @@ from jmsx.errors import (
     InvalidDestinationError,
     JmsxError,
 )
-from jmsx.ledger import DeliveryLedger
-from jmsx.options import (
-    ConnectionOptions,
-    ConsumerOptions,
-    PrefetchPolicy,
-    ReconnectPolicy,
-    TlsOptions,
-)
+from jmsx.stores import MemoryStore
+from jmsx.stores.ledger import DeliveryLedger
 from jmsx.testing import FakeBrokerServer
 
 URL: Final = "stomp://localhost"
@@ -352,7 +352,7 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
         ({"give_up_on": ("ValueError",)}, "give_up_on takes classes of errors"),
         ({"selector": 1}, "selector must be a str, not an int"),
         ({"durable": "d"}, "queue://a is no topic"),
-        ({"dedupe": "done.db"}, "such as jmsx.dedupe.SqliteStore('done.db'), not a str"),
+        ({"dedupe": "done.db"}, "such as jmsx.stores.SqliteStore('done.db'), not a str"),
         ({"dedupe": MemoryStore}, "dedupe must be a store, such as"),
         ({"dedupe": MemoryStore(), "dedupe_by": "order"}, "dedupe_by must be a function"),
         ({"optimize_acknowledge": 1}, "optimize_acknowledge must be True or False"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import Message
-from jmsx.alone import Alone
 from jmsx.app.sender import Sender
+from jmsx.drivers.locks import Alone
 from jmsx.errors import IllegalStateError
 from tests.unit.interrupts import Alarm, Interrupt
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from jmsx.config.options import dead_letter_place
 from jmsx.core.destination_names import split_name
 from jmsx.core.policy import RedeliveryPolicy, RedeliveryPolicyMap
 from jmsx.errors import ConfigurationError, InvalidDestinationError
 from jmsx.jms.destination import Queue, Topic, destination
-from jmsx.options import dead_letter_place
 
 
 @pytest.mark.parametrize(

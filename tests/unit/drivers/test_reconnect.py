@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.clock import SystemClock
+from jmsx.config.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
+from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.drivers.reconnect import Connector
 from jmsx.errors import (
     ConnectionFailedError,
@@ -17,8 +19,6 @@ from jmsx.errors import (
     SecurityError,
     TlsError,
 )
-from jmsx.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
-from jmsx.uri import BrokerAddress, BrokerUri
 
 if TYPE_CHECKING:
     from collections.abc import Callable

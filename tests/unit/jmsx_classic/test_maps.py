@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from jmsx.core.map_body import TRANSFORMATION, decode_map, encode_map
 from jmsx.errors import MessageFormatError, MessageNotReadableError
-from jmsx.map_xml import TRANSFORMATION, decode_map, encode_map
 from jmsx_classic import DIALECT
 from jmsx_classic.dialect import TEXT_HEADER
 

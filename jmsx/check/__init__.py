@@ -1,0 +1,1 @@
+"""What `jmsx check` asks a broker, and what it finds."""

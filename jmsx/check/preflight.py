@@ -1,0 +1,241 @@
+"""
+A pre-flight: is the broker there, does it do what jmsx needs, and do the options make sense?
+
+Nothing is taken from any queue. The probe message travels over a temporary queue that goes with its session.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jmsx import plugins
+from jmsx.app import App, Consumer
+from jmsx.check.finding import Finding, Level
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress, BrokerUri, parse_broker_uri
+from jmsx.core.events import Event, LinkOpened, Source
+from jmsx.core.heartbeat import parse
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
+from jmsx.errors import JmsxError
+from jmsx.jms.connection import Connection
+from jmsx.jms.message import Message
+from jmsx.jms.one_broker import connect_to
+from jmsx.jms.session import Session, link_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+#: Seconds that the probe message may take.
+PATIENCE = 10.0
+
+
+def examine(url: str, options: Mapping[str, Any], app: App | None = None) -> Iterator[Finding]:
+    """Look at every broker of `url`, at the options and, if there is one, at the consumers of `app`."""
+    try:
+        uri = parse_broker_uri(url, _options(options))
+    except JmsxError as error:
+        yield Finding("options", Level.FAILURE, str(error))
+        return
+    consumers = app.consumers if app is not None else ()
+    yield from _examine_options(uri.options)
+    for consumer in consumers:
+        yield _examine_consumer(consumer, uri.options)
+    yield from _examine_brokers(uri, consumers)
+
+
+def _examine_brokers(uri: BrokerUri, consumers: Sequence[Consumer]) -> Iterator[Finding]:
+    """All of them; one of several may be away, such as the waiting half of a pair, but not all."""
+    missing: list[Finding] = []
+    for address in uri.addresses:
+        try:
+            yield from _examine_broker(address, uri.options, consumers)
+        except JmsxError as error:
+            missing.append(Finding(f"broker {address}", Level.FAILURE, str(error)))
+    for finding in missing:
+        none = len(missing) == len(uri.addresses)
+        yield finding if none else replace(finding, level=Level.WARNING)
+
+
+def _options(given: Mapping[str, Any]) -> ConnectionOptions:
+    """The options of an App."""
+    return Connection("stomp://nobody", **given).options
+
+
+def _examine_options(options: ConnectionOptions) -> Iterator[Finding]:
+    """What is legal and seldom meant."""
+    ours, theirs = options.heartbeat
+    if not (ours and theirs):
+        yield Finding(
+            "heart-beat",
+            Level.WARNING,
+            f"{ours:g} s, {theirs:g} s: without one in each direction, a dead peer is found by TCP alone,"
+            " after minutes or hours",
+        )
+    for name in ("connect_timeout", "request_timeout"):
+        if getattr(options, name) is None:
+            yield Finding(name, Level.WARNING, "no limit: a call may wait for ever")
+    if options.dead_letter == DeadLetterStrategy.BROKER:
+        yield Finding(
+            "dead_letter", Level.WARNING, "broker: it deletes the dead letters that it cannot bury"
+        )
+
+
+def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding:
+    """One consumer's settings in words, and what is seldom meant."""
+    prefetch = options.prefetch(consumer.kind, consumer.options)
+    limit = options.policy(consumer.destination.uri, consumer.options).maximum_redeliveries
+    told = (
+        f"{consumer.destination.uri}, {consumer.mode.label}, prefetch {prefetch},"
+        f" {consumer.concurrency} workers"
+    )
+    check = f"consumer {consumer.name}"
+    if consumer.durable is not None and options.client_id is None:
+        return Finding(check, Level.FAILURE, f"{told}: a durable subscription needs a client_id")
+    if limit < 0:
+        words = "redelivered for ever: a message that always fails blocks the others"
+        return Finding(check, Level.WARNING, f"{told}, {words}")
+    return Finding(check, Level.OK, f"{told}, dead letter after {1 + limit} deliveries")
+
+
+def _examine_broker(
+    address: BrokerAddress, options: ConnectionOptions, consumers: Sequence[Consumer]
+) -> Iterator[Finding]:
+    """One broker: reach it, try it, ask it."""
+    greeting, began = _Greeting(), time.monotonic()
+    with connect_to(address, options, [greeting]) as connection:
+        connection.start()
+        session = connection.create_session()
+        milliseconds = (time.monotonic() - began) * 1000
+        dialect = link_of(session).dialect
+        told = f"{greeting.server}, dialect {dialect.name}, connected in {milliseconds:.0f} ms"
+        yield Finding(f"broker {address}", Level.OK, told)
+        yield _transport(address, options)
+        yield _heartbeat(session, options)
+        yield _dead_letters(session, options)
+        for consumer in consumers:
+            yield from _examine_destination(consumer, session, options)
+        yield _probe(session)
+        yield _transaction(connection.create_session(AcknowledgeMode.SESSION_TRANSACTED))
+        if dialect.name in plugins.names("jmsx.inspections"):
+            given = {one.destination.name for one in consumers if not one.destination.is_topic}
+            queues = sorted(given)
+            yield from plugins.load("jmsx.inspections", dialect.name)(session, queues)
+
+
+def _examine_destination(
+    consumer: Consumer, session: Session, options: ConnectionOptions
+) -> Iterator[Finding]:
+    """What the broker has set for a consumer's destination, and whether it goes with the consumer's own policy."""
+    destination, check = consumer.destination, f"settings of {consumer.destination.uri}"
+    policy = options.policy(destination.uri, consumer.options)
+    try:
+        found = link_of(session).examine(destination, consumer.kind, policy)
+    except JmsxError as error:
+        yield Finding(check, Level.FAILURE, str(error))
+        return
+    for advice in found.advice:
+        settings = ", ".join(f"{name} {value}" for name, value in advice.settings.items())
+        yield Finding(check, Level.WARNING, f"{advice.problem} ({settings}); {advice.remedy}")
+
+
+def _transport(address: BrokerAddress, options: ConnectionOptions) -> Finding:
+    """Whether others can read along."""
+    if address.tls:
+        name = options.tls.verify_hostname
+        words = "its name is verified" if name else "its name is NOT verified (verify_hostname)"
+        return Finding("transport", Level.OK if name else Level.WARNING, f"TLS; {words}")
+    if _is_local(address.host):
+        return Finding("transport", Level.NOTE, "plain text, on this machine")
+    return Finding(
+        "transport",
+        Level.WARNING,
+        "plain text: passwords and messages can be read on the way; use stomp+ssl://",
+    )
+
+
+def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
+    """What both sides agreed on; a side that said 0 sends nothing."""
+    ours, theirs = options.heartbeat
+    promised, wanted = parse(link_of(session).greeting.get("heart-beat", "0,0"))
+    sends, hears = (max(ours, wanted) if ours and wanted else 0.0), (promised if theirs else 0.0)
+    told = (
+        f"we send every {sends:g} s at the least" if sends else "we send none",
+        f"the broker every {hears:g} s" if hears else "the broker sends none",
+    )
+    return Finding("heart-beats", Level.OK if sends and hears else Level.WARNING, ", ".join(told))
+
+
+def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
+    """Where a message of a queue goes that always fails."""
+    dead_letter_queue = link_of(session).dialect.dead_letter_destination(DestinationKind.QUEUE)
+    match options.dead_letter:
+        case DeadLetterStrategy.SAFE:
+            words = f"confirmed copies to {dead_letter_queue}, wherever the broker would not keep them itself"
+        case DeadLetterStrategy.BROKER:
+            words = "the broker's strategy alone"
+        case queue:
+            words = f"confirmed copies to {queue}"
+    return Finding("dead letters", Level.NOTE, words)
+
+
+def _probe(session: Session) -> Finding:
+    """Send a message to ourselves."""
+    body, began = uuid.uuid4().hex, time.monotonic()
+    try:
+        queue = session.create_temporary_queue()
+        consumer = session.create_consumer(queue)
+        session.create_producer(queue).send(Message(body))
+        answer = consumer.receive(PATIENCE)
+        consumer.close()
+    except JmsxError as error:
+        return Finding("probe", Level.FAILURE, str(error))
+    if answer is None or answer.body != body:
+        told = f"got {answer!r} in {PATIENCE:g} s instead of what was sent"
+        return Finding("probe", Level.FAILURE, told)
+    milliseconds = (time.monotonic() - began) * 1000
+    return Finding("probe", Level.OK, f"a message to ourselves came back in {milliseconds:.0f} ms")
+
+
+def _transaction(session: Session) -> Finding:
+    """Roll back one message, commit another: the second one comes, and it alone."""
+    try:
+        queue = session.create_temporary_queue()
+        consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+        producer.send(Message("rolled back"))
+        session.rollback()
+        producer.send(Message("committed"))
+        session.commit()
+        answer = consumer.receive(PATIENCE)
+        session.commit()
+        consumer.close()
+    except JmsxError as error:
+        return Finding("transaction", Level.FAILURE, str(error))
+    if answer is None or answer.body != "committed":
+        return Finding("transaction", Level.FAILURE, f"got {answer!r}, not what was committed")
+    return Finding("transaction", Level.OK, "what was committed came, what was rolled back did not")
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Greeting:
+    """An observer that keeps the broker's own word for itself."""
+
+    server = "?"
+
+    def observe(self, event: Event, source: Source) -> None:  # noqa: ARG002 - an observer's signature
+        """Keep it."""
+        if isinstance(event, LinkOpened):
+            self.server = event.server or "a broker that does not say what it is"
+
+    def close(self) -> None:
+        """Nothing to release."""

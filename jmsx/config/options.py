@@ -1,0 +1,398 @@
+"""
+The options of a connection, with the Java client's defaults; all times in seconds.
+
+What is no number, out of range or of the wrong type raises ConfigurationError when it is given, and not when it hurts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from os import PathLike, fspath
+from typing import Any, Final, TypedDict
+
+from jmsx import plugins
+from jmsx.config.custom_policy import careful
+from jmsx.core.destination_names import is_pattern, parse_destination
+from jmsx.core.ledger import Ledger
+from jmsx.core.option_checks import (
+    LARGEST_INT,
+    by_name,
+    check_flag,
+    check_names,
+    check_number,
+    check_seconds,
+    check_text,
+    check_whole,
+    unknown,
+    wrong_type,
+)
+from jmsx.core.policy import Policy, RedeliveryPolicy, RedeliveryPolicyMap, check_policy
+from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
+from jmsx.core.wire import BODY_LIMIT
+from jmsx.errors import ConfigurationError
+
+#: As a time: no end.
+FOR_EVER: Final = -1
+
+#: Seconds that draining an app may take; Kubernetes kills 30 s after its SIGTERM.
+DRAIN_TIMEOUT: Final = 25.0
+
+#: Seconds that are taken for a mistake: a lock or a socket cannot wait for longer.
+_AGES: Final = 1_000_000.0
+
+
+@by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefetchPolicy:
+    """
+    How many unacknowledged messages the broker sends ahead, by what is consumed.
+
+    Source: `ActiveMQPrefetchPolicy.java:33-38`. Raises ConfigurationError below 0 and above 2^31 - 1.
+    """
+
+    queue: int = 1000
+    queue_browser: int = 500
+    topic: int = 32767
+    durable_topic: int = 100
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            check_whole(f"prefetch of {name}", getattr(self, name), most=LARGEST_INT)
+
+    @classmethod
+    def all(cls, prefetch: int) -> PrefetchPolicy:
+        """The same prefetch for everything."""
+        return cls(queue=prefetch, queue_browser=prefetch, topic=prefetch, durable_topic=prefetch)
+
+    def prefetch(self, kind: DestinationKind) -> int:
+        """The prefetch for a kind of destination, in messages."""
+        if kind is DestinationKind.QUEUE:
+            return self.queue
+        return self.topic if kind is DestinationKind.TOPIC else self.durable_topic
+
+
+@by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconnectPolicy:
+    """
+    Which broker of several to try, and when to try again; times in seconds, names and defaults of Java's `failover:`.
+
+    An attempt is a round over all brokers. Raises ConfigurationError for what makes no sense.
+    Source: `FailoverTransport.java:98-116`.
+    """
+
+    randomize: bool = True  #: the order of the brokers
+    initial_delay: float = 0.01  #: after the first failed attempt; there is none before it
+    maximum_delay: float = 30.0
+    use_exponential_back_off: bool = True
+    back_off_multiplier: float = 2.0
+    maximum_attempts: int = -1  #: -1: for ever; 0: a lost connection stays lost
+    startup_maximum_attempts: int = -1  #: of the first connection; -1: as maximum_attempts
+    timeout: float = -1.0  #: how long a call waits for a connection; -1: `request_timeout`
+    #: How long the first connection may take; None: as any call, -1: for ever.
+    startup_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_flag("randomize", self.randomize)
+        check_seconds("initial_delay", self.initial_delay)
+        check_seconds("maximum_delay", self.maximum_delay)
+        check_flag("use_exponential_back_off", self.use_exponential_back_off)
+        check_number("back_off_multiplier", self.back_off_multiplier, 1.0)
+        check_whole("maximum_attempts", self.maximum_attempts, -1)
+        check_whole("startup_maximum_attempts", self.startup_maximum_attempts, -1)
+        if self.timeout != FOR_EVER:
+            check_seconds("timeout", self.timeout, "; -1 is the request_timeout")
+        if self.startup_timeout not in (None, FOR_EVER):
+            check_seconds("startup_timeout", self.startup_timeout, "; -1 waits for ever")
+
+    def delay(self, failed: int) -> float:
+        """Seconds between the attempt number `failed`, counted from 1, and the next."""
+        if not self.use_exponential_back_off:
+            return self.initial_delay
+        try:
+            delay = self.initial_delay * float(self.back_off_multiplier) ** (failed - 1)
+        except OverflowError:
+            return self.maximum_delay
+        return min(delay, self.maximum_delay)
+
+
+@by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsOptions:
+    """
+    Whom to trust and who we are, for `stomp+ssl://`; files are PEM and are read at each connection.
+
+    The broker's certificate is always verified; `verify_hostname=False` accepts any name in it.
+    """
+
+    ca_file: str | PathLike[str] | None = None  #: authorities to trust; None: those of the system
+    certificate_file: str | PathLike[str] | None = None  #: ours and its chain, if brokers want one
+    key_file: str | PathLike[str] | None = None  #: its key; None: it stands in certificate_file
+    key_password: str | None = field(default=None, repr=False)
+    verify_hostname: bool = True
+    server_name: str | None = None  #: asked for and expected in the certificate; None: the host
+
+    def __post_init__(self) -> None:
+        for name in ("ca_file", "certificate_file", "key_file"):
+            file = getattr(self, name)
+            check_text(name, fspath(file) if isinstance(file, PathLike) else file)
+        check_text("key_password", self.key_password)
+        check_text("server_name", self.server_name)
+        if self.server_name == "":
+            raise ConfigurationError("server_name must not be empty")
+        check_flag("verify_hostname", self.verify_hostname)
+        if self.certificate_file is None and (self.key_file or self.key_password) is not None:
+            raise ConfigurationError("key_file and key_password need a certificate_file")
+
+
+@by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """
+    What one consumer has otherwise than its connection; None: as the connection has it.
+
+    Raises ConfigurationError for what makes no sense.
+
+    Args:
+        prefetch: messages that the broker sends ahead, 0 or more; with 0 each is fetched when `receive()` asks for it.
+            What the name of the destination says wins, as in `queue://orders?consumer.prefetchSize=1`.
+        redelivery_policy: how often, and when, a message whose handling failed comes again.
+        dead_letter: where a message goes that is not delivered again: a DeadLetterStrategy (`safe`, `broker`), or a
+            queue for confirmed copies, such as `queue://orders.dead`.
+        non_blocking_redelivery: whether later messages go on while a failed one waits for its redelivery.
+        optimize_acknowledge: whether acknowledgements go out in batches; in AUTO_ACKNOWLEDGE only.
+
+    """
+
+    prefetch: int | None = None
+    redelivery_policy: Policy | None = None
+    dead_letter: str | None = None
+    non_blocking_redelivery: bool | None = None
+    optimize_acknowledge: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.prefetch is not None:
+            check_whole("prefetch", self.prefetch, most=LARGEST_INT)
+        if self.redelivery_policy is not None:
+            check_policy("redelivery_policy", self.redelivery_policy)
+        if self.dead_letter is not None:
+            object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
+        for name in ("non_blocking_redelivery", "optimize_acknowledge"):
+            if getattr(self, name) is not None:
+                check_flag(name, getattr(self, name))
+
+
+#: The options of a consumer that has none of its own.
+_AS_CONNECTION: Final = ConsumerOptions()
+
+
+@by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """All that can be chosen for a connection."""
+
+    client_id: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
+    redelivery_policy: Policy = field(default_factory=RedeliveryPolicy)
+    redelivery_policies: RedeliveryPolicyMap | None = None  #: wins over redelivery_policy
+    optimize_acknowledge: bool = False  #: AUTO only
+    optimize_acknowledge_timeout: float = 0.3  #: 0: off
+    optimized_ack_scheduled_ack_interval: float = 0.0  #: 0: off
+    non_blocking_redelivery: bool = False
+    transacted_individual_ack: bool = False
+    use_async_send: bool = False  #: persistent messages are sent without waiting for the receipt
+    dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or a destination URI for copies
+    use_management: bool = True  #: ask the broker's management for what STOMP does not tell
+    ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
+    dialect: str | None = None  #: only where the broker's own word for itself is not enough
+    #: Seconds: (send every, expect every), 0 is never. Silent for twice the second, the broker is taken for dead.
+    heartbeat: tuple[float, float] = (10.0, 10.0)
+    connect_timeout: float | None = 10.0  #: for each of TCP, TLS, CONNECTED; None: no limit
+    request_timeout: float | None = 30.0  #: for every answer of the broker; None: no limit
+    reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
+    commit_markers: bool = False  #: a commit whose answer was lost is cleared up on the next link
+    #: Whether a message whose receipt was lost with the link is sent again; None: to the same broker, if that drops
+    #: a second one. True is for a pair of Artemis brokers, too, of which one takes over what the other was sent.
+    resend_unconfirmed: bool | None = None
+    max_body_size: int = (
+        BODY_LIMIT  #: bytes, to send; a broker that sends a longer body loses the link
+    )
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+    def __post_init__(self) -> None:
+        for name in ("client_id", "username", "password"):
+            _check_header(name, getattr(self, name))
+        for name in _FLAGS:
+            check_flag(name, getattr(self, name))
+        for name, kind in _PARTS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise wrong_type(name, f"a {kind.__name__}", getattr(self, name))
+        _check_policies(self.redelivery_policy, self.redelivery_policies)
+        if not isinstance(self.reconnect, ReconnectPolicy | None):
+            raise wrong_type("reconnect", "a ReconnectPolicy or None", self.reconnect)
+        if self.resend_unconfirmed is not None:
+            check_flag("resend_unconfirmed", self.resend_unconfirmed)
+        _check_dialect(self.dialect)
+        _check_ledger(self.ledger)
+        if not isinstance(self.dead_letter, str):
+            raise wrong_type("dead_letter", "safe, broker or a destination", self.dead_letter)
+        object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
+        check_seconds("optimize_acknowledge_timeout", self.optimize_acknowledge_timeout)
+        check_seconds(
+            "optimized_ack_scheduled_ack_interval", self.optimized_ack_scheduled_ack_interval
+        )
+        _check_heartbeat(self.heartbeat)
+        _check_limit("connect_timeout", self.connect_timeout)
+        _check_limit("request_timeout", self.request_timeout)
+        check_whole("max_body_size", self.max_body_size, 1)
+
+    @classmethod
+    def of(cls, **options: Any) -> ConnectionOptions:
+        """The options with these names; raises ConfigurationError, which names the nearest for an unknown one."""
+        check_names("connection option", options, [each.name for each in fields(cls)])
+        return cls(**options)
+
+    def policy(self, destination: str, own: ConsumerOptions = _AS_CONNECTION) -> Policy:
+        """
+        The redelivery policy for a destination URI; one of the application's own is asked with care.
+
+        `own`: the options of the consumer, which win.
+        """
+        if own.redelivery_policy is not None:
+            return careful(own.redelivery_policy)
+        if self.redelivery_policies is None:
+            return careful(self.redelivery_policy)
+        return careful(self.redelivery_policies.policy(destination))
+
+    def prefetch(self, kind: DestinationKind, own: ConsumerOptions = _AS_CONNECTION) -> int:
+        """The prefetch of a consumer with its `own` options, in messages; 0: each is fetched when it is asked for."""
+        return self.prefetch_policy.prefetch(kind) if own.prefetch is None else own.prefetch
+
+    def optimize(self, own: ConsumerOptions = _AS_CONNECTION) -> OptimizeAcknowledge | None:
+        """How AUTO acknowledgements of a consumer with its `own` options are batched, if at all."""
+        wanted = own.optimize_acknowledge
+        if not (self.optimize_acknowledge if wanted is None else wanted):
+            return None
+        return OptimizeAcknowledge(
+            timeout=self.optimize_acknowledge_timeout,
+            scheduled_interval=self.optimized_ack_scheduled_ack_interval,
+        )
+
+
+class AppKeywords(TypedDict, total=False):
+    """The fields of `ConnectionOptions` as keywords, for type checkers; all but `reconnect`, which `App` spells."""
+
+    client_id: str | None
+    username: str | None
+    password: str | None
+    prefetch_policy: PrefetchPolicy
+    redelivery_policy: Policy
+    redelivery_policies: RedeliveryPolicyMap | None
+    optimize_acknowledge: bool
+    optimize_acknowledge_timeout: float
+    optimized_ack_scheduled_ack_interval: float
+    non_blocking_redelivery: bool
+    transacted_individual_ack: bool
+    use_async_send: bool
+    dead_letter: str
+    use_management: bool
+    ledger: Ledger | str | PathLike[str] | None
+    dialect: str | None
+    heartbeat: tuple[float, float]
+    connect_timeout: float | None
+    request_timeout: float | None
+    commit_markers: bool
+    resend_unconfirmed: bool | None
+    max_body_size: int
+    tls: TlsOptions
+
+
+class ConnectionKeywords(AppKeywords, total=False):
+    """The fields of `ConnectionOptions` as keywords, for type checkers."""
+
+    reconnect: ReconnectPolicy | None
+
+
+_FLAGS: Final = (
+    "optimize_acknowledge",
+    "non_blocking_redelivery",
+    "transacted_individual_ack",
+    "use_async_send",
+    "use_management",
+    "commit_markers",
+)
+_PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
+
+#: What a ledger must have.
+_LEDGER: Final = ("begin", "finish", "settle", "flush")
+
+
+def dead_letter_place(given: str) -> str:
+    """
+    A strategy, or the URI of the queue that is meant; found at the door, and not when the first message has died.
+
+    A topic would lose what nobody subscribes to, a temporary queue ends with its session, and brokers read a name with
+    wildcards or commas as several. Raises ConfigurationError, and InvalidDestinationError for a destination that makes
+    no sense.
+    """
+    if given in tuple(DeadLetterStrategy):
+        return given
+    strategies = ", ".join(DeadLetterStrategy)
+    if not isinstance(given, str) or not (":" in given or "/" in given):
+        raise ConfigurationError(
+            f"dead_letter={given!r} is neither one of {strategies} nor like queue://NAME"
+        )
+    place = parse_destination(given)
+    if place.kind != "queue" or is_pattern(place.name):
+        raise ConfigurationError(
+            f"dead_letter={given!r} is not one queue, and only a queue that outlives its readers keeps dead letters;"
+            f" write queue://NAME, or one of {strategies}"
+        )
+    return str(place)
+
+
+def _check_policies(policy: object, policies: object) -> None:
+    check_policy("redelivery_policy", policy)
+    if not isinstance(policies, RedeliveryPolicyMap | None):
+        raise wrong_type("redelivery_policies", "a RedeliveryPolicyMap or None", policies)
+
+
+def _check_dialect(name: str | None) -> None:
+    check_text("dialect", name)
+    if name is not None and name not in plugins.names("jmsx.dialects"):
+        raise unknown("dialect", name, plugins.names("jmsx.dialects"))
+
+
+def _check_ledger(ledger: object) -> None:
+    made = all(hasattr(ledger, name) for name in _LEDGER) and not isinstance(ledger, type)
+    if not (ledger is None or isinstance(ledger, str | PathLike) or made):
+        raise wrong_type("ledger", "a path or a DeliveryLedger", ledger)
+
+
+def _check_header(name: str, value: object) -> None:
+    """A header of CONNECT, where nothing is escaped."""
+    check_text(name, value)
+    if isinstance(value, str) and any(character in value for character in "\r\n\0"):
+        raise ConfigurationError(f"{name} holds a line end or NUL, which STOMP cannot carry there")
+
+
+def _check_limit(name: str, value: object) -> None:
+    """A time that ends something; 0 would end it at once, and is no limit in Java."""
+    if value is not None:
+        check_number(name, value, 0.001, " seconds; None is no limit")
+        _check_age(name, value, "None is no limit")
+
+
+def _check_age(name: str, seconds: Any, remark: str) -> None:
+    if seconds > _AGES:
+        raise ConfigurationError(f"{name} of {seconds} seconds is too long; {remark}")
+
+
+def _check_heartbeat(value: object) -> None:
+    if not isinstance(value, tuple) or len(value) != len(("send", "expect")):
+        raise wrong_type("heartbeat", "a tuple (send every, expect every)", value)
+    for name, seconds in zip(("send", "expect"), value, strict=True):
+        check_seconds(f"heartbeat to {name}", seconds, "; 0 is never")
+        _check_age(f"heartbeat to {name}", seconds, "0 is never")

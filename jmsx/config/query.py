@@ -1,0 +1,228 @@
+"""
+The query of a broker URI: options as Java users write them, times in milliseconds.
+
+What stands after a password is not shown in an error: it may be the rest of that password, with an & in it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import parse_qsl
+
+from jmsx.config.options import FOR_EVER, ConnectionOptions, PrefetchPolicy, ReconnectPolicy
+from jmsx.core.option_checks import unknown
+from jmsx.core.policy import RedeliveryPolicy
+from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+#: How the text of an option is read.
+Reader: TypeAlias = "Callable[[str], Any]"
+
+
+#: What to do about a character with a meaning of its own.
+PERCENT: Final = (
+    "write %23 %26 %2C %2F %3A %3F %40 %29 for # & , / : ? @ ) in a user name or password"
+)
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,15}")
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text):
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+
+
+def _seconds(text: str) -> float:
+    """Milliseconds, in seconds."""
+    return _whole(text) / 1000
+
+
+def _seconds_or_never(text: str) -> float:
+    """Milliseconds, in seconds; -1 is for ever."""
+    return FOR_EVER if _whole(text) == FOR_EVER else _seconds(text)
+
+
+def _limit(text: str) -> float | None:
+    """Milliseconds, in seconds; 0 or less is no limit (`ActiveMQConnection.java`, syncSendPacket)."""
+    return _seconds(text) if _whole(text) > 0 else None
+
+
+def _maybe_seconds(text: str) -> float | None:
+    """Milliseconds, in seconds; below 0 is none."""
+    return _seconds(text) if _whole(text) >= 0 else None
+
+
+def _percent(text: str) -> float:
+    return _whole(text) / 100
+
+
+def _options(
+    prefix: str, part: str, fields: Mapping[str, tuple[str, Reader]]
+) -> dict[str, tuple[str, str, Reader]]:
+    """Option -> (part of the options, field, reader) for what begins with `prefix`; part "": the options themselves."""
+    return {f"{prefix}{name}": (part, field, read) for name, (field, read) in fields.items()}
+
+
+_OPTIONS: Final = {
+    **_options(
+        "jms.",
+        "",
+        {
+            "clientID": ("client_id", str),
+            "userName": ("username", str),
+            "password": ("password", str),
+            "optimizeAcknowledge": ("optimize_acknowledge", _boolean),
+            "optimizeAcknowledgeTimeOut": ("optimize_acknowledge_timeout", _seconds),
+            "optimizedAckScheduledAckInterval": ("optimized_ack_scheduled_ack_interval", _seconds),
+            "nonBlockingRedelivery": ("non_blocking_redelivery", _boolean),
+            "transactedIndividualAck": ("transacted_individual_ack", _boolean),
+            "useAsyncSend": ("use_async_send", _boolean),
+            "connectResponseTimeout": ("connect_timeout", _limit),
+            "sendTimeout": ("request_timeout", _limit),
+        },
+    ),
+    **_options(
+        "jms.prefetchPolicy.",
+        "prefetch_policy",
+        {
+            "queuePrefetch": ("queue", _whole),
+            "queueBrowserPrefetch": ("queue_browser", _whole),
+            "topicPrefetch": ("topic", _whole),
+            "durableTopicPrefetch": ("durable_topic", _whole),
+            "all": ("*", _whole),
+        },
+    ),
+    **_options(
+        "jms.redeliveryPolicy.",
+        "redelivery_policy",
+        {
+            "maximumRedeliveries": ("maximum_redeliveries", _whole),
+            "initialRedeliveryDelay": ("initial_redelivery_delay", _seconds),
+            "redeliveryDelay": ("redelivery_delay", _seconds),
+            "useExponentialBackOff": ("use_exponential_back_off", _boolean),
+            "backOffMultiplier": ("back_off_multiplier", _number),
+            "maximumRedeliveryDelay": ("maximum_redelivery_delay", _maybe_seconds),
+            "useCollisionAvoidance": ("use_collision_avoidance", _boolean),
+            "collisionAvoidancePercent": ("collision_avoidance_factor", _percent),
+            "preDispatchCheck": ("pre_dispatch_check", _boolean),
+        },
+    ),
+    **_options(
+        "jmsx.",
+        "",
+        {
+            "ledger": ("ledger", str),
+            "commitMarkers": ("commit_markers", _boolean),
+            "resendUnconfirmed": ("resend_unconfirmed", _boolean),
+        },
+    ),
+    **_options("wireFormat.", "", {"maxFrameSize": ("max_body_size", _whole)}),
+    **_options(
+        "tls.",
+        "tls",
+        {
+            "caFile": ("ca_file", str),
+            "certificateFile": ("certificate_file", str),
+            "keyFile": ("key_file", str),
+            "keyPassword": ("key_password", str),
+            "verifyHostName": ("verify_hostname", _boolean),
+            "serverName": ("server_name", str),
+        },
+    ),
+    # as Java writes it
+    **_options("socket.", "tls", {"verifyHostName": ("verify_hostname", _boolean)}),
+    **_options(
+        "",
+        "reconnect",
+        {
+            "randomize": ("randomize", _boolean),
+            "initialReconnectDelay": ("initial_delay", _seconds),
+            "maxReconnectDelay": ("maximum_delay", _seconds),
+            "useExponentialBackOff": ("use_exponential_back_off", _boolean),
+            "backOffMultiplier": ("back_off_multiplier", _number),
+            "maxReconnectAttempts": ("maximum_attempts", _whole),
+            "startupMaxReconnectAttempts": ("startup_maximum_attempts", _whole),
+            "timeout": ("timeout", _seconds_or_never),
+        },
+    ),
+}
+
+#: Options whose values are never shown, nor what stands after them and is no option: it may be the rest of a password.
+_SECRETS: Final = ("jms.password", "tls.keyPassword")
+
+_FAILOVER_OPTIONS: Final = [name for name, (part, _, _) in _OPTIONS.items() if part == "reconnect"]
+_PLAIN_OPTIONS: Final = [name for name in _OPTIONS if name not in _FAILOVER_OPTIONS]
+
+_DEFAULTS: Final[dict[str, type[Any]]] = {
+    "prefetch_policy": PrefetchPolicy,
+    "redelivery_policy": RedeliveryPolicy,
+    "reconnect": ReconnectPolicy,
+}
+
+
+def apply_query(query: str, options: ConnectionOptions, *, failover: bool) -> ConnectionOptions:
+    """
+    `options` with those of the query; `failover`: the ones for connecting again may be among them.
+
+    Raises ConfigurationError, naming the option, and the nearest one for an unknown one.
+    """
+    tls: dict[str, Any] = {}
+    secret = False
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise _unknown_option(name, after_secret=secret, failover=failover)
+        if name in _FAILOVER_OPTIONS and not failover:
+            raise ConfigurationError(
+                f"{name} is an option of connecting again; write failover:(stomp://HOST:PORT)?{name}=…"
+            )
+        secret = secret or name in _SECRETS
+        part, key, read = _OPTIONS[name]
+        try:
+            value = read(text)
+            if part == "tls":  # together: a key is of no use without its certificate
+                tls[key] = value
+            else:
+                options = _changed(options, part, key, value)
+        except (ValueError, ConfigurationError) as error:
+            shown = name if name in _SECRETS else f"{name}={text}"
+            raise ConfigurationError(f"option {shown}: {error}") from None
+    return replace(options, tls=replace(options.tls, **tls))
+
+
+def _changed(options: ConnectionOptions, part: str, key: str, value: Any) -> ConnectionOptions:
+    if part == "":
+        return replace(options, **{key: value})
+    if key == "*":
+        return replace(options, prefetch_policy=PrefetchPolicy.all(value))
+    old = getattr(options, part) or _DEFAULTS[part]()
+    if not isinstance(old, _DEFAULTS[part]):
+        raise ConfigurationError(f"it does not fit {part}={old}")
+    return replace(options, **{part: replace(old, **{key: value})})
+
+
+def _unknown_option(name: str, *, after_secret: bool, failover: bool) -> ConfigurationError:
+    """An error that does not show what may be a part of a password."""
+    if "@" in name:
+        return ConfigurationError(f"what stands after ? is no option; {PERCENT}")
+    if after_secret:
+        return ConfigurationError(f"what stands after a password is no option; {PERCENT}")
+    return unknown("option", name, list(_OPTIONS) if failover else _PLAIN_OPTIONS)

@@ -1,0 +1,177 @@
+"""
+A small web server for probes and scrapes that no peer can hold up: time, threads and noise are limited.
+
+It serves WSGI, so an application with a web server of its own mounts the same there instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+import socketserver
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from jmsx.drivers.process import tell_of_forks
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+#: Seconds that a connection may last, from its first byte to our last.
+LONGEST: Final = 10.0
+#: Connections at once, each with a thread. For one more the oldest has to go.
+MOST: Final = 16
+#: Seconds that one more waits for the oldest to be gone.
+_PATIENCE: Final = 1.0
+
+_log = logger("jmsx.drivers.web")
+
+
+class WebServer:
+    """A running server of `app`, on a thread of its own; close it."""
+
+    def __init__(self, host: str, port: int, app: WSGIApplication, *, name: str) -> None:
+        """Begin to serve at `host` ("": all of the machine's addresses); port 0 takes a free one. Raises OSError."""
+        kind = _Server6 if ":" in host else _Server
+        self._server = kind((host, port), _Handler)
+        self._server.set_app(_guarded(app))
+        self.port: int = self._server.server_port  #: also when a free one was asked for
+        shown = f"[{host}]" if ":" in host else host or "0.0.0.0"  # noqa: S104 - what was asked for
+        self.url = f"http://{shown}:{self.port}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name=name, daemon=True
+        )
+        self._thread.start()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: the port is the parent's, and free when that has ended."""
+        self._server.let_go()
+
+    def close(self) -> None:
+        """Stop serving, and give the port back; idempotent."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+            self._server.hang_up(0.0)
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    """A thread for each connection: a slow reader must not keep a probe waiting."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = MOST
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        self._places = threading.BoundedSemaphore(MOST)
+        self._lock = threading.Lock()
+        self._begun: dict[
+            socket.socket, float
+        ] = {}  #: open connections, and since when; oldest first
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """As the base class, which would ask the name service for our own name, and perhaps wait for it."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a connection a thread; where too many are open, the place of the oldest."""
+        if not self._places.acquire(blocking=False):
+            self._hang_up_oldest()
+            if not self._places.acquire(timeout=_PATIENCE):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._begun[request] = time.monotonic()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._ended(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve one connection, and give its place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._ended(request)
+
+    def service_actions(self) -> None:
+        """Now and then: end the connections that last too long, whatever they do."""
+        self.hang_up(LONGEST)
+
+    def hang_up(self, age: float) -> None:
+        """End the connections that are older than `age` seconds."""
+        now = time.monotonic()
+        with self._lock:
+            for request in [r for r, begun in self._begun.items() if now - begun >= age]:
+                self._cut(request)
+
+    def let_go(self) -> None:
+        """In the child of a fork: close the parent's descriptors, which says nothing to the peers."""
+        self._lock = threading.Lock()
+        for each in (self.socket, *self._begun):
+            each.close()
+        self._begun.clear()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: it was the peer's doing."""
+
+    def _hang_up_oldest(self) -> None:
+        with self._lock:
+            for request in list(self._begun)[:1]:
+                self._cut(request)
+
+    def _cut(self, request: socket.socket) -> None:
+        """End a connection, whose thread notices; it counts no more, so the next one that has to go is another."""
+        del self._begun[request]
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+    def _ended(self, request: socket.socket) -> None:
+        with self._lock:
+            self._begun.pop(request, None)
+        self._places.release()
+
+
+class _Server6(_Server):
+    """The same on IPv6."""
+
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    """Logs nothing: probes come every few seconds, and peers may send what they like."""
+
+    timeout = LONGEST
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+        """Say nothing."""
+
+    def get_stderr(self) -> Any:
+        """Where wsgiref writes the traceback of a peer that went away."""
+        return io.StringIO()
+
+
+def _guarded(app: WSGIApplication) -> WSGIApplication:
+    """`app`, whose own fault is a line in the log and an answer."""
+
+    def respond(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        try:
+            return app(environ, start)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next probe wants an answer
+            _log.error("no answer", path=environ.get("PATH_INFO"), error=repr(error))
+            start("500 Internal Server Error", [("Content-Length", "0")], sys.exc_info())
+            return []
+
+    return respond

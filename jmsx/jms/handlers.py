@@ -1,0 +1,178 @@
+"""
+Handlers and listeners whose body would not run when they are called.
+
+Calling a coroutine function or a generator function makes an object and runs nothing. To take that for a handler that
+has returned would acknowledge a message that nobody has looked at. So what can be seen is refused when the handler is
+given, and what is returned is looked at after each call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from concurrent.futures import Future
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.errors import ConfigurationError
+from jmsx.jms.outcomes import Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: What to do about it.
+_REMEDY: Final = "make it a plain function that has done its work when it returns, by asyncio.run() where it is async"
+
+#: More wrappers than this are a wrapper of itself.
+_DEEPEST: Final = 100
+
+#: Collections inside one another that are looked into; what lies deeper is data.
+_NESTED: Final = 8
+
+
+def check_runs(handler: Callable[..., Any]) -> None:
+    """
+    Raise ConfigurationError for what is no function, and for one whose body a call does not run.
+
+    Wrappers are looked through (`functools.partial`, `functools.wraps`, bound methods, objects with `__call__`).
+    """
+    name = name_of(handler)
+    if isinstance(handler, type):
+        raise ConfigurationError(
+            f"{name} is a class, and a message would only make an object of it; give a function"
+        )
+    if not callable(handler):
+        raise ConfigurationError(f"{handler!r} is no function, so it cannot handle messages")
+    for inner in _layers(handler):
+        kind = _kind(inner)
+        if kind:
+            wrapped = "" if inner is handler else " inside its wrapper"
+            raise ConfigurationError(
+                f"{name} is {kind}{wrapped}, so its body would not run when it is called; {_REMEDY}"
+                + (
+                    ". A wrapper that does run it to its end must not have __wrapped__"
+                    if wrapped
+                    else ""
+                )
+            )
+
+
+def check_takes_message(listener: Callable[..., Any]) -> None:
+    """Raise ConfigurationError if `listener(message)` cannot be called."""
+    try:
+        signature = inspect.signature(listener)
+    except (TypeError, ValueError):  # nobody can tell
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{name_of(listener)}{signature} must take (message): {error}"
+        ) from error
+
+
+def check_ran(handler: Callable[..., Any], result: object) -> None:
+    """
+    Raise Reject if `handler` returned what has yet to be awaited or iterated, or collections with such in them.
+
+    So it is with an async or generator function, or a `functools.partial` of one, that is returned and not called (in a
+    collection, such are data), with a Future of a pool that is not done, and with `map()` and its like. Files, cursors
+    and other iterators are results. Coroutines and generators are closed. No repetition can cure that.
+    """
+    if result is None:
+        return
+    waiting = [result] if _uncalled(result) else [one for one in _parts(result) if _waits(one)]
+    if not waiting:
+        return
+    for one in waiting:
+        if isinstance(one, Coroutine | Generator) and not _begun(one):
+            with contextlib.suppress(Exception):
+                one.close()  # or Python would warn that nobody awaited it
+    kind = type(waiting[0]).__name__
+    if waiting[0] is not result:
+        kind = f"{type(result).__name__} with a {kind} in it"
+    text = f"{name_of(handler)} returned a {kind}, so its body has not run to its end; {_REMEDY}"
+    raise Reject(text) from ConfigurationError(text)
+
+
+def _parts(result: object) -> Iterator[object]:
+    """`result`, and what is in it if it is one of Python's own collections, or several inside one another."""
+    level, seen = [result], set[int]()
+    yield result
+    for _ in range(_NESTED):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, dict | list | tuple | set | frozenset) and id(one) not in seen:
+                seen.add(id(one))  # one that contains itself has no end
+                inner.extend(one.values() if isinstance(one, dict) else one)
+        if not inner:
+            return
+        yield from inner
+        level = inner
+
+
+def _waits(result: object) -> bool:
+    """Whether it has yet to be awaited or iterated."""
+    return issubclass(type(result), Awaitable | Generator | AsyncGenerator) or _lazy(result)
+
+
+def _uncalled(result: object) -> bool:
+    """Whether it has yet to be called for that."""
+    if not isinstance(result, functools.partial | FunctionType | MethodType):
+        return False
+    return any(_kind(layer) for layer in _layers(result))
+
+
+def name_of(handler: object) -> str:
+    """What people call it."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    name = getattr(handler, "__qualname__", None)
+    return name if isinstance(name, str) else type(handler).__qualname__
+
+
+def _layers(handler: Any) -> Iterator[Any]:
+    """The callable itself, and what it says that it wraps or calls."""
+    waiting, seen = [handler], 0
+    while waiting and seen < _DEEPEST:
+        layer = waiting.pop()
+        seen += 1
+        yield layer
+        for attribute in ("__wrapped__", "__func__"):  # the second: of bound and static methods
+            with contextlib.suppress(Exception):
+                waiting.append(getattr(layer, attribute))
+        if isinstance(layer, functools.partial | functools.partialmethod):
+            waiting.append(layer.func)
+        partial_method = getattr(layer, "_partialmethod", None)
+        if isinstance(partial_method, functools.partialmethod):
+            waiting.append(partial_method.func)
+        if not inspect.isroutine(layer) and not isinstance(layer, functools.partial):
+            call = inspect.getattr_static(type(layer), "__call__", None)
+            if inspect.isfunction(call):
+                waiting.append(call)
+
+
+def _kind(layer: Any) -> str:
+    if inspect.iscoroutinefunction(layer):
+        return "an async function"
+    if inspect.isasyncgenfunction(layer) or inspect.isgeneratorfunction(layer):
+        return "a generator function"
+    return ""
+
+
+def _lazy(result: object) -> bool:
+    """Whether work is still to be done, by a pool or by whoever iterates."""
+    if isinstance(result, Future):
+        return not result.done()
+    return isinstance(result, map | filter | zip) or type(result).__module__ == "itertools"
+
+
+def _begun(result: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> bool:
+    """Whether somebody else is at it, whose business closing it is then."""
+    if inspect.iscoroutine(result):
+        return inspect.getcoroutinestate(result) != inspect.CORO_CREATED
+    if inspect.isgenerator(result):
+        return inspect.getgeneratorstate(result) != inspect.GEN_CREATED
+    return False

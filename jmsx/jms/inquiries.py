@@ -1,0 +1,184 @@
+"""
+What a connection asks of its broker's management, beside the sessions' own links, and what it makes of the answers.
+
+JMS promises more than STOMP can do on some brokers; their management fills the gap. It may be closed to the user: then
+the consequences are told once, and the safe default is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from jmsx.clock import Clock
+from jmsx.config.uri import BrokerUri
+from jmsx.core.dialect import Dialect
+from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Management
+from jmsx.core.policy import Policy
+from jmsx.core.values import DestinationKind
+from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.locks import Alone
+from jmsx.errors import InvalidClientIdError, UnsupportedError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
+
+#: What a selector compares with: whatever it is, it parses as the next one does.
+_LITERAL: Final = re.compile(r"'(?:[^']|'')*'|\b\d+\b")
+
+_log = logger("jmsx.management")
+
+
+class Peer(NamedTuple):
+    """The broker at the other end of a session's link."""
+
+    address: str
+    dialect: Dialect
+
+
+class Inquiries:
+    """The inquiries of one connection; what was found of a destination is kept."""
+
+    def __init__(self, uri: BrokerUri, clock: Clock) -> None:
+        self._uri = uri
+        self._clock = clock
+        self._alone = Alone(
+            "what asks the broker's management"
+        )  #: one inquiry at a time, so that one warning says it all
+        #: By broker, destination and the redeliveries that the consumer's policy allows, which decide the advice.
+        self._found: dict[tuple[str, str, int], Findings] = {}
+        self._tried: set[tuple[str, str]] = (
+            set()
+        )  #: selectors that a broker takes, without literals
+        self._silent: set[str] = set()  #: brokers that cannot be asked
+
+    def examine(
+        self, peer: Peer, destination: str, kind: DestinationKind, policy: Policy
+    ) -> Findings:
+        """
+        What a consumer of `destination` (URI) should know of it; what goes badly with the client is warned of, once.
+
+        `policy`: the consumer's own for redeliveries.
+
+        Raises InvalidDestinationError if it would take messages that are not meant for it.
+        """
+        default = Findings(DeadLetterQueue(peer.dialect.dead_letter_destination(kind)))
+        management = self._management(peer)
+        if management is None or destination.startswith("temp-"):
+            return default
+        with self._alone():
+            key = (peer.address, destination, policy.maximum_redeliveries)
+            known = self._found.get(key)
+            if known is None and peer.address not in self._silent:
+                known = self._try(peer, management, management.examine(destination, kind, policy))
+                if known is not None:
+                    self._found[key] = known
+                    _warn(peer, destination, known)
+        return known or default
+
+    def try_selector(self, peer: Peer, headers: Mapping[str, str]) -> None:
+        """Before SUBSCRIBE with `headers`: raise InvalidSelectorError where that would cost the session's link."""
+        management, selector = self._management(peer), headers.get("selector")
+        if management is None or selector is None:
+            return
+        shape = (peer.address, _LITERAL.sub("?", selector))
+        with self._alone():
+            if shape not in self._tried and peer.address not in self._silent:
+                self._try(peer, management, management.try_selector(headers))
+                self._tried.add(shape)
+
+    def check_temporary(self, peer: Peer, destination: str) -> None:
+        """Before SEND: raise InvalidDestinationError if `destination` is a temporary queue that is gone."""
+        management = self._management(peer)
+        if management is None or not destination.startswith("temp-queue://"):
+            return
+        with self._alone():
+            if peer.address not in self._silent:
+                self._try(peer, management, management.check_temporary(destination))
+
+    def remove_temporary(self, peer: Peer, destinations: Iterable[str]) -> None:
+        """Have the broker forget temporary queues that nobody reads any more; where it cannot be asked, it does not."""
+        management = self._management(peer)
+        names = [uri for uri in destinations if uri.startswith("temp-queue://")]
+        if management is None or not names:
+            return
+        with self._alone():
+            if peer.address not in self._silent:
+                self._try(peer, management, management.remove_temporary(names))
+
+    def claim_durable(
+        self, peer: Peer, client_id: str | None, subscription: str, headers: Mapping[str, str]
+    ) -> None:
+        """
+        Before SUBSCRIBE with `headers`: let a durable subscription with another topic or selector be made anew.
+
+        Raises JmsxError if it is in use.
+        """
+        management = self._management(peer)
+        if management is None or client_id is None:
+            return
+        with self._alone():
+            if peer.address not in self._silent:
+                inquiry = management.claim_durable(client_id, subscription, headers)
+                self._try(peer, management, inquiry)
+
+    def remove_durable(self, peer: Peer, client_id: str | None, subscription: str) -> None:
+        """
+        Remove a durable subscription.
+
+        Raises BrokerError if it is in use, InvalidDestinationError if there is none, UnsupportedError if the broker's
+        management may not be asked, and what the broker says against it.
+        """
+        management = self._management(peer)
+        if client_id is None:
+            raise InvalidClientIdError(
+                "a durable subscription belongs to a client_id; this connection has none"
+            )
+        if management is None:
+            raise UnsupportedError(
+                f"{peer.address} removes a durable subscription only through its management, and use_management"
+                " is off"
+            )
+        try:
+            self._conduct(peer, management, management.remove_durable(client_id, subscription))
+        except UnansweredError as error:
+            raise type(error.cause)(f"{error.cause}; {management.remedy}") from error
+
+    def _management(self, peer: Peer) -> Management | None:
+        return peer.dialect.management if self._uri.options.use_management else None
+
+    def _try(self, peer: Peer, management: Management, inquiry: Inquiry[T]) -> T | None:
+        """What an inquiry comes to; None, and a warning, if the broker cannot be asked."""
+        try:
+            return self._conduct(peer, management, inquiry)
+        except UnansweredError as error:
+            if error.reached:  # who is away may answer when it is back
+                self._silent.add(peer.address)
+            _log.warning(
+                "management not available",
+                broker=peer.address,
+                error=str(error),
+                consequence="dead letters go to a queue of our own; changed selectors of durable subscriptions"
+                " go unnoticed; what the broker has set for redelivery is not known",
+                remedy=management.remedy,
+            )
+            return None
+
+    def _conduct(self, peer: Peer, management: Management, inquiry: Inquiry[T]) -> T:
+        address = next(one for one in self._uri.addresses if str(one) == peer.address)
+        exchange = Exchange(address, self._uri.options, self._clock)
+        return exchange.conduct(peer.dialect, management, inquiry)
+
+
+def _warn(peer: Peer, destination: str, found: Findings) -> None:
+    for advice in found.advice:
+        _log.warning(
+            advice.problem,
+            broker=peer.address,
+            destination=destination,
+            remedy=advice.remedy,
+            **advice.settings,
+        )

@@ -1,0 +1,601 @@
+"""
+What sessions and connections are made of: links, the threads that serve them, and what the links of a connection share.
+
+`Session` and `Connection` have the calls of JMS, and what they are made of is here: a `SessionLink` for each session,
+and one `ConnectionLinks` for all of a connection. Consumers, producers and browsers take the link of their session.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import queue
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from jmsx.clock import SystemClock
+from jmsx.config.custom_policy import CustomPolicy
+from jmsx.config.uri import BrokerAddress, BrokerUri
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import Frame
+from jmsx.core.ledger import Ledger
+from jmsx.core.management import Findings
+from jmsx.core.policy import Policy
+from jmsx.core.values import AcknowledgeMode, DestinationKind, SessionSettings
+from jmsx.drivers.counting import Counting
+from jmsx.drivers.looking import Looking
+from jmsx.drivers.open import OpenLink
+from jmsx.drivers.process import left_behind, tell_of_forks
+from jmsx.drivers.reconnect import Connector
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    IllegalStateError,
+    JmsxError,
+    UnsupportedError,
+)
+from jmsx.jms.destination import Destination, Temporary, TemporaryQueue, TemporaryTopic
+from jmsx.jms.dispatcher import Dispatcher, Listener
+from jmsx.jms.inquiries import Inquiries, Peer
+from jmsx.log import logger
+from jmsx.observe import Observer, Observers
+from jmsx.stores.ledger import release, share
+from jmsx.stores.shared_memory import MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+#: Modes in which `message.acknowledge()` does something; in the others it may be called at any time.
+_ACKNOWLEDGED: Final = (
+    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
+    AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+)
+
+_log = logger("jmsx.connection")
+
+
+class SessionLink:
+    """A session's link to its broker, the threads that serve it, and what holds while it is open."""
+
+    def __init__(
+        self, mode: AcknowledgeMode, shared: ConnectionLinks, link: OpenLink, session_id: str
+    ) -> None:
+        self.mode = mode
+        self.session_id = session_id
+        self.shared = shared  #: with the other sessions of the connection
+        self.options = shared.options
+        self.closed = False
+        self._ids = itertools.count(1)
+        self._temporary: set[str] = set()  #: URIs of the queues that end with it
+        self._attach(link)
+
+    def _attach(self, link: OpenLink) -> None:
+        marked = self.options.commit_markers and self.transacted
+        settings = SessionSettings(
+            mode=self.mode,
+            broker=link.broker,
+            session_id=self.session_id,
+            host=platform.node(),
+            marker_day=int(time.time() // 86400) if marked else None,
+        )
+        self.client_id = link.client_id
+        self.dialect = link.dialect
+        self.pump = link.attach(settings, self.shared.connection_id, MEMORY)
+        self.pump.running = self.shared.started
+        self.pump.on_lost = self.shared.lost
+        looking = Looking(self.dialect, self.options, self.shared.clock)
+        self.pump.counting = Counting(self.shared.ledger)
+        self.pump.counting.look = lambda one: looking.look(one, self.pump.address)
+        self.pump.ends_links = lambda one: looking.ends_links(one, self.pump.address)
+        self.dispatcher = Dispatcher(self.pump, self.dialect, self.acknowledging)
+
+    # How it stands ---------------------------------------------------------------------------------------------------
+
+    @property
+    def transacted(self) -> bool:
+        """Whether receives and sends take effect at commit()."""
+        return self.mode is AcknowledgeMode.SESSION_TRANSACTED
+
+    @property
+    def alive(self) -> bool:
+        """Whether the threads that serve it run."""
+        return self.pump.alive and self.dispatcher.alive
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a link, as far as we know, with all consumers on it."""
+        return self.pump.reachable
+
+    @property
+    def epoch(self) -> int:
+        """The number of the link, from 1."""
+        return self.pump.core.epoch
+
+    @property
+    def ledger_away(self) -> str | None:
+        """Why its delivery ledger cannot be used, for which it waits."""
+        return self.pump.counting.away
+
+    @property
+    def policy_fault(self) -> str | None:
+        """What is wrong with the last answers of a redelivery policy of the application's; None: nothing."""
+        policies = (one for one in self.pump.core.policies if isinstance(one, CustomPolicy))
+        return next((one.fault for one in policies if one.fault is not None), None)
+
+    @property
+    def address(self) -> BrokerAddress:
+        """Of the broker that it is connected to, or was last."""
+        return self.pump.address
+
+    @property
+    def broker(self) -> str:
+        """The same, as text."""
+        return self.pump.source.broker
+
+    @property
+    def greeting(self) -> Mapping[str, str]:
+        """The headers of the broker's CONNECTED on the link that there is, or was last."""
+        return self.pump.greeting
+
+    def check_open(self) -> None:
+        """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
+        if self.closed:
+            raise IllegalStateError("The Session is closed")
+        self.pump.check()
+
+    def check_receive(self) -> None:
+        """Raise IllegalStateError where `receive()` may not be called."""
+        self.check_open()
+        if self.dispatcher.active:
+            raise IllegalStateError(
+                "Cannot synchronously receive a message when a MessageListener is set"
+            )
+
+    # What the link does ----------------------------------------------------------------------------------------------
+
+    def relink(self, client_id: str | None) -> None:
+        """
+        Go on with a new link that carries `client_id`; the connection's affair.
+
+        Raises UnsupportedError if something binds the session to the link that it has, and what `Connector.first` does;
+        then the session stays as it was.
+        """
+        if not self.pump.core.idle:
+            raise UnsupportedError(
+                f"session {self.pump.source.session_id} has consumers on its socket, so it can neither take the"
+                " client id of the connection nor give it up: over STOMP all durable subscriptions of a client id share"
+                " one socket; make all durable consumers in one session, the first before its other consumers"
+            )
+        link = self.shared.open_link(client_id)
+        self.pump.leave("session moved")
+        self._attach(link)
+
+    def renew(self, reason: str) -> None:
+        """Go on with a new link and new subscriptions; what is not settled is the broker's again."""
+        self.pump.renew(reason)
+
+    def abort(self) -> None:
+        """Drop the socket without farewell: the broker takes back all that is not settled."""
+        self.pump.end("aborted")
+
+    def close(self) -> None:
+        """As `Session.close`."""
+        if self.closed:
+            return
+        self.closed = True
+        reachable = self.pump.reachable
+        self.pump.hurry()
+        idle = self.dispatcher.stop()
+        try:
+            self.pump.tidy_up()
+            if self.pump.error is None:
+                self.pump.linger()
+                for request in self.pump.call(lambda core, now: core.close(now, idle=idle)):
+                    self.pump.wait(request)
+        except BrokerTimeoutError:
+            self.pump.end("no farewell")  # which would not be answered either
+            raise
+        finally:
+            self.pump.leave("session closed")
+            if reachable:
+                peer = Peer(self.broker, self.dialect)
+                self.shared.inquiries.remove_temporary(peer, self._temporary)
+            self.shared.forget(self, reachable=reachable)
+
+    # Messages that come ----------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Hand out nothing until `resume()`."""
+        self.pump.running = False
+
+    def resume(self) -> None:
+        """Hand out messages (again)."""
+        self.pump.running = True
+        self.pump.wake()
+
+    def listen(self, subscription_id: str, listener: Listener | None) -> None:
+        """Give a consumer its listener, or take it away."""
+        self.check_open()
+        self.dispatcher.set(subscription_id, listener)
+
+    def leave(self, subscription_id: str) -> bool:
+        """
+        Take a consumer's listener away, and wait for it unless it calls; False if it still runs.
+
+        In a transaction it goes on to its end, as the consumer does.
+        """
+        return self.transacted or self.dispatcher.leave(subscription_id)
+
+    def wait_idle(self, timeout: float | None) -> bool:
+        """Wait `timeout` seconds (None: for ever) for a running listener, unless it calls; False if it runs on."""
+        return self.dispatcher.wait_idle(timeout)
+
+    def acknowledging(self, delivery: Delivery) -> Callable[[], None] | None:
+        """What `message.acknowledge()` does for the message of `delivery`; None: nothing."""
+        if self.mode not in _ACKNOWLEDGED:
+            return None
+
+        def acknowledge() -> None:
+            self.check_open()
+            self.pump.call(lambda core, now: core.acknowledge(delivery, now))
+
+        return acknowledge
+
+    # Messages that go ------------------------------------------------------------------------------------------------
+
+    @property
+    def signature(self) -> str | None:
+        """What its messages tell of who sends them; None: nothing."""
+        signs = self.shared.signs or self.options.client_id is not None
+        return self._sender if signs else None
+
+    def sign(self) -> str:
+        """From now on all messages of the connection, whatever session sends them, tell what this gives."""
+        self.shared.signs = True
+        return self._sender
+
+    @property
+    def _sender(self) -> str:
+        return self.options.client_id or self.shared.connection_id
+
+    # Subscriptions, and what the broker's management knows of them ---------------------------------------------------
+
+    def next_subscription_id(self) -> str:
+        """A subscription id that the session has not used yet."""
+        return str(next(self._ids))
+
+    def peer(self, what: str) -> Peer:
+        """The broker at the other end, now; an outage is waited through, by whoever wants `what` of it."""
+        return self.pump.submit(what, lambda _core, _now: Peer(self.broker, self.dialect))
+
+    def examine(self, destination: Destination, kind: DestinationKind, policy: Policy) -> Findings:
+        """
+        What the broker's management tells of a destination that a consumer with that redelivery policy shall read.
+
+        Asked once in a connection's life. Raises InvalidDestinationError if a consumer would take messages that are
+        not meant for it.
+        """
+        self.check_open()
+        peer = self.peer(f"SUBSCRIBE {destination}")
+        return self.shared.inquiries.examine(peer, destination.uri, kind, policy)
+
+    # Temporary destinations ------------------------------------------------------------------------------------------
+
+    def make_temporary_queue(self) -> TemporaryQueue:
+        """A new queue that is there before it has a consumer; as `Session.create_temporary_queue`."""
+        self.check_open()
+        made = TemporaryQueue(self._temporary_name(), owner=self)
+        self._temporary.add(made.uri)
+        headers = self.dialect.holding_headers(made.uri)
+        if headers is not None:
+            self.pump.ask(
+                f"SUBSCRIBE {made}",
+                lambda core, _now: core.browsers.open(_holder(made), made.uri, headers),
+                repeat=True,
+            )
+        return made
+
+    def make_temporary_topic(self) -> TemporaryTopic:
+        """A new topic; as `Session.create_temporary_topic`."""
+        self.check_open()
+        return TemporaryTopic(self._temporary_name(), owner=self)
+
+    def _temporary_name(self) -> str:
+        return f"{self.session_id}-{next(self._ids)}"
+
+    def consumes(self, destination: Destination) -> bool:
+        """Whether a consumer of this session reads `destination`."""
+        uri = destination.uri
+        return self.pump.call(lambda core, _now: core.consumes(uri))
+
+    def forget_temporary(self, destination: Temporary) -> None:
+        """Have the broker remove a queue of this session that was deleted, where it can be told."""
+        self._temporary.discard(destination.uri)
+        if self.dialect.management is not None and not self.closed and self.pump.error is None:
+            self.pump.finish(
+                lambda core, _now: core.browsers.close(_holder(destination), destination.uri)
+            )
+            peer = self.peer(f"DELETE {destination}")
+            self.shared.inquiries.remove_temporary(peer, [destination.uri])
+
+    def tell_name(self, destination: Temporary, place: str) -> None:
+        """Send a message to `place` (URI) that asks for answers at `destination`: its reader sees the real name."""
+        headers = {
+            **self.dialect.send_headers(place),
+            "reply-to": self.dialect.reply_to(destination.uri),
+        }
+        asked = Frame("SEND", headers)
+        self.pump.ask(f"SEND {place}", lambda core, _now: core.sending.send_own(asked))
+
+    def check_temporary(self, destination: Destination) -> None:
+        """Raise InvalidDestinationError if it is another program's temporary queue, and gone, as far as one can ask."""
+        if isinstance(destination, Temporary) or not destination.uri.startswith("temp-queue://"):
+            return
+        if self.dialect.management is not None:
+            peer = self.peer(f"SEND {destination}")
+            self.shared.inquiries.check_temporary(peer, destination.uri)
+
+
+def _holder(temporary: Temporary) -> str:
+    """The id of the subscription by which a temporary queue is there before it is read."""
+    return f"holds-{temporary.name}"
+
+
+class ConnectionLinks:
+    """The links of one connection's sessions, and what they share."""
+
+    def __init__(self, uri: BrokerUri, observers: Iterable[Observer]) -> None:
+        self.options = uri.options
+        self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.signs = False  #: its messages tell that they are its own
+        self.clock = SystemClock()  #: seconds, for all its sessions
+        self.inquiries = Inquiries(uri, self.clock)
+        self.scheduler: bool | None = None  #: whether the broker delays messages; None: not known
+        self.ledger: Ledger | None = None  #: open while there may be sessions
+        self.started = False
+        self.exception_listener: Callable[[JmsxError], object] | None = None
+        self._uri = uri
+        self._observers = Observers(observers)
+        self._lock = threading.RLock()  #: guards what follows; never held while a link is opened
+        self._opening = threading.RLock()  #: one link is opened after the other
+        self._connectors: set[Connector] = set()  #: that are at it
+        self._links: list[SessionLink] = []
+        self._count = itertools.count(1)
+        self._spare: OpenLink | None = None
+        self._durables: dict[str, SessionLink] = {}  #: by the names of subscriptions in use
+        self._unstarted = True  #: never started, and nobody was told of it
+        self._closed = False
+        self._aborted = False
+        self._left: IllegalStateError | None = None  #: why it is of no use in this process
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it is the parent's, and neither closed nor used here."""
+        self._lock, self._opening = threading.RLock(), threading.RLock()
+        self._left = left_behind(
+            f"the Connection to {self._uri} was made", "make one of its own in the child"
+        )
+
+    def __str__(self) -> str:
+        return f"{self._uri} [{len(self._links)} sessions]"
+
+    def _check(self) -> None:
+        if self._closed:
+            raise IllegalStateError("The Connection is closed")
+        if self._left is not None:
+            raise self._left
+        if self._aborted:
+            raise ConnectionFailedError(f"the connection to {self._uri} was aborted")
+
+    # The connection's calls ------------------------------------------------------------------------------------------
+
+    def add(self, mode: AcknowledgeMode) -> SessionLink:
+        """A link for a new session; as `Connection.create_session`."""
+        with self._opening:
+            with self._lock:
+                self._check()
+                if self.ledger is None and self.options.ledger is not None:
+                    self.ledger = share(self.options.ledger)
+                link, self._spare = self._spare, None
+            if link is not None and link.pump.error is not None:
+                link = None
+            link = link or self.open_link(self._free_client_id())
+            try:
+                with self._lock:
+                    self._check()
+                    session_id = f"{self.connection_id}-{next(self._count)}"
+                    made = SessionLink(mode, self, link, session_id)
+                    self._links.append(made)
+                    return made
+            except BaseException:
+                link.pump.end("not needed")
+                raise
+
+    def start(self) -> None:
+        """Begin to hand out messages."""
+        with self._lock:
+            self._check()
+        if self.options.client_id is not None:
+            self._show_client_id()
+        with self._lock:
+            self._check()
+            self.started, self._unstarted = True, False
+            for link in self._links:
+                link.resume()
+
+    def note_unstarted(self) -> None:
+        """Tell once that a `receive()` waits for what cannot come."""
+        with self._lock:
+            unstarted, self._unstarted = self._unstarted, False
+        if unstarted:
+            _log.warning(
+                "connection not started: receive() gets nothing until connection.start() is called",
+                broker=str(self._uri),
+            )
+
+    def stop(self, timeout: float | None) -> bool:
+        """As `Connection.stop`."""
+        with self._lock:
+            self._check()
+            self.started = False
+            links = list(self._links)
+        for link in links:
+            link.pause()
+        deadline = None if timeout is None else self.clock.monotonic() + timeout
+        left = [
+            link.wait_idle(None if deadline is None else deadline - self.clock.monotonic())
+            for link in links
+        ]
+        return all(left)
+
+    def close(self) -> None:
+        """As `Connection.close`."""
+        if self._left is not None:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            links, spare = self._let_go()
+        errors: list[JmsxError] = []
+        for link in links:
+            try:
+                link.close()
+            except JmsxError as error:
+                errors.append(error)
+        if spare is not None:
+            spare.pump.leave("connection closed")
+        self._release_ledger()
+        if errors and not self._aborted:
+            raise errors[0]
+
+    def abort(self) -> None:
+        """As `Connection.abort`."""
+        if self._left is not None:
+            return
+        with self._lock:
+            self._aborted = True
+            links, spare = self._let_go()
+        for link in links:
+            link.abort()
+        if spare is not None:
+            spare.pump.end("aborted")
+        self._release_ledger()
+
+    def _release_ledger(self) -> None:
+        with self._lock:
+            ledger, self.ledger = self.ledger, None
+        if ledger is not None:
+            release(ledger)
+
+    def _let_go(self) -> tuple[list[SessionLink], OpenLink | None]:
+        """No new link is opened any more; what there is has to be ended."""
+        for connector in self._connectors:
+            connector.cancel()
+        return list(self._links), self._spare
+
+    # The sessions' links ---------------------------------------------------------------------------------------------
+
+    def open_link(self, client_id: str | None, *, patient: bool = True) -> OpenLink:
+        """A new link that carries `client_id`; raises what `Connector.first` does."""
+        connector = Connector(self._uri, client_id, queue.SimpleQueue(), self.clock)
+        with self._lock:
+            self._check()
+            self._connectors.add(connector)
+        try:
+            return OpenLink(connector, self.clock, self._observers, patient=patient)
+        finally:
+            with self._lock:
+                self._connectors.discard(connector)
+
+    def lost(self, error: JmsxError) -> None:
+        """The link of a session is gone."""
+        _log.error("connection lost", broker=str(self._uri), error=str(error))
+        listener = self.exception_listener
+        if listener is not None:
+            try:
+                listener(error)
+            except BaseException as raised:  # noqa: BLE001 - an application's listener may raise anything
+                _log.error("exception listener failed", exc_info=raised)
+
+    def forget(self, link: SessionLink, *, reachable: bool) -> None:
+        """A session is closed; the broker was `reachable` then."""
+        with self._lock:
+            if link in self._links:
+                self._links.remove(link)
+            self._durables = {
+                name: user for name, user in self._durables.items() if user is not link
+            }
+            held = link.client_id is not None and link.client_id == self.options.client_id
+            if not held or self._closed or self._aborted or not reachable:
+                return
+        self._keep_client_id()
+
+    # The client id: one link of the connection has it, the one with the durable subscriptions ------------------------
+
+    def claim_client_id(self, link: SessionLink, subscription: str | None) -> None:
+        """
+        Give `link` the socket with the connection's client id, for the durable `subscription` (None: to remove one).
+
+        Raises JmsxError if the subscription is in use, UnsupportedError if another session needs that socket.
+        """
+        with self._opening:
+            with self._lock:
+                others = [each for each in self._links if each is not link]
+            if subscription in self._durables:
+                raise JmsxError(
+                    f"Durable consumer is in use for client: {self.options.client_id}"
+                    f" and subscriptionName: {subscription}"
+                )
+            for other in others:
+                if other.client_id == self.options.client_id is not None:
+                    other.relink(self._further_client_id())
+            with self._lock:
+                spare, self._spare = self._spare, None
+            if spare is not None:
+                spare.pump.leave("not needed")
+            if link.client_id != self.options.client_id:
+                link.relink(self.options.client_id)
+            if subscription is not None:
+                self._durables[subscription] = link
+
+    def release_durable(self, subscription: str) -> None:
+        """The consumer of a durable subscription is closed."""
+        self._durables.pop(subscription, None)
+
+    def _show_client_id(self) -> None:
+        """Connect at once, to see whether the client id is free."""
+        with self._opening:
+            with self._lock:
+                if self._links or self._spare is not None:
+                    return
+            self._keep(self.open_link(self.options.client_id))
+
+    def _keep_client_id(self) -> None:
+        """The client id is the connection's as long as it lives, also while no session carries it."""
+        try:
+            self._keep(self.open_link(self.options.client_id, patient=False))
+        except JmsxError as error:
+            _log.warning("client id not kept", client_id=self.options.client_id, error=str(error))
+
+    def _keep(self, link: OpenLink) -> None:
+        with self._lock:
+            wanted = self._spare is None and not (self._closed or self._aborted)
+            if wanted:
+                self._spare = link
+        if not wanted:
+            link.pump.end("not needed")
+
+    def _free_client_id(self) -> str | None:
+        """The connection's client id, or one of its own if a session has that already."""
+        client_id = self.options.client_id
+        used = any(link.client_id == client_id for link in self._links)
+        return self._further_client_id() if used else client_id
+
+    def _further_client_id(self) -> str | None:
+        if self.options.client_id is None:
+            return None
+        return f"{self.options.client_id}-{next(self._count)}"

@@ -1,0 +1,138 @@
+"""
+What a handler may raise to say what shall become of its message.
+
+Anything else that it raises means: deliver again, by the redelivery policy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Final
+
+from jmsx.core.option_checks import LARGEST, check_number
+from jmsx.core.values import Disposition, Failure
+from jmsx.errors import cause_of, exc_info_of, from_a_signal, text_of, traceback_of
+
+#: Frames of a traceback that are looked at: a recursion has thousands.
+_FRAMES: Final = 100
+
+#: Where code lies that is not the application's.
+_LIBRARIES: Final = tuple(
+    {
+        "<frozen",
+        f"{Path(__file__).parent}{os.sep}",
+        *(
+            f"{folder}{os.sep}"
+            for name, folder in sysconfig.get_paths().items()
+            if name in ("stdlib", "platstdlib", "purelib", "platlib")
+        ),
+    }
+)
+
+
+class Steering(Exception):  # noqa: N818 - these are instructions, not errors
+    """The root of the instructions."""
+
+
+class Retry(Steering):
+    """
+    Deliver the message again after `delay` seconds (None: the policy's; 0 or less: at once); it counts as a delivery.
+
+    Raises ConfigurationError for a delay that is no number.
+    """
+
+    def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
+        super().__init__(reason)
+        _check_delay(delay)
+        self.delay = delay
+
+
+class Reject(Steering):
+    """The message will never work: dead letter, at once."""
+
+
+class Discard(Steering):
+    """The message is not worth keeping: acknowledge and forget it, counted."""
+
+
+class Duplicate(Steering):
+    """The message was done before: acknowledge it, counted. An idempotency store (`dedupe=`) says it by itself."""
+
+
+class Unhandled(Steering):
+    """jmsx's own: nobody could handle the message, and it is not to blame: it waits in front again, uncounted."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """
+    The failure that `error` stands for; the cause of a steering exception is told in its place.
+
+    Never raises, whatever an exception of the application's makes of its attributes: a failure it is all the same.
+    """
+    try:
+        return _failure(error)
+    except BaseException as another:
+        if from_a_signal(another):
+            raise
+        return Failure(error_type=type(error).__name__, error_message=text_of(error))
+
+
+def _failure(error: BaseException) -> Failure:
+    if isinstance(error, Duplicate):
+        return Failure(disposition=Disposition.DUPLICATE)
+    if isinstance(error, Unhandled):
+        return Failure(disposition=Disposition.RELEASE)
+    disposition = Disposition.REDELIVER
+    if isinstance(error, Discard):
+        disposition = Disposition.DISCARD
+    elif isinstance(error, Reject):
+        disposition = Disposition.REJECT
+    delay = error.delay if isinstance(error, Retry) else None
+    _check_delay(delay)  # it may have been changed
+    told = told_by(error)
+    return Failure(
+        error_type=type(told).__name__,
+        error_message=text_of(told),
+        stack=traceback_of(told),
+        disposition=disposition,
+        delay=delay,
+        place=place_of(told),
+    )
+
+
+def _check_delay(delay: object) -> None:
+    """What is no number would end the session that has to wait for it."""
+    if delay is not None:
+        check_number("delay of Retry", delay, -LARGEST, " of seconds")
+
+
+def told_by(error: BaseException) -> BaseException:
+    """What is told of it: the cause of a steering exception, if it has one."""
+    cause = cause_of(error) if isinstance(error, Steering) else None
+    return error if cause is None else cause
+
+
+def place_of(error: BaseException) -> str | None:
+    """
+    File and line where `error` was raised, in the innermost frame of the application's own code.
+
+    In the innermost frame of all where none is; None: it was never raised.
+    """
+    try:
+        frames = traceback.extract_tb(exc_info_of(error)[2], limit=-_FRAMES)
+        own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+        frame = (own or frames)[-1]
+        return f"{_short(frame.filename)}:{frame.lineno}"
+    except Exception:  # noqa: BLE001 - no frame, no folder: that a place is not known is no failure
+        return None
+
+
+def _short(file: str) -> str:
+    """As a person knows it: from the folder that it is imported from."""
+    folders = [f"{folder.rstrip(os.sep)}{os.sep}" for folder in sys.path if folder]
+    fitting = [folder for folder in (*folders, f"{Path.cwd()}{os.sep}") if file.startswith(folder)]
+    return file.removeprefix(max(fitting, key=len)) if fitting else file

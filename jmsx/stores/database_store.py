@@ -1,0 +1,325 @@
+"""
+What was done, in the user's own database, in one transaction with what the handler writes.
+
+The row is inserted before the handler runs, so the primary key makes a second process wait for the first one's
+transaction and then tells it that the message is done. Both are committed together, before the message is acknowledged:
+after a crash between the two the message comes again, and the row is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import sqlite3
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.clock import Clock, SystemClock
+from jmsx.core.ledger import StoreKey
+from jmsx.drivers.process import Origin, keep_for_ever
+from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreAwayError, StoreError
+from jmsx.log import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+#: How each `paramstyle` of DB-API (PEP 249) writes parameter number `n`, called `name`.
+_MARKS: Final = {
+    "qmark": "?",
+    "numeric": ":{n}",
+    "named": ":{name}",
+    "format": "%s",
+    "pyformat": "%({name})s",
+}
+
+#: Errors that say that a row is there.
+_INTEGRITY: Final = ("IntegrityError",)
+
+#: Errors of what the database was given, by jmsx or by the handler.
+_OURS: Final = (*_INTEGRITY, "DataError", "NotSupportedError", "ValueError", "TypeError")
+
+#: Errors of a connection that the other side has ended, or of the network.
+_BROKEN: Final = ("OperationalError", "OSError")
+
+#: Errors of a connection that does not work, whoever has ended it.
+_LINK: Final = (*_BROKEN, "InterfaceError")
+
+#: Characters of a column of the primary key.
+_WIDTH: Final = 255
+
+_CREATE: Final = (
+    "CREATE TABLE {table} (place VARCHAR(255) NOT NULL, message_key VARCHAR(255) NOT NULL,"
+    " done_ms BIGINT NOT NULL, PRIMARY KEY (place, message_key))"
+)
+_INSERT: Final = "INSERT INTO {table} (place, message_key, done_ms) VALUES ({place}, {key}, {now})"
+_SELECT: Final = "SELECT done_ms FROM {table} WHERE place = {place} AND message_key = {key}"
+_UNDO: Final = (
+    "DELETE FROM {table} WHERE place = {place} AND message_key = {key} AND done_ms = {now}"
+)
+_DELETE: Final = "DELETE FROM {table} WHERE done_ms < {oldest}"
+
+#: What a handler may not do with its connection.
+_SPOILT: Final = (
+    "what the handler wrote cannot be committed ({cause}): it must leave rollback to jmsx, and let errors of the"
+    " database out, or use a savepoint"
+)
+
+
+_log = logger("jmsx.stores")
+
+
+class DatabaseStore:
+    """
+    Remembers in a table of the user's database, through any DB-API driver (PEP 249); one for each application.
+
+    `connect` gives a connection for each message, not in autocommit mode, and `release` takes it back (default:
+    `connection.close()`): hand in a pool's two functions where opening one is slow. `paramstyle` is the driver's own.
+    A handler with a keyword-only parameter, such as `def book(order, *, db)`, gets the connection; it writes, and
+    leaves commit and rollback to jmsx, and lets errors of the database out. Raises ConfigurationError for a paramstyle
+    or table name that makes no sense.
+
+    The row locks: equal messages wait for each other, and in SQLite, which has one writer, all do. There the `timeout`
+    of `sqlite3.connect` (5 s) should be longer than handlers take together, or "database is locked" makes them wait.
+    """
+
+    connects = True
+
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        *,
+        paramstyle: str = "qmark",
+        table: str = "jmsx_done",
+        release: Callable[[Any], object] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if paramstyle not in _MARKS:
+            raise ConfigurationError(
+                f"paramstyle {paramstyle!r}: DB-API knows {', '.join(_MARKS)}; see the driver's"
+            )
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", table):
+            raise ConfigurationError(f"{table!r} is no table name")
+        self.table = table
+        self._connect = connect
+        self._release = release or _close
+        self._paramstyle = paramstyle
+        self._clock = clock or SystemClock()
+        self._insert = self._statement(_INSERT)
+        self._select = self._statement(_SELECT)
+        self._delete = self._statement(_DELETE)
+        self._undone = self._statement(_UNDO)
+
+    @property
+    def ddl(self) -> str:
+        """The statement that makes the table, for those who keep their schema themselves."""
+        return _CREATE.replace("{table}", self.table)
+
+    def create_table(self) -> None:
+        """Make the table, unless it is there. Raises StoreError if that cannot be."""
+        with contextlib.suppress(StoreError):
+            self.open()
+            return
+        with contextlib.suppress(Exception), self._transaction() as connection:
+            self._statement(self.ddl).run(connection)
+        self.open()  # also if somebody else was first
+
+    def open(self) -> None:
+        """
+        See whether it can be used.
+
+        Raises StoreAwayError if the database cannot be reached, StoreError if the table cannot be read, or `connect`
+        fails for another reason, and ConfigurationError for autocommit.
+        """
+        try:
+            with self._transaction() as connection:
+                self._known(connection, "", "")
+        except (ConfigurationError, StoreAwayError):
+            raise
+        except Exception as error:
+            raise StoreError(
+                f"table {self.table} cannot be read: {error}; is the database there? create_table() makes the"
+                f" table, or run: {self.ddl}"
+            ) from error
+
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
+        """
+        Do `work(connection)` in one transaction with the row that says so; False if that row is there.
+
+        Raises what `work` raises, SpoiltTransactionError if it left nothing that could be committed, and StoreError if
+        the database is away: before `work`, after it, or so that nobody knows whether the commit was made.
+        """
+        place, key, now = _fit(identity.place), _fit(identity.key), self._now_ms()
+        origin = Origin()
+        with self._transaction() as connection:
+            if not self._insert_row(connection, place, key, now):
+                return False
+            try:
+                work(connection)
+                origin.check("the transaction was begun")
+                self._check_row(connection, place, key)
+            except BaseException:
+                if origin.here:
+                    self._undo(connection, place, key, now)
+                raise
+        return True
+
+    def prune(self, seconds: float) -> None:
+        """Forget what was done more than `seconds` ago; for a job of yours, once a day, say."""
+        with self._transaction() as connection:
+            self._delete.run(connection, oldest=self._now_ms() - round(seconds * 1000))
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _insert_row(self, connection: Any, place: str, key: str, now: int) -> bool:
+        """Note the message as done; False if it is. Raises StoreError if the database is away."""
+        with self._present("cannot be written"):
+            try:
+                self._insert.run(connection, place=place, key=key, now=now)
+            except Exception as error:
+                connection.rollback()
+                if not (_is(error, _INTEGRITY) and self._known(connection, place, key)):
+                    raise
+                return False
+            return True
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        try:
+            connection = self._connect()
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            kind = StoreAwayError if _is(error, _LINK) else StoreError
+            raise kind(f"no connection to the database: {_told(error)}") from error
+        origin = Origin()
+        try:
+            _check_transactional(connection)
+            try:
+                yield connection
+                with self._present("was perhaps not committed; the message is looked for again"):
+                    connection.commit()
+            except BaseException:
+                if origin.here:
+                    with contextlib.suppress(Exception):  # of a connection that is gone
+                        connection.rollback()
+                raise
+        finally:
+            if origin.here:
+                self._give_back(connection)
+            else:  # a handler has forked, and come back in the child
+                keep_for_ever(connection)
+
+    @contextlib.contextmanager
+    def _present(self, what: str) -> Iterator[None]:
+        """Tell an error of the database, which is away then, from one of what it was given."""
+        try:
+            yield
+        except Exception as error:
+            if _is(error, _OURS):
+                raise
+            raise StoreError(f"table {self.table} {what}: {_told(error)}") from error
+
+    def _give_back(self, connection: Any) -> None:
+        """Whatever was committed stands, also if the connection cannot be released."""
+        try:
+            self._release(connection)
+        except Exception as error:  # noqa: BLE001 - a pool may raise anything
+            _log.warning("connection not released", table=self.table, error=_told(error))
+
+    def _check_row(self, connection: Any, place: str, key: str) -> None:
+        """
+        Raise SpoiltTransactionError if the handler has ended the transaction, or swallowed an error that spoils it.
+
+        A connection that broke took all of the transaction with it. One that does not work may be the handler's doing,
+        or the database is away: a new one tells.
+
+        PostgreSQL answers COMMIT with a rollback then, and its drivers say nothing: all that was done would be lost.
+        """
+        try:
+            cause = None if self._known(connection, place, key) else "its row is gone"
+        except Exception as error:
+            if _is(error, _BROKEN):
+                raise StoreError(
+                    f"the connection to the database broke before anything was committed: {_told(error)}"
+                ) from error
+            if _is(error, _LINK):
+                self.open()
+            raise SpoiltTransactionError(_SPOILT.format(cause=_told(error))) from error
+        if cause:
+            raise SpoiltTransactionError(_SPOILT.format(cause=cause))
+
+    def _undo(self, connection: Any, place: str, key: str, now: int) -> None:
+        """Whoever failed is not done, also if the handler has committed meanwhile, and with its own work our row."""
+        with contextlib.suppress(Exception):  # of a connection that is gone
+            connection.rollback()
+            self._undone.run(connection, place=place, key=key, now=now)
+            connection.commit()
+
+    def _known(self, connection: Any, place: str, key: str) -> bool:
+        return self._select.run(connection, place=place, key=key) is not None
+
+    def _statement(self, text: str) -> _Statement:
+        return _Statement(text.replace("{table}", self.table), self._paramstyle)
+
+    def _now_ms(self) -> int:
+        return round(self._clock.wall() * 1000)
+
+
+class _Statement:
+    """SQL with `{name}` where a parameter goes, in the words of one paramstyle."""
+
+    def __init__(self, text: str, paramstyle: str) -> None:
+        self._names = re.findall(r"{(\w+)}", text)
+        self._mapped = paramstyle in ("named", "pyformat")
+        for number, name in enumerate(self._names, start=1):
+            mark = _MARKS[paramstyle].format(n=number, name=name)
+            text = text.replace(f"{{{name}}}", mark)
+        self._text = text
+
+    def run(self, connection: Any, **values: str | int) -> Any:
+        """Execute it; the first row, if it has rows."""
+        parameters = values if self._mapped else tuple(values[name] for name in self._names)
+        cursor = connection.cursor()
+        try:
+            cursor.execute(self._text, parameters)
+            return cursor.fetchone() if cursor.description else None
+        finally:
+            cursor.close()
+
+
+def _check_transactional(connection: Any) -> None:
+    """In autocommit mode a crash of the handler would leave the message marked as done."""
+    if isinstance(connection, sqlite3.Connection):
+        mode = getattr(connection, "autocommit", -1)  # Python 3.12; -1: as isolation_level says
+        commits = connection.isolation_level is None if mode == -1 else mode
+        commits = commits and not connection.in_transaction
+    elif callable(getattr(connection, "get_autocommit", None)):
+        commits = connection.get_autocommit()
+    else:
+        commits = getattr(connection, "autocommit", False) is True
+    if commits:
+        raise ConfigurationError(
+            "a DatabaseStore needs connections that do not commit by themselves; switch autocommit off"
+        )
+
+
+def _is(error: Exception, names: tuple[str, ...]) -> bool:
+    """Whether it is one of the errors that PEP 249 names, and every driver defines for itself."""
+    return any(kind.__name__ in names for kind in type(error).__mro__)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _fit(text: str) -> str:
+    """As it is, or its hash where the column is too narrow for it or a database may refuse it."""
+    if len(text) <= _WIDTH and text.isprintable():
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _close(connection: Any) -> None:
+    connection.close()

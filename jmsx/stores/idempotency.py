@@ -1,0 +1,61 @@
+"""What every idempotency store does, and how two of them keep equal messages apart while one is being done."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jmsx.core.ledger import StoreKey
+from jmsx.drivers.process import tell_of_forks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class IdempotencyStore(Protocol):
+    """Knows what was done; used by many threads."""
+
+    @property
+    def connects(self) -> bool:
+        """Whether the handler may have the database connection of its message."""
+
+    def open(self) -> None:
+        """Be ready; called when an app starts. Raises StoreError or ConfigurationError."""
+
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
+        """
+        Call `work(connection)` and remember the message, unless it is known; False: it is known.
+
+        Raises what `work` raises, and then the message is not known; StoreError if nobody can tell whether it is.
+        """
+
+    def close(self) -> None:
+        """Release what is open; called once for each `open`, when the app ends."""
+
+
+class Turns:
+    """Equal messages take turns in this process: the second one waits to see how the first one ends."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy: set[StoreKey] = set()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: nobody is at anything."""
+        self._changed = threading.Condition()
+        self._busy = set()
+
+    @contextlib.contextmanager
+    def turn(self, identity: StoreKey) -> Iterator[None]:
+        """Wait until nobody else is at this message, and keep others off."""
+        with self._changed:
+            self._changed.wait_for(lambda: identity not in self._busy)
+            self._busy.add(identity)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy.discard(identity)
+                self._changed.notify_all()

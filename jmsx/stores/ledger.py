@@ -1,0 +1,351 @@
+"""
+The delivery ledger: how often each message that is not settled was handed out, in an SQLite file.
+
+It is committed before the application sees a message, so that one that kills its process is counted, in whichever
+process of this host it comes next. What is done is written along with the next hand-out: one transaction for each
+message, and none for those that are merely prefetched. WAL with `synchronous=NORMAL` survives the death of a process
+without a sync to disk; after a power cut the last counts may be missing, never the messages.
+
+While it cannot be written, nothing that it counts is handed out: an uncounted hand-out could be the one that kills its
+process. What is done meanwhile is kept in memory and written afterwards. A file that somebody removes is noticed at the
+next hand-out, and made anew with what this process has handed out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from jmsx.clock import Clock, SystemClock
+from jmsx.core.ledger import Entry, Ledger, StoreKey
+from jmsx.core.option_checks import kind_of
+from jmsx.drivers.process import tell_of_forks
+from jmsx.errors import StoreError, from_a_signal, text_of
+from jmsx.log import logger
+from jmsx.stores.sqlite_file import OwnFile
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable
+
+
+T = TypeVar("T")
+
+#: Seconds before a file that could not be written is tried again: at first, and at most; doubled from one to the next.
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+
+#: Hand-outs between two looks for rows that are too old.
+PRUNE_EVERY: Final = 100_000
+
+#: What is done and not written yet; more is forgotten, and its rows grow old. So with what is handed out.
+BACKLOG: Final = 10_000
+
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS jmsx_deliveries (
+    place TEXT NOT NULL,         -- the queue, or the durable subscription
+    message_key TEXT NOT NULL,   -- what the broker knows it by, and a digest of its body
+    deliveries INTEGER NOT NULL, -- how often it was handed out
+    finished INTEGER NOT NULL,   -- how many of those did not fail, although they are not acknowledged
+    last_ms INTEGER NOT NULL,    -- the last hand-out, epoch milliseconds
+    PRIMARY KEY (place, message_key)
+) WITHOUT ROWID
+"""
+
+_FIRST: Final = (
+    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms)"
+    " VALUES (?, ?, 1, 0, ?) ON CONFLICT DO NOTHING"
+)
+_AGAIN: Final = (
+    "UPDATE jmsx_deliveries SET deliveries = deliveries + 1, last_ms = ?"
+    " WHERE place = ? AND message_key = ?"
+)
+_KEEP: Final = (
+    "INSERT INTO jmsx_deliveries (place, message_key, deliveries, finished, last_ms)"
+    " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+    " deliveries = max(deliveries, excluded.deliveries), finished = max(finished, excluded.finished)"
+)
+_KNOWN: Final = (
+    "SELECT deliveries, finished FROM jmsx_deliveries WHERE place = ? AND message_key = ?"
+)
+_FINISH: Final = (
+    "UPDATE jmsx_deliveries SET finished = finished + 1"
+    " WHERE place = ? AND message_key = ? AND deliveries = ?"
+)
+_SETTLE: Final = (
+    "DELETE FROM jmsx_deliveries WHERE place = ? AND message_key = ? AND deliveries = ?"
+)
+
+_log = logger("jmsx.stores.ledger")
+
+
+class DeliveryLedger:
+    """
+    Counts hand-outs in the file `path`, which any number of processes on this host may share.
+
+    Rows of messages that are settled are deleted. Those that somebody else settled, or whose process was killed between
+    the acknowledgement and this, grow old, and are deleted after `maximum_age` seconds, or as the oldest of more than
+    `maximum_rows`. Raises StoreError if the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        maximum_age: float = 30 * 86400.0,
+        maximum_rows: int = 1_000_000,
+        clock: Clock | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._maximum_age = maximum_age
+        self._maximum_rows = maximum_rows
+        self._clock = clock or SystemClock()
+        self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
+        self._done: OrderedDict[StoreKey, tuple[int, bool]] = OrderedDict()  #: number, settled
+        self._open_entries: OrderedDict[StoreKey, Entry] = OrderedDict()  #: handed out, not settled
+        self._anew = False  #: the file does not know of those
+        self._begun = 0
+        self._closed = False
+        self._away: StoreError | None = None  #: why it could not be written the last time
+        self._away_since = 0.0  #: seconds, monotonic
+        self._pause = FIRST_PAUSE
+        self._resume_at = 0.0
+        self._file.open()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: what is not written is the parent's; it goes on with a connection of its own."""
+        self._away, self._pause = None, FIRST_PAUSE
+        self._done.clear()
+        self._open_entries.clear()
+
+    def begin(self, identity: StoreKey) -> Entry | None:
+        """Write down one more hand-out, and what `finish` and `settle` told; raises StoreError if that cannot be."""
+        with self._file.lock:
+            return self._try(identity)
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """The application has done these without failing: their death is not their fault any more."""
+        self._note(entries, settled=False)
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """These are settled: forget them, unless somebody else was handed them since."""
+        self._note(entries, settled=True)
+
+    def flush(self) -> None:
+        """Write what `finish` and `settle` told; raises StoreError if that cannot be."""
+        if self._done or self._away is not None:
+            with self._file.lock:
+                self._try(None)
+
+    def close(self) -> None:
+        """Write what is left if that can be, and close the file; idempotent."""
+        with self._file.lock:
+            if self._closed:
+                return
+            if self._done:
+                self._resume_at = 0.0  # it is the last chance
+                with contextlib.suppress(StoreError):
+                    self._try(None)
+            self._closed = True
+            self._file.close()
+
+    def _begin_anew(self) -> None:
+        """Another process would count in another file: go on in the one that has the name."""
+        _log.warning(
+            "delivery ledger was removed: it is made anew, and knows what is handed out now",
+            path=str(self.path),
+        )
+        self._anew = True
+
+    def _try(self, identity: StoreKey | None) -> Entry | None:
+        """Write, unless that failed a moment ago; under the lock. Raises StoreError if it cannot be written."""
+        if self._closed:
+            raise StoreError(f"{self.path}: the delivery ledger is closed")
+        if self._away is not None and self._clock.monotonic() < self._resume_at:
+            raise self._away
+        try:
+            entry = self._write(identity)
+        except StoreError as error:
+            self._gone(error)
+            raise
+        if self._away is not None:
+            seconds = round(self._clock.monotonic() - self._away_since, 3)
+            self._away, self._pause = None, FIRST_PAUSE
+            _log.warning(
+                "delivery ledger back: messages go on", path=str(self.path), seconds=seconds
+            )
+        return entry
+
+    def _gone(self, why: StoreError) -> None:
+        """It cannot be written; it is tried again after a pause."""
+        now = self._clock.monotonic()
+        if self._away is None:
+            self._away_since = now
+            _log.error(
+                "delivery ledger away: its consumers hand nothing out until it can be written",
+                path=str(self.path),
+                error=str(why),
+            )
+        self._away, self._resume_at = why, now + self._pause
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _write(self, identity: StoreKey | None) -> Entry | None:
+        """What is done, and the hand-out of `identity`, in one transaction."""
+
+        def work(connection: sqlite3.Connection) -> Entry | None:
+            for (place, key), (number, settled) in self._done.items():
+                connection.execute(_SETTLE if settled else _FINISH, (place, key, number))
+            if self._anew:  # after the above, which these know of
+                for kept in self._open_entries.values():
+                    row = (*kept.identity, kept.number, kept.finished, self._now_ms())
+                    connection.execute(_KEEP, row)
+            return None if identity is None else self._count(connection, identity)
+
+        entry = self._file.write(work)
+        self._done.clear()
+        self._anew = False
+        if entry is not None:
+            self._open_entries[entry.identity] = entry
+            if len(self._open_entries) > BACKLOG:
+                self._open_entries.popitem(last=False)
+        return entry
+
+    def _count(self, connection: sqlite3.Connection, identity: StoreKey) -> Entry:
+        self._begun += 1
+        if self._begun % PRUNE_EVERY == 0:
+            self._prune(connection)
+        execute, now_ms = connection.execute, self._now_ms()
+        if execute(_FIRST, (*identity, now_ms)).rowcount:
+            return Entry(identity, 1)
+        execute(_AGAIN, (now_ms, *identity))
+        number, finished = execute(_KNOWN, identity).fetchone()
+        return Entry(identity, number, finished)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute(_KNOWN, ("", ""))  # are the columns ours?
+        self._prune(connection)
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        oldest = self._now_ms() - round(self._maximum_age * 1000)
+        connection.execute("DELETE FROM jmsx_deliveries WHERE last_ms < ?", (oldest,))
+        connection.execute(
+            "DELETE FROM jmsx_deliveries WHERE last_ms <="
+            " (SELECT last_ms FROM jmsx_deliveries ORDER BY last_ms DESC LIMIT 1 OFFSET ?)",
+            (self._maximum_rows,),
+        )
+
+    def _note(self, entries: Iterable[Entry], *, settled: bool) -> None:
+        with self._file.lock:
+            for entry in entries:
+                self._done[entry.identity] = (entry.number, settled)
+                known = self._open_entries.get(entry.identity)
+                if known is None or known.number != entry.number:
+                    continue  # somebody else was handed it since
+                if settled:
+                    del self._open_entries[entry.identity]
+                else:
+                    self._open_entries[entry.identity] = known._replace(finished=known.finished + 1)
+            while len(self._done) > BACKLOG:
+                self._done.popitem(last=False)
+
+    def _now_ms(self) -> int:
+        return round(self._clock.wall() * 1000)
+
+
+class _Shared:
+    """Ledgers of this process by file, and how many connections use each."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ledgers: dict[Path, tuple[DeliveryLedger, int]] = {}
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: the connections that use them are the parent's."""
+        self.lock = threading.Lock()
+        self.ledgers.clear()
+
+
+_SHARED: Final = _Shared()
+
+
+class CustomLedger:
+    """A ledger of the application's: whatever it raises, and an answer that is none, means that it is away."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._told: set[type[BaseException]] = set()
+
+    def begin(self, identity: StoreKey) -> Entry | None:
+        """As `Ledger.begin`."""
+        entry = self._ask("begin()", lambda: self._ledger.begin(identity))
+        if not isinstance(entry, Entry | None):
+            raise StoreError(f"{self._name}.begin() gave {kind_of(entry)}, and no Entry or None")
+        return entry
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """As `Ledger.finish`; what cannot be told is in the log, and counts as a failure."""
+        self._tell("finish()", lambda: self._ledger.finish(entries))
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """As `Ledger.settle`; what cannot be told is in the log, and stays in the ledger."""
+        self._tell("settle()", lambda: self._ledger.settle(entries))
+
+    def flush(self) -> None:
+        """As `Ledger.flush`."""
+        self._ask("flush()", self._ledger.flush)
+
+    @property
+    def _name(self) -> str:
+        return type(self._ledger).__name__
+
+    def _ask(self, what: str, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except StoreError:
+            raise
+        except BaseException as error:
+            if from_a_signal(error):  # the application's own, in the middle of the ledger
+                raise
+            words = f"{type(error).__name__}: {text_of(error)}"
+            raise StoreError(f"{self._name}.{what} failed: {words}") from error
+
+    def _tell(self, what: str, step: Callable[[], object]) -> None:
+        try:
+            self._ask(what, step)
+        except StoreError as error:
+            kind = type(error.__cause__ or error)
+            if kind not in self._told:
+                self._told.add(kind)
+                _log.error("delivery ledger failed", error=str(error), exc_info=error)
+
+
+def share(given: Ledger | str | os.PathLike[str]) -> Ledger:
+    """
+    The ledger of a file, the same for all connections of this process; give it back with `release`.
+
+    One that is given as an object stays its giver's. Raises StoreError.
+    """
+    if not isinstance(given, str | os.PathLike):
+        return given if type(given) is DeliveryLedger else CustomLedger(given)
+    key = Path(given).resolve()
+    with _SHARED.lock:
+        ledger, users = _SHARED.ledgers.get(key) or (DeliveryLedger(given), 0)
+        _SHARED.ledgers[key] = (ledger, users + 1)
+        return ledger
+
+
+def release(ledger: Ledger) -> None:
+    """Close a ledger that `share` opened, if nobody else uses it."""
+    with _SHARED.lock:
+        for key, (shared, users) in list(_SHARED.ledgers.items()):
+            if shared is ledger:
+                _SHARED.ledgers[key] = (shared, users - 1)
+                if users == 1:
+                    del _SHARED.ledgers[key]
+                    shared.close()

@@ -1,0 +1,75 @@
+"""What this process has done lately."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from jmsx.clock import Clock, SystemClock
+from jmsx.core.ledger import StoreKey
+from jmsx.drivers.process import tell_of_forks
+from jmsx.errors import ConfigurationError
+from jmsx.stores.idempotency import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class MemoryStore:
+    """
+    Remembers the last `maximum` messages, each for `ttl` seconds after it was last seen.
+
+    It dies with its process, so it is for duplicates after a lost connection or from a sender that repeats itself, not
+    for those after a crash. Raises ConfigurationError for limits that make no sense.
+    """
+
+    connects = False
+
+    def __init__(
+        self, maximum: int = 100_000, *, ttl: float = 3600.0, clock: Clock | None = None
+    ) -> None:
+        if maximum < 1 or not ttl > 0:
+            raise ConfigurationError(
+                f"MemoryStore: maximum and ttl must be more than 0: {maximum}, {ttl}"
+            )
+        self._maximum = maximum
+        self._ttl = ttl
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._turns = Turns()
+        self._done: OrderedDict[StoreKey, float] = OrderedDict()  #: last seen, oldest first
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: it knows what the parent knew."""
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Nothing to open."""
+
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
+        """Do `work(None)`, unless that was done for the message; the second of two at a time waits for the first."""
+        with self._turns.turn(identity):
+            if self._known(identity):
+                return False
+            work(None)
+            self._remember(identity)
+        return True
+
+    def close(self) -> None:
+        """What is known stays known as long as the object lives."""
+
+    def _known(self, identity: StoreKey) -> bool:
+        with self._lock:
+            seen = self._done.pop(identity, None)
+            if seen is None or self._clock.monotonic() > seen + self._ttl:
+                return False
+            self._done[identity] = self._clock.monotonic()
+            return True
+
+    def _remember(self, identity: StoreKey) -> None:
+        with self._lock:
+            self._done[identity] = self._clock.monotonic()
+            if len(self._done) > self._maximum:
+                self._done.popitem(last=False)

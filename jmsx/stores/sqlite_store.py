@@ -1,0 +1,218 @@
+"""What the processes of this host have done, in an SQLite file of jmsx's own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from jmsx.clock import Clock, SystemClock
+from jmsx.core.ledger import StoreKey
+from jmsx.drivers.process import Origin, tell_of_forks
+from jmsx.errors import ConfigurationError, StoreError
+from jmsx.log import logger
+from jmsx.stores.idempotency import Turns
+from jmsx.stores.sqlite_file import OwnFile
+
+if TYPE_CHECKING:
+    import os
+    import sqlite3
+    from collections.abc import Callable
+
+
+T = TypeVar("T")
+
+#: Messages between two looks for rows that are too old.
+PRUNE_EVERY: Final = 10_000
+
+#: Seconds before what could not be written is tried again, beside what other messages try.
+AGAIN: Final = 1.0
+
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS jmsx_done (
+    place TEXT NOT NULL,        -- the queue, or the subscription
+    message_key TEXT NOT NULL,  -- the message's stable identity
+    done_ms INTEGER NOT NULL,   -- when it was done, epoch milliseconds
+    PRIMARY KEY (place, message_key)
+) WITHOUT ROWID
+"""
+
+_KNOWN: Final = "SELECT done_ms FROM jmsx_done WHERE place = ? AND message_key = ?"
+_REMEMBER: Final = "INSERT OR REPLACE INTO jmsx_done (place, message_key, done_ms) VALUES (?, ?, ?)"
+
+_log = logger("jmsx.stores")
+
+
+class SqliteStore:
+    """
+    Remembers for `ttl` seconds, in the file `path`, what was done by any process that uses it.
+
+    It is written when the handler has returned. A crash just before leaves the message to be done again; so do two
+    processes that have one message at the same moment. A `DatabaseStore` has neither gap.
+
+    While it cannot be written no handler is called. What a handler has done just then is acknowledged and remembered in
+    memory, and written as soon as that can be. A file that somebody removes is made anew, and begins with that.
+    """
+
+    connects = False
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ttl: float = 7 * 86400.0,
+        clock: Clock | None = None,
+    ) -> None:
+        if not ttl > 0:
+            raise ConfigurationError(f"SqliteStore: ttl must be more than 0: {ttl}")
+        self.path = Path(path)
+        self._ttl = ttl
+        self._clock = clock or SystemClock()
+        self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
+        self._turns = Turns()
+        self._users = 0
+        self._written = 0
+        self._owed: dict[StoreKey, int] = {}  #: done and not written, with when, epoch milliseconds
+        self._away: str | None = None  #: why that cannot be written
+        self._ended = threading.Event()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """In the child of a fork: whoever opens it gets its own connection; what is not written is the parent's."""
+        self._users = 0
+        self._owed, self._away, self._ended = {}, None, threading.Event()
+
+    @property
+    def away(self) -> str | None:
+        """Why what was done cannot be written, as long as it cannot; None: all of it is written."""
+        return self._away
+
+    def open(self) -> None:
+        """Open the file; raises StoreError."""
+        with self._file.lock:
+            self._file.open()
+            self._users += 1
+            if self._owed:  # since it was closed
+                with contextlib.suppress(StoreError):
+                    self._write(_nothing)
+
+    def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
+        """
+        Do `work(None)`, unless that was done for the message.
+
+        Raises StoreError if nobody can tell, or if it could not be remembered: before `work`, never after it.
+        """
+        origin = Origin()
+        with self._turns.turn(identity):
+            if self._known(identity):
+                return False
+            work(None)
+            origin.check("the message was taken")
+            self._remember(identity)
+        return True
+
+    def close(self) -> None:
+        """Write what is left if that can be, and close the file, if nobody else has opened it."""
+        with self._file.lock:
+            if self._users == 1 and self._owed:
+                with contextlib.suppress(StoreError):  # which is told below
+                    self._write(_nothing)
+                if self._owed:
+                    _log.error(
+                        "idempotency store not written: messages could be done again",
+                        path=str(self.path),
+                        messages=len(self._owed),
+                        error=self._away,
+                    )
+            self._users = max(0, self._users - 1)
+            if self._users == 0:
+                self._away = None
+                self._ended.set()
+                self._file.close()
+
+    def _begin_anew(self) -> None:
+        _log.warning(
+            "idempotency store was removed: what was done before is not known any more",
+            path=str(self.path),
+        )
+
+    def _known(self, identity: StoreKey) -> bool:
+        """Whether it was done; what could not be remembered is not begun."""
+        with self._file.lock:
+            try:
+                found = self._write(
+                    lambda connection: connection.execute(_KNOWN, identity).fetchone()
+                )
+            except StoreError as error:
+                raise StoreError(
+                    f"{error}; so nobody can tell whether a message is a duplicate"
+                ) from error
+        return found is not None and found[0] >= self._oldest_ms()
+
+    def _remember(self, identity: StoreKey) -> None:
+        """The message was done, so it is acknowledged in any case; what cannot be written is written later."""
+        with self._file.lock:
+            self._owed[identity] = self._now_ms()
+            try:
+                self._write(self._count)
+            except StoreError as error:
+                known, self._away = self._away is not None, str(error)
+                if not known:
+                    _log.error(
+                        "idempotency store away: what was done is in memory only, until it can be written",
+                        path=str(self.path),
+                        message_key=identity.key,
+                        error=str(error),
+                    )
+                    self._ended = threading.Event()
+                    threading.Thread(
+                        target=self._catch_up, args=(self._ended,), name="jmsx-dedupe", daemon=True
+                    ).start()
+
+    def _catch_up(self, ended: threading.Event) -> None:
+        """Write what is owed also if no other message comes, on a thread of its own."""
+        while not ended.wait(AGAIN):
+            with self._file.lock, contextlib.suppress(StoreError):
+                if not ended.is_set():
+                    self._write(_nothing)
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What is owed, and `work`, in one transaction; under the lock. Raises StoreError."""
+        if self._users == 0:
+            raise StoreError(f"{self.path} is closed")
+
+        def both(connection: sqlite3.Connection) -> T:
+            for identity, done_ms in self._owed.items():
+                connection.execute(_REMEMBER, (*identity, done_ms))
+            return work(connection)
+
+        result = self._file.write(both)
+        self._owed.clear()
+        if self._away is not None:
+            self._away = None
+            self._ended.set()
+            _log.warning("idempotency store back: what was done is written", path=str(self.path))
+        return result
+
+    def _count(self, connection: sqlite3.Connection) -> None:
+        self._written += 1
+        if self._written % PRUNE_EVERY == 0:
+            self._prune(connection)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute(_KNOWN, ("", ""))  # are the columns ours?
+        self._prune(connection)
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM jmsx_done WHERE done_ms < ?", (self._oldest_ms(),))
+
+    def _oldest_ms(self) -> int:
+        return self._now_ms() - round(self._ttl * 1000)
+
+    def _now_ms(self) -> int:
+        return round(self._clock.wall() * 1000)
+
+
+def _nothing(_connection: sqlite3.Connection) -> None:
+    """Only what is owed."""

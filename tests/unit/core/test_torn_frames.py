@@ -1,0 +1,317 @@
+"""Bodies that end where nobody said, in a stream whose frames have a mark: never whole, and never taken for frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.wire import Splitter
+from jmsx.drivers.mark import Seal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CONNECTED = b"CONNECTED\nversion:1.2\n\n\0\n"
+MARK = Seal().mark
+
+
+def written(number: int, body: bytes, *properties: bytes) -> bytes:
+    """A MESSAGE as Classic writes it: whatever the body is, and with what a property says of its length."""
+    lines = [
+        *properties,
+        b"expires:0",
+        b"ack:%d" % number,
+        b"subscription:1" + MARK,
+        b"destination:/queue/q\npriority:4\ntimestamp:1",
+        b"message-id:m%d" % number,
+    ]
+    return b"MESSAGE\n" + b"\n".join(lines) + b"\n\n" + body + b"\0\n"
+
+
+def receipt(number: int) -> bytes:
+    """A RECEIPT for us."""
+    return b"RECEIPT\nreceipt-id:s-%d%s\n\n\0\n" % (number, MARK)
+
+
+def fed(chunks: Iterable[bytes]) -> list[Frame | MessageFrame]:
+    """What comes of a link that has said CONNECTED."""
+    splitter = Splitter()
+    (_,) = splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    frames = [frame for chunk in chunks for frame in splitter.feed(chunk)]
+    assert splitter.fault is None
+    return frames
+
+
+def names(frames: list[Frame | MessageFrame]) -> list[str]:
+    """Messages by their ack, `!` with those that are torn, `?` with those that come late, and receipts by their id."""
+    return [
+        frame.bare().headers["ack"] + "!" * bool(frame.broken) + "?" * frame.late
+        if isinstance(frame, MessageFrame)
+        else frame.headers["receipt-id"]
+        for frame in frames
+    ]
+
+
+FORGED_RECEIPT = b"RECEIPT\nreceipt-id:s-9\n\n\0"
+FORGED_MESSAGE = b"MESSAGE\nsubscription:1\nack:99\nmessage-id:m99\n\nforged\0"
+BODIES = {
+    "a NUL": b"a\0b",
+    "a NUL at the end": b"a\0",
+    "NULs": b"\0\0\0",
+    "a NUL and a line feed": b"a\0\nb",
+    "a frame": b"a\0\n" + FORGED_MESSAGE + b"\nb",
+    "a frame at the end": b"a\0\n" + FORGED_MESSAGE,
+    "two frames": b"a\0\n" + FORGED_RECEIPT + b"\n" + FORGED_MESSAGE + b"\nMESSAGE",
+    "half a head": b"a\0\nMESSAGE\nack:99\nx:",
+    "half a frame": b"a\0\nMESSAGE\nack:99\n\n",
+    "a frame that swallows": b"a\0\nMESSAGE\nack:99\ncontent-length:120\n\n",
+    "an ERROR that goes on": b"a\0\nERROR\nmessage:no\n\n\0\nb",
+    "half an ERROR": b"a\0\nERROR\nmessage:no",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_body_with_a_nul_is_torn(body: bytes) -> None:
+    """It is handed on without a body; what comes behind it is what the broker sent."""
+    stream = written(1, b"whole") + written(2, body) + written(3, b"next") + receipt(4)
+    frames = fed([stream])
+    assert names(frames) == ["1", "2!", "3", "s-4"]
+    assert [frame.body for frame in frames] == [b"whole", b"", b"next", b""]
+    assert MARK.decode() not in str([frame.headers for frame in frames])
+
+
+@pytest.mark.parametrize("length", [0, 3, 6, 7, 50, 200, 100_000])
+def test_a_length_that_a_property_says_is_not_believed(length: int) -> None:
+    """Too small, too great, or so great that it takes in what follows."""
+    stream = written(2, b"abcdef", b"content-length:%d" % length)
+    frames = fed([written(1, b"whole"), stream, written(3, b"next"), receipt(4)])
+    assert names(frames) == ["1", "2" if length == 6 else "2!", "3", "s-4"]
+    assert frames[2].body == b"next"
+
+
+@pytest.mark.parametrize("length", [b"abc", b"-5", b"", b"9" * 400, b"9999999999"])
+def test_a_length_that_is_none_is_not_believed(length: bytes) -> None:
+    """Nor one beyond the limit of a body."""
+    stream = written(1, b"abc", b"content-length:" + length) + written(2, b"next")
+    frames = fed([stream])
+    assert names(frames) == ["1!", "2"]
+
+
+def test_an_unterminated_frame_is_seen_through_by_the_next_answer() -> None:
+    """Which is why one is asked for when nothing comes."""
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    assert splitter.feed(written(1, b"abc", b"content-length:99999")) == []
+    assert splitter.incomplete is not None
+    assert names(splitter.feed(receipt(7))) == ["1!", "s-7"]
+    assert splitter.incomplete is None
+
+
+def test_a_message_is_as_large_as_the_broker_counts_it() -> None:
+    """Artemis takes a frame's bytes off the subscription's credits, and so those of the mark."""
+    frame = written(1, b"body")
+    (message,) = fed([frame])
+    assert isinstance(message, MessageFrame)
+    assert message.size == message.bare().size == message.truncated("cut").size == len(frame)
+
+
+def test_bytes_with_a_true_length_may_hold_anything() -> None:
+    """But the mark of their own link, which nobody knows."""
+    body = FORGED_MESSAGE + b"\n" + FORGED_RECEIPT
+    stream = written(1, body, b"content-length:%d" % len(body)) + receipt(2)
+    frames = fed([stream])
+    assert names(frames) == ["1", "s-2"]
+    assert frames[0].body == body
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                b"\0", b"\n", b"\0\n", b"MESSAGE\n", b"RECEIPT\n", b"ERROR\n", b"CONNECTED\n", b"ack:99\n",
+                b"subscription:1\n", b"receipt-id:s-9\n", b"content-length:3\n", b"content-length:300\n", b"x",
+                FORGED_MESSAGE, FORGED_RECEIPT, b"\n\n", b"\r\n", b"message-id:m3\n",
+            ]
+        ),
+        st.binary(max_size=4),
+    ),
+    max_size=12,
+).map(b"".join)  # fmt: skip
+
+LENGTHS = st.none() | st.integers(0, 400)
+
+
+@given(bodies=st.lists(st.tuples(PIECES, LENGTHS), min_size=1, max_size=4))
+@example(bodies=[(b"\0\nMESSAGE\nack:99\nx:", None)])
+@example(bodies=[(b"a\0\nERROR\n\n\0", None), (b"", 0)])
+def test_no_body_makes_a_frame(bodies: list[tuple[bytes, int | None]]) -> None:
+    """
+    Whatever senders write, the messages and receipts that are handed on are those that the broker sent, in order.
+
+    What is handed on as whole has the body that was sent.
+    """
+    stream, sent = b"", []
+    for number, (body, length) in enumerate(bodies, 1):
+        told = () if length is None else (b"content-length:%d" % length,)
+        stream += written(number, body, *told) + receipt(number)
+        sent.append(body)
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    frames = [one for one in splitter.feed(stream) if getattr(one, "command", "") != "ERROR"]
+    told_names = [name.rstrip("!") for name in names(frames)]
+    honest = [name for number in range(1, len(bodies) + 1) for name in (str(number), f"s-{number}")]
+    assert told_names == honest[: len(told_names)]
+    assert splitter.fault is not None or told_names == honest
+    for frame in frames:
+        if isinstance(frame, MessageFrame) and not frame.broken:
+            body = sent[int(frame.headers["ack"]) - 1]
+            # an ERROR has no mark, so that nobody can tell one at the end of a body
+            assert frame.body == body or b"\0\nERROR\n" in body
+
+
+NAMES = {
+    "a line": b"a\nb",
+    "a line without a colon": b"a\nb\nc",
+    "the head ends early": b"a\n\n",
+    "another ack": b"a\nack:99\nb",
+    "an ack of before": b"a\nack:1\nb",
+    "the next one's ack": b"a\nack:3\nb",
+    "another subscription": b"a\nsubscription:7\nb",
+    "a length": b"a\ncontent-length:3\nb",
+    "a whole frame": b"a\nack:3\nsubscription:1\n\nforged\0\nMESSAGE\nack:4\nb",
+    "another frame": b"a\n\n\0\nMESSAGE\nack:3\nb",
+    "a receipt": b"a\n\n\0\nRECEIPT\nreceipt-id:s-9\nb",
+    "an error": b"a\n\n\0\nERROR\nmessage:no\n\n\0\nMESSAGE\nb",
+    "frames": b"a\n\n\0\nRECEIPT\nreceipt-id:s-9\n\n\0\nMESSAGE\nack:99\nb",
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("order", ["first", "behind the ack", "behind the mark", "last"])
+def test_a_property_s_name_harms_nobody_else(name: bytes, order: str) -> None:
+    """Classic writes names as they are; the message is torn, with the ack that is its own, and the rest flows."""
+    lines = written(2, b"body").split(b"\n")
+    place = {
+        "first": 2,  # but for `expires`, before which few names can come
+        "behind the ack": lines.index(b"ack:2") + 1,
+        "behind the mark": lines.index(b"subscription:1" + MARK) + 1,
+        "last": lines.index(b""),
+    }[order]
+    lines.insert(place, name + b":1")
+    odd = b"\n".join(lines)
+    frames = fed([written(1, b"whole") + odd + written(3, b"next") + receipt(4)])
+    told = names(frames)
+    assert told[0] == "1"
+    assert told[-2:] == ["3", "s-4"]
+    assert told[1:-2] in (["2!"], ["2"])
+    torn = frames[1]
+    assert isinstance(torn, MessageFrame)
+    assert torn.bare().headers["subscription"] == "1"
+    if torn.broken:
+        assert torn.raw == odd.replace(MARK, b"").partition(b"\n")[2].join([b"MESSAGE\n", b""])
+        assert torn.size == len(odd)
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            b"\0", b"\n", b"\n\n", b"\0\nMESSAGE\n", b"\0\nRECEIPT\n", b"\0\nERROR\n", b"\nack:1\n", b"\nack:2\n",
+            b"\nack:3\n", b"\nack:4\n", b"\nack:99\n", b"\nsubscription:1\n", b"\nreceipt-id:s-9\n",
+            b"\ncontent-length:3\n",
+            b"\nexpires:0\n", b"\nmessage-id:m3\n", b"x", FORGED_MESSAGE, FORGED_RECEIPT,
+        ]
+    ),
+    max_size=9,
+).map(b"".join)  # fmt: skip
+
+
+@given(name=LINES, place=st.integers(2, 8), body=LINES)
+def test_no_name_settles_another(name: bytes, place: int, body: bytes) -> None:
+    """Whatever stands in a head behind its `ack`: each message comes once, with its own."""
+    lines = written(2, b"").split(b"\n")
+    lines.insert(place, b"a" + name + b":1")
+    odd = b"\n".join(lines).removesuffix(b"\0\n") + body + b"\0\n"
+    stream = written(1, b"whole") + odd + written(3, b"next") + receipt(4) + written(5, b"last")
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    frames = [one for one in splitter.feed(stream) if getattr(one, "command", "") != "ERROR"]
+    assert splitter.fault is None
+    assert [one.rstrip("!") for one in names(frames)] == ["1", "2", "3", "s-4", "5"]
+
+
+def test_a_property_called_ack_is_one_where_names_are_escaped() -> None:
+    """Artemis writes its own ack first, and that one counts."""
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark, splitter.raw_names = MARK, False
+    odd = written(1, b"odd").replace(b"ack:1\n", b"ack:1\nack:99\n")
+    assert names(splitter.feed(odd + written(2, b"next"))) == ["1", "2"]
+    assert splitter.fault is None
+
+
+def test_a_frame_that_comes_later_is_told() -> None:
+    """The text in front of it is the application's already: its message is told again, as torn; the rest flows."""
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    assert names(splitter.feed(written(1, b"a"))) == ["1"]
+    assert names(splitter.feed(FORGED_MESSAGE + b"\n")) == []
+    assert names(splitter.feed(written(2, b"b"))) == ["1!?", "2"]
+    assert splitter.fault is None
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_body_with_a_nul_is_torn_wherever_it_is_cut(body: bytes) -> None:
+    """In one place the first part looks whole: then the message is told again when the second one has come."""
+    stream = written(1, b"whole") + written(2, body) + written(3, b"next") + receipt(4)
+    for cut in range(1, len(stream)):
+        frames = fed([stream[:cut], stream[cut:]])
+        frames = [one for one in frames if one.command != "ERROR"]
+        assert names(frames) in (["1", "2!", "3", "s-4"], ["1", "2", "2!?", "3", "s-4"]), cut
+
+
+@given(bodies=st.lists(st.tuples(PIECES, LENGTHS), min_size=1, max_size=3), cuts=st.data())
+def test_no_body_makes_a_frame_however_it_arrives(
+    bodies: list[tuple[bytes, int | None]], cuts: st.DataObject
+) -> None:
+    """In pieces too, no frame is handed on that the broker did not send."""
+    stream = b"".join(
+        written(number, body, *(() if length is None else (b"content-length:%d" % length,)))
+        + receipt(number)
+        for number, (body, length) in enumerate(bodies, 1)
+    )
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    size, frames = cuts.draw(st.integers(1, 80)), []
+    for start in range(0, len(stream), size):
+        frames += splitter.feed(stream[start : start + size])
+    acks = [
+        one.bare().headers.get("ack")
+        for one in frames
+        if isinstance(one, MessageFrame) and not one.late
+    ]
+    assert [int(one) for one in acks if one] == sorted({int(one) for one in acks if one})
+    assert {int(one) for one in acks if one} <= set(range(1, len(bodies) + 1))
+    told = [one.headers["receipt-id"] for one in frames if one.command == "RECEIPT"]
+    assert set(told) <= {f"s-{number}" for number in range(1, len(bodies) + 1)}
+
+
+def test_an_error_that_repeats_the_headers_of_a_send() -> None:
+    """Artemis tells them in the text, the receipt and so the mark among them; the header is what counts."""
+    head = b"message:AMQ339011 Error CoreMessage[receipt=s-1%s, x=1]\nreceipt-id:s-1%s" % (
+        MARK,
+        MARK,
+    )
+    (error,) = fed([b"ERROR\n" + head + b"\n\n\0\n"])
+    assert isinstance(error, Frame)
+    assert error.headers["receipt-id"] == "s-1"
+    assert "receipt=s-1" in error.headers["message"]

@@ -1,0 +1,101 @@
+"""What a handler may raise to say what shall become of its message."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.values import Disposition, Failure
+from jmsx.jms.outcomes import Discard, Duplicate, Reject, Retry, failure_of
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> Failure:
+    """The failure of `error` as it is caught."""
+    try:
+        raise error from cause
+    except type(error) as caught:  # the traceback is a part of the story
+        return failure_of(caught)
+
+
+@pytest.mark.parametrize(
+    ("error", "disposition", "delay"),
+    [
+        (ValueError("x"), Disposition.REDELIVER, None),
+        (Retry("x"), Disposition.REDELIVER, None),
+        (Retry("x", delay=0.0), Disposition.REDELIVER, 0.0),
+        (Retry("x", delay=7.5), Disposition.REDELIVER, 7.5),
+        (Reject("x"), Disposition.REJECT, None),
+        (Discard("x"), Disposition.DISCARD, None),
+    ],
+)
+def test_verdict(error: Exception, disposition: Disposition, delay: float | None) -> None:
+    """Anything that is no instruction means: by the policy."""
+    failure = raised(error)
+    assert (failure.disposition, failure.delay) == (disposition, delay)
+    assert (failure.error_type, failure.error_message) == (type(error).__name__, "x")
+
+
+def test_a_duplicate_is_no_error() -> None:
+    """Nothing failed, so no error is told."""
+    assert raised(Duplicate()) == Failure(disposition=Disposition.DUPLICATE)
+
+
+@pytest.mark.parametrize("error", [Retry(delay=1.0), Reject("no"), Discard()])
+def test_cause_of_an_instruction_is_told_in_its_place(error: Exception) -> None:
+    """`raise Reject from error`: what went wrong is the error."""
+    failure = raised(error, KeyError("id"))
+    assert (failure.error_type, failure.error_message) == ("KeyError", "'id'")
+    assert "KeyError: 'id'" in (failure.stack or "")
+    assert failure.disposition is failure_of(error).disposition
+
+
+def test_cause_of_an_error_is_part_of_its_stack() -> None:
+    """The error itself is what is told."""
+    failure = raised(ValueError("no order"), KeyError("id"))
+    assert failure.error_type == "ValueError"
+    assert "KeyError: 'id'" in (failure.stack or "")
+    assert "test_outcomes.py" in (failure.stack or "")
+
+
+class CannotSayError(Exception):
+    """Its text is a fault of its own."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no str")
+
+
+class CannotShowError(Exception):
+    """So is its representation."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class CannotEitherError(CannotSayError, CannotShowError):
+    """Both."""
+
+
+@pytest.mark.parametrize("kind", [CannotSayError, CannotShowError, CannotEitherError])
+@pytest.mark.parametrize("how", ["raised", "cause", "argument", "context"])
+def test_error_that_cannot_speak_is_a_failure_like_any_other(
+    kind: type[Exception], how: str
+) -> None:
+    """Itself, as the cause of an instruction, as the argument of another, or while it was handled."""
+    if how == "raised":
+        failure, name = raised(kind("x")), kind.__name__
+    elif how == "cause":
+        failure, name = raised(Reject("x"), kind("x")), kind.__name__
+    elif how == "argument":
+        failure, name = raised(ValueError(kind("x"), "y")), "ValueError"
+    else:
+        error = ValueError("x")
+        error.__context__ = kind("x")
+        failure, name = raised(error), "ValueError"
+    assert failure.error_type == name
+    assert isinstance(failure.error_message, str)
+    assert name in (failure.stack or "")
+    assert failure.disposition is (Disposition.REJECT if how == "cause" else Disposition.REDELIVER)
+
+
+def test_error_without_a_text_says_so() -> None:
+    """By its class."""
+    assert raised(CannotSayError()).error_message == "<CannotSayError that cannot be printed>"

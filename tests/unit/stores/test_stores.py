@@ -1,0 +1,306 @@
+"""What every idempotency store promises, and what those of jmsx's own add."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jmsx.core.ledger import StoreKey
+from jmsx.errors import ConfigurationError, StoreError
+from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
+from tests.unit.stores.parts import A, B, Clock, Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=["memory", "sqlite", "database"])
+def store(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    clock: Clock,
+    connect: Callable[[], sqlite3.Connection],
+) -> Iterator[IdempotencyStore]:
+    """Each kind, open."""
+    made: dict[str, Callable[[], Any]] = {
+        "memory": lambda: MemoryStore(clock=clock),
+        "sqlite": lambda: SqliteStore(tmp_path / "done.db", clock=clock),
+        "database": lambda: DatabaseStore(connect, clock=clock),
+    }
+    store = made[request.param]()
+    if isinstance(store, DatabaseStore):
+        store.create_table()
+    store.open()
+    yield store
+    store.close()
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_done_is_not_done_again(store: IdempotencyStore, handler: Handler) -> None:
+    """The second time the handler is not called."""
+    assert [store.once(A, handler), store.once(A, handler), store.once(A, handler)] == [
+        True,
+        False,
+        False,
+    ]
+    assert handler.calls == 1
+
+
+def test_others_are_done(store: IdempotencyStore, handler: Handler) -> None:
+    """Another message, and the same one in another place."""
+    elsewhere = StoreKey("queue://r", "a")
+    assert [store.once(each, handler) for each in (A, B, elsewhere)] == [True, True, True]
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(1)])
+def test_what_failed_is_not_done(
+    store: IdempotencyStore, handler: Handler, error: BaseException
+) -> None:
+    """It comes again, and is done then."""
+    handler.error = error
+    with pytest.raises(type(error)):
+        store.once(A, handler)
+    handler.error = None
+    assert store.once(A, handler)
+    assert not store.once(A, handler)
+
+
+def test_keys_of_any_kind(store: IdempotencyStore, handler: Handler) -> None:
+    """Long ones, and such with the marks of SQL in them."""
+    for key in ("k" * 5000, "k" * 5000 + "x", "'; --", "%s", ":key", "{place}", "ключ"):
+        assert store.once(StoreKey("queue://q", key), handler)
+        assert not store.once(StoreKey("queue://q", key), handler)
+
+
+# -- in memory --------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_bounded(handler: Handler, clock: Clock) -> None:
+    """What was not seen for the longest time is forgotten first."""
+    store = MemoryStore(2, clock=clock)
+    keys = [StoreKey("q", key) for key in "aabac"]
+    assert [store.once(key, handler) for key in keys] == [True, False, True, False, True]
+    assert store.once(StoreKey("q", "b"), handler)
+    assert not store.once(StoreKey("q", "c"), handler)
+
+
+def test_memory_has_an_age(handler: Handler, clock: Clock) -> None:
+    """From when it was last seen."""
+    store = MemoryStore(ttl=10.0, clock=clock)
+    store.once(A, handler)
+    clock.now += 10.0
+    assert not store.once(A, handler)
+    clock.now += 10.1
+    assert store.once(A, handler)
+
+
+@pytest.mark.parametrize("limits", [{"maximum": 0}, {"ttl": 0.0}, {"ttl": float("nan")}])
+def test_limits_that_make_no_sense(limits: dict[str, Any]) -> None:
+    """An error at the door."""
+    with pytest.raises(ConfigurationError, match="must be more than 0"):
+        MemoryStore(**limits)
+
+
+# -- in a file of ours ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_there_for_the_next_process(
+    tmp_path: Path, handler: Handler, clock: Clock
+) -> None:
+    """Until it is too old."""
+    for expected in (True, False):
+        store = SqliteStore(tmp_path / "x.db", ttl=60.0, clock=clock)
+        store.open()
+        assert store.once(A, handler) is expected
+        store.close()
+    clock.now += 61.0
+    store = SqliteStore(tmp_path / "x.db", ttl=60.0, clock=clock)
+    store.open()
+    assert store.once(A, handler)
+    store.close()
+
+
+def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
+    """A clear error when the app starts."""
+    with pytest.raises(StoreError, match=r"nowhere/x.db: unable to open .* a folder that exists"):
+        SqliteStore(tmp_path / "nowhere" / "x.db").open()
+    with pytest.raises(ConfigurationError, match="ttl must be more than 0"):
+        SqliteStore(tmp_path / "x.db", ttl=0)
+
+
+def test_a_file_of_another_version(tmp_path: Path) -> None:
+    """A clear error at the door: later, messages could only become dead letters."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute("CREATE TABLE jmsx_done (place, done_ms)")
+    with pytest.raises(StoreError, match="no such column: message_key; another version of jmsx"):
+        SqliteStore(tmp_path / "x.db").open()
+
+
+def drop_table(path: Path) -> None:
+    """Another program spoils the file."""
+    with contextlib.closing(sqlite3.connect(path)) as vandal:
+        vandal.execute("DROP TABLE jmsx_done")
+
+
+def test_a_file_that_cannot_be_read(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then nobody knows whether it was done, so it is not; the next try makes the table anew, and the log tells."""
+    store = SqliteStore(tmp_path / "x.db")
+    store.open()
+    drop_table(tmp_path / "x.db")
+    with pytest.raises(StoreError, match="nobody can tell whether a message is a duplicate"):
+        store.once(A, handler)
+    assert handler.calls == 0
+    assert caplog.text.count("idempotency store was removed") == 1
+    assert store.once(A, handler)
+    assert booked(tmp_path / "x.db") == ["a"]
+    store.close()
+
+
+def test_a_table_that_is_dropped_while_a_handler_runs(tmp_path: Path) -> None:
+    """What was done is acknowledged and known, and written with the next message."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: drop_table(path))
+    assert "no such table" in str(store.away)
+    assert not store.once(A, lambda _: drop_table(path))
+    assert store.away is None
+    assert booked(path) == ["a"]
+    store.close()
+
+
+def booked(path: Path) -> list[str]:
+    """The keys in a file."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return [key for (key,) in connection.execute("SELECT message_key FROM jmsx_done")]
+
+
+def holding(path: Path) -> sqlite3.Connection:
+    """Another program that writes, and does not come to an end."""
+    blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")
+    return blocker
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path, handler: Handler) -> None:
+    """What could not be remembered is not begun."""
+    store = SqliteStore(tmp_path / "x.db")
+    store.open()
+    opened = store._file.connection
+    blocker = holding(tmp_path / "x.db")
+    with pytest.raises(StoreError, match="locked; another program holds it"):
+        store.once(A, handler)
+    assert handler.calls == 0
+    assert store._file.connection is opened  # to open it anew would look through it for old rows
+    assert store.away is None  # nothing waits to be written
+    blocker.close()
+    assert store.once(A, handler)
+    store.close()
+
+
+def test_a_file_that_cannot_be_written_when_the_work_is_done(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its message may go and is known; nothing is begun until that is written, with the next message or at the end."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    for key, last in ((A, False), (B, True)):
+        store.open()
+        blockers: list[sqlite3.Connection] = []
+        with caplog.at_level(logging.ERROR, "jmsx.stores"):
+            assert store.once(key, lambda _: blockers.append(holding(path)))  # noqa: B023 - called before the next turn
+        assert "in memory only, until it can be written" in caplog.text
+        assert "locked" in str(store.away)
+        for other in (A, B, StoreKey("queue://q", "c")):
+            with pytest.raises(StoreError, match="locked"):
+                store.once(other, handler)
+        blockers.pop().close()
+        if not last:
+            assert not store.once(key, handler)
+            assert store.away is None
+            assert "idempotency store back" in caplog.text
+        store.close()
+        assert key.key in booked(path)
+    assert handler.calls == 0
+
+
+def test_what_is_done_is_written_without_another_message(tmp_path: Path) -> None:
+    """A moment after the file can be written again."""
+    path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: blockers.append(holding(path)))
+    assert store.away is not None
+    blockers.pop().close()
+    until = time.monotonic() + 10
+    while store.away is not None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert booked(path) == ["a"]
+    store.close()
+
+
+def test_what_cannot_be_written_at_the_end(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told; this process knows it still."""
+    path, blockers = tmp_path / "x.db", list[sqlite3.Connection]()
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: blockers.append(holding(path)))
+    store.close()
+    assert "messages could be done again" in caplog.text
+    blockers.pop().close()
+    store.open()
+    assert not store.once(A, handler)
+    store.close()
+
+
+@pytest.mark.parametrize("left", [("-wal", "-shm"), ()])
+def test_a_file_that_was_removed(
+    tmp_path: Path, handler: Handler, caplog: pytest.LogCaptureFixture, left: tuple[str, ...]
+) -> None:
+    """It is made anew before anything else is done, also if it went in the middle; the log tells."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    store.open()
+
+    def remove() -> None:
+        path.unlink()
+        for suffix in {"-wal", "-shm"}.difference(left):
+            path.with_name(f"{path.name}{suffix}").unlink()
+
+    assert store.once(A, handler)
+    remove()
+    assert store.once(B, lambda _: remove())
+    assert caplog.text.count("idempotency store was removed") == 2
+    assert booked(path) == ["b"]
+    assert not store.once(B, handler)
+    store.close()
+
+
+def test_a_folder_that_was_removed(tmp_path: Path, handler: Handler) -> None:
+    """It is away until that is there again, and begins with what was done meanwhile."""
+    path = tmp_path / "folder" / "x.db"
+    path.parent.mkdir()
+    store = SqliteStore(path)
+    store.open()
+    assert store.once(A, lambda _: shutil.rmtree(path.parent))
+    assert "unable to open" in str(store.away)
+    with pytest.raises(StoreError, match="unable to open"):
+        store.once(B, handler)
+    path.parent.mkdir()
+    assert not store.once(A, handler)
+    assert booked(path) == ["a"]
+    assert store.once(B, handler)
+    store.close()
