@@ -11,12 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from jmsx.jms.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 
 class Level(StrEnum):
@@ -44,10 +39,3 @@ class QueueCounts(NamedTuple):
     dequeued: int  #: acknowledged, dead-lettered or expired
     expired: int
     size: int  #: in it now, at consumers too
-
-
-class Inspect(Protocol):
-    """What an adapter registers for its kind of broker."""
-
-    def __call__(self, session: Session, queues: Sequence[str]) -> Iterator[Finding]:
-        """Look at the broker and at `queues` (names) through `session`; raises JmsxError when it does not answer."""

@@ -10,7 +10,7 @@ import ipaddress
 import time
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jmsx import plugins
 from jmsx.app import App, Consumer
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
 #: Seconds that the probe message may take.
 PATIENCE = 10.0
+
+
+class Inspect(Protocol):
+    """What an adapter registers for its kind of broker, by the entry point group `jmsx.inspections`."""
+
+    def __call__(self, session: Session, queues: Sequence[str]) -> Iterator[Finding]:
+        """Look at the broker and at `queues` (names) through `session`; raises JmsxError when it does not answer."""
 
 
 def examine(url: str, options: Mapping[str, Any], app: App | None = None) -> Iterator[Finding]:
@@ -124,7 +131,8 @@ def _examine_broker(
         if dialect.name in plugins.names("jmsx.inspections"):
             given = {one.destination.name for one in consumers if not one.destination.is_topic}
             queues = sorted(given)
-            yield from plugins.load("jmsx.inspections", dialect.name)(session, queues)
+            inspect: Inspect = plugins.load("jmsx.inspections", dialect.name)
+            yield from inspect(session, queues)
 
 
 def _examine_destination(

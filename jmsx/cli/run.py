@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from jmsx.app import App
+import jmsx
 from jmsx.cli.terminal import console
 from jmsx.config.options import DRAIN_TIMEOUT
 from jmsx.config.uri import parse_broker_uri
@@ -70,7 +70,7 @@ def _parents(module: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
-def load_app(target: str) -> App:
+def load_app(target: str) -> jmsx.App:
     """The App that MODULE:NAME names; raises ConfigurationError saying what is missing."""
     module_name, colon, name = target.partition(":")
     if not colon:
@@ -82,9 +82,7 @@ def load_app(target: str) -> App:
         absent = isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name)
         told = f"cannot import {module_name}: {type(error).__name__}: {error}"
         raise ImportFailedError(told, None if absent else error) from error
-    from jmsx.app import App  # noqa: PLC0415 - with it comes the client, which `report` does without
-
     app = getattr(module, name, None)
-    if not isinstance(app, App):
+    if not isinstance(app, jmsx.App):
         raise ConfigurationError(f"{module_name} has no App called {name!r}")
     return app

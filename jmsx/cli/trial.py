@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jmsx
 from jmsx import plugins
-from jmsx.app import App
 from jmsx.cli import reconciliation
 from jmsx.cli.books import Books
 from jmsx.errors import ConfigurationError, ConnectionFailedError
@@ -69,7 +68,7 @@ class Trial:
         self.books = Books()
         self._interrupted = threading.Event()
         self._events = out / "events"
-        self._app: App = self._module.app
+        self._app: jmsx.App = self._module.app
         self._metrics = plugins.load("jmsx.observers", "prometheus")()
         self._log = plugins.load("jmsx.observers", "eventlog")(self._events, service="jmsx-demo")
         self._app.observe(self.books, self._metrics, self._log)
@@ -201,9 +200,7 @@ def load_example(path: Path) -> ModuleType:
         raise ConfigurationError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    from jmsx.app import App  # noqa: PLC0415 - with it comes the client, which `report` does without
-
-    if not isinstance(getattr(module, "app", None), App) or not hasattr(module, "messages"):
+    if not isinstance(getattr(module, "app", None), jmsx.App) or not hasattr(module, "messages"):
         raise ConfigurationError(f"{path} must have an App called app, and messages(count)")
     return module
 

@@ -62,5 +62,5 @@ def any_grave(monkeypatch: pytest.MonkeyPatch) -> None:
 
     One that is gone is what Classic refuses without users and permissions; it stands here for whatever is refused.
     """
-    for module in ("options", "app.registration"):
+    for module in ("config.options", "app.registration"):
         monkeypatch.setattr(f"jmsx.{module}.dead_letter_place", str)
