@@ -249,19 +249,10 @@ class Pump(Engine):
             self.changed.notify_all()
 
     def linger(self, subscription_id: str | None = None) -> None:
-        """
-        Before a consumer (None: all) closes: let what the broker may be dispatching to it come.
-
-        Nothing tells when that is done, because the broker dispatches on another thread than it answers on; a busy one
-        is given as long again as it took to answer.
-        """
+        """Before a consumer (None: all) closes: let what the broker may be dispatching to it come."""
         with self.lock:
-            if not self._work(lambda core, _now: core.may_leave_flagged(subscription_id)):
-                return
-            asked = self.now()
-            request = self._work(lambda core, _now: core.barrier())
-            self.changed.wait_for(lambda: request.done or self.error is not None, self._limit)
-            self.changed.wait_for(lambda: self.error is not None, max(LINGER, self.now() - asked))
+            if self._work(lambda core, _now: core.may_leave_flagged(subscription_id)):
+                self.changed.wait_for(lambda: self.error is not None, LINGER)
 
     def tidy_up(self) -> None:
         """Before the session closes: wait for a commit, and a moment for what it has to take along."""
