@@ -91,6 +91,9 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
         signal.getsignal(signal.SIGINT) is not on_interrupt
     ):  # not so in other threads than the main one
         signal.signal(signal.SIGINT, on_interrupt)
+    # A worker that Ctrl-C ends says nothing more to this server, which would print a traceback for that.
+    accumulators = context._accumulatorServer  # noqa: SLF001 - there is no other way to it
+    setattr(accumulators, "handle_error", lambda *_: None)  # noqa: B010 - for mypy it is a method
     spark = SparkSession(context)
     try:
         with _without_tracebacks():
