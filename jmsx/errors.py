@@ -1,5 +1,6 @@
 """
-Every error that jmsx raises: the class says who is at fault, and whether the same may be done again.
+Every error that jmsx raises: the class says who is at fault, and whether the same may be done again. And how errors of
+others are read, at the end: code that is not ours may raise anything.
 
 ::
 
@@ -41,16 +42,10 @@ from __future__ import annotations
 
 import threading
 import traceback
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-#: Why a broker that is there may not take what is sent to it, and what to do.
-HELD_BACK: Final = (
-    "a full broker holds its senders back (producer flow control): make room in it, or raise its limits of store,"
-    " memory or temp"
-)
 
 
 class JmsxError(Exception):

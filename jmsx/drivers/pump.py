@@ -9,8 +9,8 @@ from jmsx.core.delivery import Delivery, Held
 from jmsx.core.requests import Request, silent
 from jmsx.core.session import SessionCore
 from jmsx.drivers.engine import FAREWELL, LONGEST, Engine
+from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import (
-    HELD_BACK,
     BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,

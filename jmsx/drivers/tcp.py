@@ -10,13 +10,18 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from jmsx.drivers.process import tell_of_forks
-from jmsx.errors import HELD_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Bytes read at once; a full chunk holds some hundred messages, which then cost one hand-over.
 CHUNK: Final = 256 * 1024
+
+#: Why a broker that is there may not take what is sent to it, and what to do.
+HELD_BACK: Final = (
+    "a full broker holds its senders back (producer flow control): make room in it, or raise its limits of store,"
+    " memory or temp"
+)
 
 #: Seconds that a write blocks at most before it looks whether it is of any use.
 GLANCE: Final = 0.25
