@@ -14,26 +14,14 @@ import polars as pl
 
 from jmsx_report.additive import HOUR_US, MINUTE_US, Adds, Partial
 from jmsx_report.clocks import Clocks
-from jmsx_report.events import SCHEMAS, Events, named
-from jmsx_report.flows import PLAUSIBLE_US, SETTLES, optional
+from jmsx_report.events import Events, named
+from jmsx_report.flows import PLAUSIBLE_US, SETTLES
 
-_KIND: Final = "broker.stats"
 _COUNTERS: Final = ("enqueued", "dequeued", "expired", "size")
 _WHERE: Final = ("writer", "session_id", "epoch", "dest")
-_STATS: Final = {
-    "writer": pl.String,
-    "session_id": pl.String,
-    "epoch": pl.Int32,
-    "dest": pl.String,
-    "ts_us": pl.Int64,
-    **dict.fromkeys(_COUNTERS, pl.Int64),
-}
 
 
 def _stats(events: Events) -> pl.DataFrame:
-    if _KIND not in SCHEMAS:
-        return pl.DataFrame(schema=_STATS)
-    lines = events.of(_KIND)
     hour = pl.col("ts_us") // HOUR_US
     one = [*_WHERE, hour]
     restarted = (pl.col("enqueued") < pl.col("enqueued").shift(1)).over(_WHERE)
@@ -44,8 +32,9 @@ def _stats(events: Events) -> pl.DataFrame:
         | restarted.shift(-1).over(_WHERE)
     )
     return (
-        lines.filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
-        .with_columns(optional(lines, "expired", pl.Int64).fill_null(0))
+        events.of("broker.stats")
+        .filter(pl.col("ts_us").is_between(*PLAUSIBLE_US))
+        .with_columns(pl.col("expired").fill_null(0))
         .sort(*_WHERE, "ts_us")
         .filter(kept.fill_null(value=True))
         .group_by(*_WHERE, "ts_us")
@@ -81,7 +70,7 @@ def _traffic(events: Events) -> pl.DataFrame:
                 left.select(
                     "writer",
                     "dest",
-                    optional(left, "subscription", pl.Categorical),
+                    "subscription",
                     minute,
                     none.alias("came"),
                     one.alias("went"),

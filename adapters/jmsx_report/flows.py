@@ -43,7 +43,7 @@ _HERE: Final = ("writer", "session_id", "epoch", "kind", "outcome", "dest", "sub
 
 
 def optional(frame: pl.DataFrame, name: str, of: type[pl.DataType]) -> pl.Expr:
-    """The column `name`, or nulls where the events were read without it."""
+    """The column `name`, or nulls where lines of the kind of `frame` have no such member."""
     return pl.col(name) if name in frame.columns else pl.lit(None, of).alias(name)
 
 
@@ -80,24 +80,22 @@ def bucket(key: pl.Expr, instant: pl.Expr) -> pl.Expr:
 
 
 def _sends(events: Events) -> pl.DataFrame:
-    sends = events.coded("send")
-    return sends.select(
+    return events.coded("send").select(
         *_HERE[:-1],
         pl.lit(None, pl.Categorical).alias("subscription"),
         "msg_key",
         "ts_us",
         pl.col("ts_us").alias("told_us"),
         "tx_id",
-        optional(sends, "expires_us", pl.Int64),
+        "expires_us",
         pl.lit(0, pl.Int64).alias("effects"),
     )
 
 
 def _deliveries(events: Events) -> pl.DataFrame:
-    deliveries = events.coded("delivery")
-    return deliveries.select(
+    return events.coded("delivery").select(
         *_HERE[:-1],
-        optional(deliveries, "subscription", pl.Categorical),
+        "subscription",
         "msg_key",
         "ts_us",
         pl.coalesce("sent_us", "recv_us", "ts_us").alias("told_us"),
@@ -248,7 +246,7 @@ def _readers(events: Events) -> pl.DataFrame:
             frame.select(
                 "writer",
                 "dest",
-                optional(frame, "subscription", pl.Categorical),
+                "subscription",
                 "consumer",
                 "ts_us",
                 pl.lit(int(kind == "delivery"), pl.Int64).alias("deliveries"),
