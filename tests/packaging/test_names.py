@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -37,3 +39,27 @@ def order(name: str) -> tuple[int, str]:
     """Constants, then classes, then functions, as ruff sorts `__all__` (RUF022)."""
     kind = 0 if name.isupper() else 1 if name[:1].isupper() else 2
     return kind, name
+
+
+def test_the_old_name_of_the_stores() -> None:
+    """Programs that were written with it go on, and get the same classes."""
+    old, new = importlib.import_module("jmsx.dedupe"), importlib.import_module("jmsx.stores")
+    assert {name: getattr(old, name) for name in old.__all__} == {
+        name: getattr(new, name) for name in new.__all__
+    }
+
+
+def test_public_names_have_one_home() -> None:
+    """What type checkers are told of `jmsx`, what can be imported, and what is promised are the same."""
+    module = importlib.import_module("jmsx")
+    source = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
+    told = {
+        alias.name: imported.module
+        for block in source.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for imported in block.body
+        if isinstance(imported, ast.ImportFrom)
+        for alias in imported.names
+    }
+    assert told == module._HOMES
+    assert sorted(told) == sorted(module.__all__)
