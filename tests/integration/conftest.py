@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.app import registration
+from jmsx.config import options
 from jmsx_broker import Broker, ClassicBroker
 from tests.integration.proxy import Proxy
 from tests.integration.support import Diary, fresh_queue
@@ -56,11 +58,11 @@ def diary() -> Diary:
 
 
 @pytest.fixture
-def any_grave(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_dead_letter_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Let dead letters go to a temporary queue, too, which is refused where people name it.
 
     One that is gone is what Classic refuses without users and permissions; it stands here for whatever is refused.
     """
-    for module in ("config.options", "app.registration"):
-        monkeypatch.setattr(f"jmsx.{module}.dead_letter_place", str)
+    for module in (options, registration):
+        monkeypatch.setattr(module, "dead_letter_place", str)

@@ -158,7 +158,7 @@ def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
 
 
 @pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
-@pytest.mark.usefixtures("any_grave")
+@pytest.mark.usefixtures("any_dead_letter_place")
 def test_a_copy_that_is_refused(
     classic_broker: Broker, queue: Queue, diary: Diary, mode: AcknowledgeMode
 ) -> None:

@@ -103,7 +103,7 @@ def test_the_strategy_broker_does_as_java(classic_broker: Broker, queue: Queue) 
 
 
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
-@pytest.mark.usefixtures("any_grave")
+@pytest.mark.usefixtures("any_dead_letter_place")
 def test_a_refused_copy_keeps_the_original(
     classic_broker: Broker, queue: Queue, mode: AcknowledgeMode
 ) -> None:

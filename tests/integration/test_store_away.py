@@ -201,7 +201,7 @@ def test_what_the_handler_spoils_is_its_failure(broker: Broker, tmp_path: Path) 
     ]
 
 
-@pytest.mark.usefixtures("any_grave")
+@pytest.mark.usefixtures("any_dead_letter_place")
 def test_a_dead_letter_that_is_refused(classic_broker: Broker) -> None:
     """`/readyz` says which consumer's, where it should go, and why it does not, for as long as that is so."""
     queue = fresh_queue()
