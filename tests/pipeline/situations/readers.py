@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.pipeline.situations.fleet import MINUTE, SECOND, START, key_at
 from tests.pipeline.situations.scene import Scene, situation
 from tests.pipeline.situations.shop import Message, Shop
@@ -9,10 +11,14 @@ from tests.pipeline.situations.truth import (
     ANY,
     BALANCED,
     NOT_BALANCED,
+    SUSPECT,
     UNVERIFIABLE,
     Truth,
     either,
 )
+
+if TYPE_CHECKING:
+    from tests.pipeline.situations.truth import Allowed
 
 
 @situation
@@ -77,7 +83,22 @@ def java_senders(scene: Scene) -> Truth:
 
 @situation
 def java_senders_and_a_repeat(scene: Scene) -> Truth:
-    """A Java program's message was acknowledged twice; that is proven whoever sent it, or it is not looked at."""
+    """A Java program's message was acknowledged twice, as a redelivery; that is proven whoever sent it."""
+    return _java_senders(scene, attempt=2, truth=Truth(SUSPECT, numbers=_foreign_repeats(1)))
+
+
+@situation
+def java_senders_and_a_repeat_that_nobody_told(scene: Scene) -> Truth:
+    """As above, and the broker did not call it a redelivery: such repeats are not looked for, and nothing is proven."""
+    return _java_senders(scene, attempt=1, truth=Truth(UNVERIFIABLE, numbers=_foreign_repeats(0)))
+
+
+def _foreign_repeats(duplicates: int) -> dict[str, Allowed]:
+    return {"unaccounted": 0, "duplicates": duplicates, "foreign": 21}
+
+
+def _java_senders(scene: Scene, *, attempt: int, truth: Truth) -> Truth:
+    """Twenty messages of a Java program, the first of them settled once more in this attempt."""
     shop = scene.shop().usual()
     for number in range(20):
         shop.now = START + number * MINUTE
@@ -86,9 +107,9 @@ def java_senders_and_a_repeat(scene: Scene) -> Truth:
         )
         shop.deliver(message)
         if not number:
-            shop.deliver(message, after=10 * SECOND)
+            shop.deliver(message, attempt=attempt, after=10 * SECOND)
     shop.ship(scene.directory)
-    return Truth(NOT_BALANCED, numbers={"unaccounted": 0})
+    return truth
 
 
 @situation

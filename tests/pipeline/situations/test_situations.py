@@ -39,6 +39,7 @@ _JUDGED: Final = (
     "numbers_that_fit_even_better",
     "nobody_reads",
     "java_senders_and_a_repeat",
+    "java_senders_and_a_repeat_that_nobody_told",
     "dead_letters_come_back_and_die_again",
     "half_a_segment_again",
     "many_spoilt_lines",
