@@ -39,6 +39,14 @@ DOCUMENT: Final = re.compile(r"\b[\w-]+\.md\b")
 #: Made up by a test.
 NO_DOCUMENT: Final = "JmsxForgotten.md"
 
+#: What exempts code from a check or a test from running, where no reason stands behind it on the line.
+UNREASONED: Final = re.compile(
+    r"#\s*type:\s*ignore(?!\[[a-z, -]+\]  # \w)"
+    r"|#\s*(?:ruff:\s*)?noqa(?!: [A-Z]+\d+(?:, [A-Z]+\d+)* - \S)"
+    r"|@?pytest\.mark\.(?:skip|xfail)(?:if)?\b(?!\((?:.*\breason=|$))"
+    r"|pytest\.(?:skip|xfail)\(\s*(?:\)|[\"']{2})"
+)
+
 
 def swapped(name: str) -> list[str]:
     """`name` with any two of its letters swapped."""
@@ -117,6 +125,55 @@ def test_documents_that_are_cited_are_there(tracked: dict[str, str]) -> None:
         if name.endswith(".py")
     }
     assert {name: unknown for name, unknown in cited.items() if unknown} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = 1  # type: " + "ignore",
+        "x = 1  # type: " + "ignore[misc]",
+        "x = 1  # type: " + "ignore[misc] # one blank",
+        "x = 1  # no" + "qa",
+        "x = 1  # no" + "qa: S101",
+        "x = 1  # no" + "qa: S101 -",
+        "# ruff: no" + "qa: T201",
+        "@pytest.mark." + "skip",
+        "@pytest.mark." + "skipif(True)",
+        "@pytest.mark." + "xfail(strict=True)",
+        "pytest." + "skip()",
+    ],
+)
+def test_an_exemption_without_a_reason_would_be_found(line: str) -> None:
+    """In each of its forms."""
+    assert UNREASONED.search(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = 1  # type: ignore[misc, arg-type]  # what is refused",
+        "x = 1  # noqa: S101 - for mypy",
+        "x = 1  # noqa: S101, S102 - for both",
+        "@pytest.mark.skipif(True, reason='so')",
+        "@pytest.mark." + "skipif(",
+        "pytest.skip(why)",
+    ],
+)
+def test_a_reason_is_seen(line: str) -> None:
+    """On the same line; where a call is written over several lines, what is behind the first is not looked at."""
+    assert UNREASONED.search(line) is None
+
+
+def test_each_exemption_has_a_reason(tracked: dict[str, str]) -> None:
+    """What a checker is told to pass over, and a test that does not run, is believed by nobody unless it says why."""
+    offenders = [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in tracked.items()
+        if name.endswith((".py", ".pyi"))
+        for number, line in enumerate(text.splitlines(), 1)
+        if UNREASONED.search(line)
+    ]
+    assert offenders == []
 
 
 def found(pattern: re.Pattern[str], files: dict[str, str]) -> dict[str, str]:
