@@ -1,175 +1,127 @@
 """
-How fast a backlog is consumed: `uv run python -m tests.benchmarks [--messages N] [--rounds R]`.
+How fast jmsx is beside its rivals: `uv run python -m tests.benchmarks [--suite ...] [--broker ...] [--only ...]`.
 
-Every way consumes the same persistent messages of 256 bytes from one real Classic broker, with prefetch 1000, in turns.
-Printed are the median of messages a second, CPU microseconds of this process a message, and both as ratios to a bare
-socket that acknowledges each message. Machines are noisy: trust the ratios, and CPU more than the clock.
+All ways take turns on one real broker with a normal Java machine, forwards and backwards; every ratio is taken within
+one turn, and the median of the ratios is told, so that a machine which is busy now and then spoils little. CPU is that
+of the client's process alone. `--full` runs everything on both brokers and writes the README beside this file.
 """
 
 from __future__ import annotations
 
 import argparse
-import socket
+import json
+import os
 import statistics
-import tempfile
-import threading
-import time
-import uuid
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-import stomp
-
-import jmsx
-from jmsx.config.uri import parse_broker_uri
-from jmsx.core.frames import Frame
-from jmsx.core.wire import Splitter
-from jmsx_broker import ClassicBroker
+from tests.benchmarks import readme
+from tests.benchmarks.brokers import Broker
+from tests.benchmarks.goals import GOALS, Runs, ratio
+from tests.benchmarks.growth import growths
+from tests.benchmarks.one_thread import costs
+from tests.benchmarks.ways import SUITES, Way, counterparts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-PREFETCH = "1000"
-
-
-def fill(url: str, queue: str, messages: int) -> None:
-    """Put the backlog into `queue`."""
-    with jmsx.Connection(url) as connection:
-        session = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
-        producer = session.create_producer(jmsx.Queue(queue))
-        for number in range(messages):
-            producer.send(jmsx.Message("x" * 256))
-            if number % 1000 == 999:
-                session.commit()
-        session.commit()
+_README: Final = Path(__file__).parent / "README.md"
 
 
-def bare_socket(url: str, queue: str, messages: int) -> None:
-    """No library: one ACK for each message, one write for each read."""
-    address = parse_broker_uri(url).addresses[0]
-    with socket.create_connection((address.host, address.port)) as link:
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link.sendall(Frame("CONNECT", {"accept-version": "1.2", "host": "/"}).encode())
-        link.sendall(
-            Frame(
-                "SUBSCRIBE",
-                {
-                    "id": "1",
-                    "destination": f"/queue/{queue}",
-                    "ack": "client-individual",
-                    "activemq.prefetchSize": PREFETCH,
-                },
-            ).encode()
-        )
-        splitter, got = Splitter(), 0
-        while got < messages:
-            frames = splitter.feed(link.recv(262144))
-            ids = [frame.headers["ack"] for frame in frames if "ack" in frame.headers]
-            link.sendall(b"".join(Frame("ACK", {"id": each}).encode() for each in ids))
-            got += len(ids)
-        link.sendall(Frame("DISCONNECT", {"receipt": "bye"}).encode())
-        while link.recv(65536):
-            pass
+def turns(broker: Broker, ways: Sequence[Way], messages: int, repeats: int) -> Runs:
+    """Run all ways in turns, every other time backwards."""
+    runs: Runs = {way.label: [] for way in ways}
+    for turn in range(repeats):
+        for way in ways if turn % 2 == 0 else ways[::-1]:
+            count = max(messages // way.share, 100)
+            if turn == 0 and way.who.startswith("java"):
+                broker.run(way, count)  # its compiler sees what it will do
+            run = broker.run(way, count)
+            runs[way.label].append(run)
+            told = " ".join(f"{name} {value:,.1f}" for name, value in run.items())
+            print(f"  {turn + 1} {way.label:28} {told}", file=sys.stderr, flush=True)
+    return runs
 
 
-class _StompPyListener(stomp.ConnectionListener):  # type: ignore[misc]  # ships no types
-    def __init__(self, connection: Any, messages: int) -> None:
-        self.connection = connection
-        self.left = messages
-        self.done = threading.Event()
-
-    def on_message(self, frame: Any) -> None:
-        """Acknowledge on stomp.py's own thread, as its documentation does."""
-        self.connection.ack(frame.headers["ack"])
-        self.left -= 1
-        if not self.left:
-            self.done.set()
-
-
-def stomp_py(url: str, queue: str, messages: int) -> None:
-    """stomp.py as its documentation uses it."""
-    address = parse_broker_uri(url).addresses[0]
-    connection = stomp.Connection12([(address.host, address.port)])
-    listener = _StompPyListener(connection, messages)
-    connection.set_listener("", listener)
-    connection.connect(wait=True)
-    connection.subscribe(
-        f"/queue/{queue}", "1", "client-individual", {"activemq.prefetchSize": PREFETCH}
-    )
-    listener.done.wait(120)
-    connection.disconnect(receipt="bye")
+def table(runs: Runs, ways: Sequence[Way], broker: str) -> str:
+    """Medians of each way, and the ratios of ours."""
+    lines = [f"{'':28} {'k/s':>8} {'CPU us':>8} {'p50 us':>8}  throughput and CPU to"]
+    for way in ways:
+        done = [run for run in runs[way.label] if run]
+        if not done:
+            lines.append(f"{way.label:28} failed")
+            continue
+        figures = [
+            statistics.median(run[name] for run in done) if name in done[0] else None
+            for name in ("rate", "us", "p50")
+        ]
+        rate = "" if figures[0] is None else f"{figures[0] / 1000:.2f}"
+        others = [f"{one:.1f}" if one is not None else "" for one in figures[1:]]
+        told = []
+        for other in counterparts(way, broker) if way.who == "jmsx" else ():
+            both = [ratio(runs, (way.label, other.label), one) for one in ("rate", "us", "p50")]
+            shown = "/".join("-" if one is None else f"{one:.2f}" for one in both[:2])
+            if any(one is not None for one in both):
+                told.append(f"{other.label} {shown}")
+        lines.append(f"{way.label:28} {rate:>8} {others[0]:>8} {others[1]:>8}  {', '.join(told)}")
+    return "\n".join(lines)
 
 
-def jmsx_listener(**options: Any) -> Callable[[str, str, int], None]:
-    """A listener in AUTO mode."""
-
-    def consume(url: str, queue: str, messages: int) -> None:
-        done, seen = threading.Event(), [0]
-
-        def listen(_message: jmsx.Message) -> None:
-            seen[0] += 1
-            if seen[0] == messages:
-                done.set()
-
-        with jmsx.Connection(url, **options) as connection:
-            connection.start()
-            session = connection.create_session()
-            session.create_consumer(jmsx.Queue(queue)).set_listener(listen)
-            done.wait(120)
-
-    return consume
-
-
-def counted_listener(url: str, queue: str, messages: int) -> None:
-    """A listener in AUTO mode whose deliveries a ledger counts."""
-    with tempfile.TemporaryDirectory() as folder:
-        jmsx_listener(ledger=Path(folder) / "ledger.db")(url, queue, messages)
-
-
-def jmsx_receive(url: str, queue: str, messages: int) -> None:
-    """AUTO mode, with receive()."""
-    with jmsx.Connection(url) as connection:
-        connection.start()
-        consumer = connection.create_session().create_consumer(jmsx.Queue(queue))
-        for _ in range(messages):
-            consumer.receive(30)
-
-
-WAYS: dict[str, Callable[[str, str, int], None]] = {
-    "bare socket": bare_socket,
-    "stomp.py listener": stomp_py,
-    "jmsx listener": jmsx_listener(),
-    "jmsx with ledger": counted_listener,
-    "jmsx optimized": jmsx_listener(optimize_acknowledge=True),
-    "jmsx receive()": jmsx_receive,
-}
+def reached(suite: str, runs: Runs, broker: str) -> str:
+    """Of each goal of a suite what was reached, the worst first."""
+    lines = []
+    for goal in GOALS:
+        if goal.suite != suite:
+            continue
+        found = [(ratio(runs, pair, goal.figure), pair) for pair in goal.pairs]
+        worst = sorted(((one, pair) for one, pair in found if one is not None), reverse=goal.most)
+        for one, pair in worst:
+            sign = "<=" if goal.most else ">="
+            verdict = "met" if goal.met(one, broker) else "MISSED"
+            lines.append(
+                f"{verdict:6} {one:6.2f} {sign} {goal.bound(broker):4.2f}  {goal.text}: {pair[0]}"
+            )
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Measure all ways in turns, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure, and print tables; or write the README."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--suite", default="consume,produce", help=f"of {', '.join(SUITES)}")
+    parser.add_argument("--broker", default="classic", help="classic,artemis")
     parser.add_argument("--messages", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
-    costs: dict[str, list[float]] = {way: [] for way in WAYS}
-    with ClassicBroker() as broker:
-        for _ in range(arguments.rounds):
-            for way, consume in WAYS.items():
-                queue = f"jmsx.benchmark.{uuid.uuid4().hex[:8]}"
-                fill(broker.url, queue, arguments.messages)
-                clock, cpu = time.perf_counter(), time.process_time()
-                consume(broker.url, queue, arguments.messages)
-                rates[way].append(arguments.messages / (time.perf_counter() - clock))
-                costs[way].append((time.process_time() - cpu) / arguments.messages * 1e6)
-    floor_rate = statistics.median(rates["bare socket"])
-    floor_cost = statistics.median(costs["bare socket"])
-    print(f"{'':20} {'messages/s':>12} {'ratio':>6} {'CPU us':>8} {'ratio':>6}")
-    for way in WAYS:
-        rate, cost = statistics.median(rates[way]), statistics.median(costs[way])
-        print(
-            f"{way:20} {rate:12,.0f} {rate / floor_rate:6.2f} {cost:8.1f} {cost / floor_cost:6.2f}"
-        )
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="parts of labels, with commas between them")
+    parser.add_argument("--json", type=Path, help="write all runs there")
+    parser.add_argument("--full", action="store_true", help="everything, and write the README")
+    given = parser.parse_args()
+    suites = list(SUITES) if given.full else given.suite.split(",")
+    brokers = ["classic", "artemis"] if given.full else given.broker.split(",")
+    wanted = [word for word in given.only.split(",") if word]
+    results: readme.Results = {}
+    for kind in brokers:
+        with Broker(kind) as broker:
+            for suite in suites:
+                ways = [
+                    way
+                    for way in SUITES[suite](kind)
+                    if not wanted or any(word in way.label for word in wanted)
+                ]
+                runs = turns(broker, ways, given.messages, given.repeats)
+                results[kind, suite] = runs
+                print(f"\n{kind}, {suite}, load {os.getloadavg()[0]:.1f}")
+                print(table(runs, ways, kind))
+                print(reached(suite, runs, kind), flush=True)
+            grown = growths(broker) if given.full else []
+        if given.full:
+            results[kind, "growth"] = {one["what"]: [one["figures"]] for one in grown}
+    if given.json is not None:
+        told = {f"{kind} {suite}": runs for (kind, suite), runs in results.items()}
+        given.json.write_text(json.dumps(told, indent=1))
+    if given.full:
+        alone = costs(2_000, 15)
+        _README.write_text(readme.made(results, alone, given.messages, given.repeats))
 
 
 if __name__ == "__main__":

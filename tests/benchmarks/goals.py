@@ -1,0 +1,188 @@
+"""What is to be reached: ratios to the others, medians of the ratios within turns."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.benchmarks.ways import MODES, SAME_ACKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: The runs of each way of a suite, by label, turn by turn; a run that failed is empty.
+Runs = dict[str, list[dict[str, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Of some of our ways, one figure to that of another way."""
+
+    text: str
+    suite: str
+    pairs: tuple[tuple[str, str], ...]  #: labels: ours, and the other's
+    figure: str  #: `rate`, `us` (CPU a message) or `p50`
+    classic: float
+    artemis: float
+
+    @property
+    def most(self) -> bool:
+        """Whether the ratio may be at most that, and not at least."""
+        return self.figure != "rate"
+
+    def bound(self, broker: str) -> float:
+        """What is to be reached at a kind of broker."""
+        return self.classic if broker == "classic" else self.artemis
+
+    def met(self, ratio: float, broker: str) -> bool:
+        """Whether it is."""
+        return ratio <= self.bound(broker) if self.most else ratio >= self.bound(broker)
+
+
+def ratio(
+    runs: Mapping[str, Sequence[dict[str, float]]], pair: tuple[str, str], figure: str
+) -> float | None:
+    """The median of the ratios within turns; None if no turn has both."""
+    ours, other = (runs.get(label, []) for label in pair)
+    turns = [
+        (a[figure], b[figure])
+        for a, b in zip(ours, other, strict=False)
+        if figure in a and figure in b
+    ]
+    return statistics.median(a / b for a, b in turns) if turns else None
+
+
+def _java(face: str, *modes: str) -> tuple[tuple[str, str], ...]:
+    return tuple((f"jmsx {face} {mode}", f"java receive {mode}") for mode in modes)
+
+
+def _plain(who: str, face: str, *modes: str) -> tuple[tuple[str, str], ...]:
+    few = {"tx100": "cumulative"}
+    return tuple(
+        (f"jmsx {face} {mode}", f"{who} {few.get(mode, SAME_ACKS[mode])}") for mode in modes
+    )
+
+
+_BATCHED: Final = tuple(mode for mode in MODES if mode != "tx1")
+_FACES: Final = ("receive", "listener", "app")
+
+
+def _all(who: str) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        pair
+        for face in _FACES
+        for pair in _plain(who, face, *(_BATCHED if face != "app" else _BATCHED[:-1]))
+    )
+
+
+GOALS: Final = (
+    Goal(
+        "listener and app, AUTO: throughput to Java",
+        "consume",
+        _java("listener", "auto") + _java("app", "auto"),
+        "rate",
+        1.0,
+        0.9,
+    ),
+    Goal(
+        "receive, AUTO: throughput to Java", "consume", _java("receive", "auto"), "rate", 1.0, 0.9
+    ),
+    Goal(
+        "INDIVIDUAL, DUPS_OK: throughput to Java",
+        "consume",
+        _java("receive", "individual", "dups_ok"),
+        "rate",
+        1.0,
+        0.9,
+    ),
+    Goal(
+        "CLIENT/100, TRANSACTED/100: throughput to Java",
+        "consume",
+        _java("receive", "client100", "tx100"),
+        "rate",
+        0.8,
+        0.6,
+    ),
+    Goal(
+        "optimizeAck: throughput to the raw socket's cumulative ACKs",
+        "consume",
+        _plain("raw", "receive", "optimized"),
+        "rate",
+        0.85,
+        0.5,
+    ),
+    Goal(
+        "any mode: throughput to stomp.py with the same acks",
+        "consume",
+        _all("stomp.py"),
+        "rate",
+        1.3,
+        1.5,
+    ),
+    Goal(
+        "any mode: throughput to stompman with the same acks",
+        "consume",
+        _all("stompman"),
+        "rate",
+        3.0,
+        3.0,
+    ),
+    Goal("any mode: CPU a message to stomp.py", "consume", _all("stomp.py"), "us", 0.6, 0.6),
+    Goal(
+        "AUTO with metrics and event log: CPU a message to stomp.py",
+        "observers",
+        tuple((f"jmsx {face} auto + both", "stomp.py each") for face in _FACES),
+        "us",
+        1.0,
+        1.0,
+    ),
+    Goal(
+        "metrics and event log: throughput to none",
+        "observers",
+        tuple((f"jmsx {face} auto + both", f"jmsx {face} auto") for face in _FACES),
+        "rate",
+        0.9,
+        0.9,
+    ),
+    Goal(
+        "send, TRANSACTED/100: throughput to Java",
+        "produce",
+        (("jmsx tx100", "java tx100"),),
+        "rate",
+        0.8,
+        0.8,
+    ),
+    Goal(
+        "send, TRANSACTED/100: CPU a message to stomp.py",
+        "produce",
+        (("jmsx tx100", "stomp.py tx100"),),
+        "us",
+        1.5,
+        1.5,
+    ),
+    Goal(
+        "lone messages at 1,000/s: CPU a message to stomp.py",
+        "latency",
+        tuple((f"jmsx {face}", "stomp.py") for face in _FACES),
+        "us",
+        2.0,
+        2.0,
+    ),
+    Goal(
+        "lone messages at 1,000/s: half of the delays to stomp.py",
+        "latency",
+        tuple((f"jmsx {face}", "stomp.py") for face in _FACES),
+        "p50",
+        1.5,
+        1.5,
+    ),
+    Goal(
+        "async handler to sync handler: CPU a message",
+        "consume",
+        (("jmsx app auto async", "jmsx app auto"),),
+        "us",
+        1.5,
+        1.5,
+    ),
+)

@@ -1,0 +1,186 @@
+"""The README of the benchmarks, made of a full run."""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import platform
+import pstats
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jmsx_broker.java import find_java
+from jmsx_broker.products import ARTEMIS, CLASSIC
+from tests.benchmarks.goals import GOALS, Runs, ratio
+from tests.benchmarks.growth import shown
+from tests.benchmarks.one_thread import WAYS
+from tests.benchmarks.ways import SUITES, counterparts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The runs of each suite on each kind of broker.
+Results = dict[tuple[str, str], Runs]
+
+#: Functions that are shown of where the time goes.
+_SHOWN: Final = 15
+
+_HOW: Final = (
+    "All ways take turns on one broker with a normal Java machine, forwards and backwards. Ratios are taken within"
+    " one turn, and their median is shown; CPU is that of the client's process. Messages are persistent, with bodies of"
+    " 256 bytes, and the prefetch is 1000; a run has {messages:,} messages, and there are {repeats} turns."
+)
+
+_ALONE: Final = (
+    "CPU microseconds a message with recorded frames of Classic's, without sockets, other threads and wake-ups: the"
+    " least of all rounds. *Observed*: by metrics and an event log."
+)
+
+_HERE: Final = Path(__file__).parent
+
+
+def made(
+    results: Results,
+    alone: Mapping[str, tuple[float, float]],
+    messages: int,
+    repeats: int,
+    *,
+    profiled: int = 5_000,
+) -> str:
+    """The README's text; `alone` are the costs on one thread, where `profiled` messages show the functions."""
+    command = f"uv run python -m tests.benchmarks --full --messages {messages} --repeats {repeats}"
+    parts = [
+        "# How fast jmsx is beside its rivals",
+        f"Made by `{command}` from its last run; not written by hand.",
+        _machine(),
+        _HOW.format(messages=messages, repeats=repeats),
+        "## Goals",
+        _goals(results),
+    ]
+    for (kind, suite), runs in results.items():
+        title = "Growth" if suite == "growth" else suite.capitalize()
+        parts.append(f"## {title}, {kind}")
+        parts.append(_growth(runs) if suite == "growth" else _table(runs, suite, kind))
+    parts += [
+        "## On one thread",
+        _ALONE,
+        _rows(
+            ["way", "alone", "observed"],
+            [[way, f"{a:.1f}", f"{b:.1f}"] for way, (a, b) in alone.items()],
+        ),
+        "## Where the time goes",
+        *(
+            part
+            for way in ("listener auto", "receive auto", "receive individual", "send tx100")
+            for part in (f"{way}:", _functions(way, profiled))
+        ),
+        "## What was tried and did not help",
+        (_HERE / "tried.md").read_text().strip(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine() -> str:
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    java = subprocess.run(
+        [find_java(), "-version"], capture_output=True, text=True, check=True
+    ).stderr.partition("\n")[0]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return (
+        f"{time.strftime('%d %B %Y', time.gmtime())}, commit {commit}; {os.cpu_count()} processors ({model}),"
+        f" {platform.system()} {platform.release()}, Python {platform.python_version()}, {java};"
+        f" Classic {CLASSIC.version}, Artemis {ARTEMIS.version}; load at the end {os.getloadavg()[0]:.1f}."
+    )
+
+
+def _rows(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _goals(results: Results) -> str:
+    rows = []
+    for goal in GOALS:
+        cells = [goal.text]
+        for kind in ("classic", "artemis"):
+            runs = results.get((kind, goal.suite), {})
+            found = [(ratio(runs, pair, goal.figure), pair[0]) for pair in goal.pairs]
+            known = [(one, label) for one, label in found if one is not None]
+            if not known:
+                cells.append("not measured")
+                continue
+            worst, label = (max if goal.most else min)(known)
+            met = sum(goal.met(one, kind) for one, _ in known)
+            sign = "≤" if goal.most else "≥"
+            cells.append(
+                f"{sign} {goal.bound(kind):g}: {met} of {len(known)} met; worst {worst:.2f} ({label})"
+            )
+        rows.append(cells)
+    return _rows(["goal", "Classic", "Artemis"], rows)
+
+
+def _table(runs: Runs, suite: str, kind: str) -> str:
+    rows = []
+    for way in SUITES[suite](kind):
+        done = [run for run in runs.get(way.label, []) if run]
+        told = []
+        for other in counterparts(way, kind) if way.who == "jmsx" else ():
+            both = [ratio(runs, (way.label, other.label), one) for one in ("rate", "us")]
+            if any(one is not None for one in both):
+                shown_ = " / ".join("-" if one is None else f"{one:.2f}" for one in both)
+                told.append(f"{other.label} {shown_}")
+        rows.append(
+            [
+                way.label,
+                *(_median(done, name, scale) for name, scale in _FIGURES),
+                "; ".join(told) if done else "failed",
+            ]
+        )
+    head = ["way", "k/s", "CPU µs", "p50 µs", "p99 µs", "broker's CPU µs"]
+    return _rows([*head, "throughput / CPU to"], rows)
+
+
+_FIGURES: Final = (("rate", 1000), ("us", 1), ("p50", 1), ("p99", 1), ("broker_us", 1))
+
+
+def _median(done: list[dict[str, float]], name: str, scale: float) -> str:
+    values = [run[name] / scale for run in done if name in run]
+    return f"{statistics.median(values):.1f}" if values else ""
+
+
+def _growth(runs: Runs) -> str:
+    return _rows(["what", "figures"], [[what, shown(one[0])] for what, one in runs.items()])
+
+
+def _functions(way: str, messages: int) -> str:
+    """The functions with the most time of their own, in a run on one thread."""
+    profile = cProfile.Profile(time.thread_time)
+    WAYS[way](100, [])
+    profile.runcall(WAYS[way], messages, [])
+    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]  # what every reader of profiles uses
+    total = sum(one[2] for one in stats.values())
+    most = sorted(stats.items(), key=lambda item: -item[1][2])[:_SHOWN]
+    rows = [
+        [f"`{_place(*where)}`", f"{own / total * 100:.0f} %", f"{calls / messages:.1f}"]
+        for where, (_, calls, own, _, _) in most
+    ]
+    return _rows(["function", "own time", "calls a message"], rows)
+
+
+def _place(file: str, _line: int, name: str) -> str:
+    if file == "~":
+        return name
+    path = Path(file)
+    return f"{'/'.join(path.parts[-2:])}:{name}"

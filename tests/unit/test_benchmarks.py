@@ -1,0 +1,71 @@
+"""The benchmarks compare what there is, and tell what they found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks import __main__ as command
+from tests.benchmarks import one_thread, readme
+from tests.benchmarks.goals import GOALS, Goal, Runs, ratio
+from tests.benchmarks.ways import SUITES, Way
+
+BROKERS = ("classic", "artemis")
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+@pytest.mark.parametrize("suite", SUITES)
+def test_ways_have_labels_of_their_own(suite: str, broker: str) -> None:
+    """Runs are kept by label."""
+    labels = [way.label for way in SUITES[suite](broker)]
+    assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.text)
+@pytest.mark.parametrize("broker", BROKERS)
+def test_goals_are_measured(goal: Goal, broker: str) -> None:
+    """A goal of a way that is never run would always look as if nobody had measured."""
+    labels = {way.label for way in SUITES[goal.suite](broker)}
+    assert {label for pair in goal.pairs for label in pair} <= labels
+
+
+def test_ratio_is_of_turns() -> None:
+    """A turn on a busy machine has slow runs of both, whose ratio tells all the same; one that failed tells nothing."""
+    runs: Runs = {
+        "jmsx": [{"rate": 20.0}, {"rate": 2.0}, {}, {"rate": 30.0}],
+        "java": [{"rate": 10.0}, {"rate": 1.0}, {"rate": 9.0}, {"rate": 10.0}],
+    }
+    assert ratio(runs, ("jmsx", "java"), "rate") == 2.0
+    assert ratio(runs, ("jmsx", "nobody"), "rate") is None
+
+
+def runs_of(ways: list[Way], rate: float) -> Runs:
+    """Runs in which jmsx has `rate` and everybody else 1000."""
+    return {
+        way.label: [{"rate": rate if way.who == "jmsx" else 1000.0, "us": 10.0}] for way in ways
+    }
+
+
+def test_table_and_goals_tell_ratios() -> None:
+    """Both of what is met and of what is missed."""
+    ways = SUITES["consume"]("classic")
+    runs = runs_of(ways, 1500.0)
+    assert "java receive auto 1.50/1.00" in command.table(runs, ways, "classic")
+    told = command.reached("consume", runs, "classic").splitlines()
+    java, stompman = "INDIVIDUAL, DUPS_OK: throughput to Java", "throughput to stompman"
+    assert [line.split()[0] for line in told if java in line] == ["met", "met"]
+    assert {line.split()[0] for line in told if stompman in line} == {"MISSED"}
+
+
+def test_readme_tells_goals_and_tables() -> None:
+    """What was not measured is not told as met."""
+    results = {("classic", "consume"): runs_of(SUITES["consume"]("classic"), 900.0)}
+    text = readme.made(results, {"receive auto": (50.0, 60.0)}, 100, 1, profiled=200)
+    assert "| receive, AUTO: throughput to Java | ≥ 1: 0 of 1 met; worst 0.90 " in text
+    assert "| not measured |" in text
+    assert "| receive auto | 50.0 | 60.0 |" in text
+
+
+@pytest.mark.parametrize("way", one_thread.WAYS)
+def test_one_thread_takes_and_sends_all(way: str) -> None:
+    """Each way comes to its end without a broker: what stalls raises."""
+    assert one_thread.cost(way, 300) > 0
