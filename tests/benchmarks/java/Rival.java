@@ -169,7 +169,7 @@ public class Rival {
             ((BytesMessage) message).readBytes(digits);
             return Long.parseLong(new String(digits));
         } catch (JMSException error) {
-            throw new IllegalStateException(error);
+            throw new java.lang.IllegalStateException(error);
         }
     }
 
