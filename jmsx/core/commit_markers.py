@@ -25,8 +25,8 @@ from jmsx.core.transaction import Transaction
 from jmsx.core.values import StompAck
 from jmsx.errors import (
     BrokerFaultError,
-    ConnectionFailedError,
     JmsxError,
+    LinkError,
     TransactionRolledBackError,
 )
 
@@ -165,7 +165,7 @@ class CommitMarkers:
         whole = Request("COMMIT", transaction_id, then=answer)
 
         def told(now: float, error: JmsxError | None) -> JmsxError | None:
-            if not isinstance(error, ConnectionFailedError | BrokerFaultError):
+            if not isinstance(error, LinkError | BrokerFaultError):
                 whole.end(now, error)
             elif self._newest_in_hand == self._number:  # its marker was faster than its answer
                 whole.end(now)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jmsx.core.actions import Outbox
 from jmsx.core.frames import Frame
-from jmsx.errors import BrokerFaultError, BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx.errors import BrokerFaultError, BrokerTimeoutError, JmsxError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,7 +110,7 @@ def unanswered(error: JmsxError) -> bool:
 
 def silent(error: JmsxError) -> bool:
     """Return whether the broker said nothing at all: the link is gone, or of no use."""
-    return isinstance(error, ConnectionFailedError | BrokerTimeoutError)
+    return isinstance(error, LinkError | BrokerTimeoutError)
 
 
 def barrier(receipt_id: str) -> tuple[Frame, Frame]:

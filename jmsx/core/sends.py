@@ -10,7 +10,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.headers import time_ms
 from jmsx.core.requests import Request, Requests, unanswered
 from jmsx.core.transaction import Transaction, TxSend
-from jmsx.errors import BrokerFaultError, ConnectionFailedError, JmsxError, SendUnconfirmedError
+from jmsx.errors import BrokerFaultError, JmsxError, LinkError, SendUnconfirmedError
 
 #: From so many bytes on the size of a body may be why a broker hangs up.
 LARGE: Final = 10_000_000
@@ -34,7 +34,7 @@ class Sends:
             doubt = error is not None and unanswered(error)
             outcome = "confirmed" if error is None else "unconfirmed" if doubt else "error"
             self.report(sent, now, outcome)
-            if isinstance(error, ConnectionFailedError | BrokerFaultError):
+            if isinstance(error, LinkError | BrokerFaultError):
                 told = f"{error}{_large(sent.frame)}"
                 return SendUnconfirmedError(sent.message_key, sent.destination, told)
             return error

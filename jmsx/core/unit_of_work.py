@@ -37,6 +37,7 @@ from jmsx.errors import (
     IllegalStateError,
     InvalidDestinationError,
     JmsxError,
+    LinkError,
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
@@ -159,9 +160,7 @@ class UnitOfWork:
             transaction.rollback_only = None
             if error is None:
                 self._write(sent)
-            elif isinstance(
-                error, ConnectionFailedError
-            ):  # the commit tells, as of all that it loses
+            elif isinstance(error, LinkError):  # the commit tells, as of all that it loses
                 return None
             else:
                 self.set_rollback_only(str(error))
@@ -386,9 +385,7 @@ class UnitOfWork:
         refused = (
             bool(batches) and error is not None and not (silent(error) or self._transaction.sent)
         )
-        lost = (
-            isinstance(error, ConnectionFailedError) and self._repeats_unanswered and not whole.done
-        )
+        lost = isinstance(error, LinkError) and self._repeats_unanswered and not whole.done
         if not (refused or lost) or not repeatable(sends, self._dialect):
             return False
         self._repeat = CommitRepeat(sends, batches, whole, self.settings.broker)

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from jmsx.core.actions import Outbox, Transmit
-from jmsx.core.requests import Request, Requests, answered, subscribe
-from jmsx.errors import BrokerError, ConnectionFailedError, JmsxError
+from jmsx.core.requests import Request, Requests, answered, silent, subscribe, unanswered
+from jmsx.errors import (
+    BrokerError,
+    BrokerFaultError,
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    JmsxError,
+    LinkError,
+    ProtocolError,
+    TlsError,
+)
 
 if TYPE_CHECKING:
     from jmsx.core.requests import Continuation
@@ -160,3 +171,19 @@ def test_a_trial_whose_caller_has_gone_leaves_nothing() -> None:
     written(outbox)
     requests.fail_all(1.0, lambda one: ConnectionFailedError(one.receipt_id))
     assert (str(request.error), len(requests), written(outbox)) == ("s-1", 0, [])
+
+
+@pytest.mark.parametrize(
+    "kind", [LinkError, ConnectionFailedError, TlsError, ProtocolError, BrokerTimeoutError]
+)
+def test_a_lost_link_is_no_answer(kind: type[JmsxError]) -> None:
+    """Whatever ended it: taken for a refusal, what the broker may have done would be done again."""
+    assert silent(kind("gone"))
+    assert unanswered(kind("gone"))
+
+
+def test_a_refusal_is_an_answer_and_a_fault_tells_nothing() -> None:
+    """Who was refused knows what the broker did."""
+    assert not unanswered(BrokerError("no"))
+    assert not silent(BrokerFaultError("broken"))
+    assert unanswered(BrokerFaultError("broken"))
