@@ -19,7 +19,13 @@ from jmsx.core.headers import whole
 from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Question
 from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
-from jmsx.errors import BrokerError, InvalidDestinationError, InvalidSelectorError, JmsxError
+from jmsx.errors import (
+    BrokerError,
+    BrokerFaultError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsxError,
+)
 from jmsx_artemis.dead_letter_queues import OWN, choose_dead_letter_queue
 from jmsx_artemis.destinations import ANYCAST, MULTICAST, address_of, parted
 from jmsx_artemis.questions import (
@@ -141,7 +147,7 @@ class ArtemisManagement:
             return
         try:
             yield from destroy(queue["name"])
-        except BrokerError as error:
+        except (BrokerError, BrokerFaultError) as error:
             raise JmsxError(
                 f"durable subscription {subscription!r} of client {client_id!r} was made for another topic or"
                 f" selector, and cannot be made anew: {error}"

@@ -13,6 +13,7 @@ from jmsx.core.management import DeadLetterQueue, Findings, Question
 from jmsx.core.values import DestinationKind
 from jmsx.errors import (
     BrokerError,
+    BrokerFaultError,
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
@@ -271,10 +272,11 @@ def test_durable_subscription_in_use(told: dict[str, str]) -> None:
     assert broker.commands == []
 
 
-def test_changed_durable_subscription_that_cannot_be_removed() -> None:
-    """Somebody took it up in the meantime: never go on with the wrong selector."""
+@pytest.mark.parametrize("kind", [BrokerError, BrokerFaultError])
+def test_changed_durable_subscription_that_cannot_be_removed(kind: type[JmsxError]) -> None:
+    """Somebody took it up in the meantime, or the broker failed: never go on with the wrong selector."""
     broker = durable(filter="")
-    broker.refusals["destroyQueue"] = BrokerError("AMQ229025: it has consumers")
+    broker.refusals["destroyQueue"] = kind("AMQ229025: it has consumers")
     with pytest.raises(JmsxError, match=r"cannot be made anew.*AMQ229025"):
         broker.conduct(MANAGEMENT.claim_durable("shop", "sub", HEADERS))
 
