@@ -56,7 +56,7 @@ class Connection:
         A session, on a socket of its own.
 
         With a reconnect policy it waits for the broker, as long as that says. Raises ConfigurationError for what is
-        no mode, ConnectionFailedError, BrokerTimeoutError, SecurityError, InvalidClientIdError or StoreError.
+        no mode, ConnectionFailedError, TlsError, BrokerTimeoutError, SecurityError, InvalidClientIdError or StoreError.
         """
         if isinstance(mode, bool) or mode not in tuple(AcknowledgeMode):
             raise ConfigurationError(

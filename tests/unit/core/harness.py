@@ -35,6 +35,7 @@ from jmsx.core.values import (
     SessionSettings,
     StompAck,
 )
+from jmsx.errors import ConnectionFailedError, LinkError, ProtocolError, TlsError
 from jmsx_classic.dialect import ClassicDialect
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ CLIENT = AcknowledgeMode.CLIENT_ACKNOWLEDGE
 DUPS_OK = AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
 INDIVIDUAL = AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
 TRANSACTED = AcknowledgeMode.SESSION_TRANSACTED
+
+#: What is told of a link that is gone; none of them says what the broker has done.
+LINK_ERRORS: tuple[type[LinkError], ...] = (ConnectionFailedError, TlsError, ProtocolError)
 
 #: The time of day at `now` = 0, in epoch seconds.
 WALL = 1_000_000.0
@@ -223,6 +227,12 @@ class Talk:
         self._asked.clear()
         self._nacked.clear()
         self.core.link_closed("io", "reset by peer", self.now)
+
+    def unanswered(self, kind: type[LinkError]) -> None:
+        """Every question that is open ends with an error of that kind."""
+        self._unread = self.wrote()
+        self._asked.clear()
+        self.core._requests.fail_all(self.now, lambda request: kind(f"at {request.command}"))
 
     def reopen(self) -> None:
         """A new link is up, and the broker confirms every consumer that is still open."""

@@ -10,10 +10,11 @@ from jmsx.core.events import DeliveryEnded, MessageSent, TransactionEnded
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
+    LinkError,
     SecurityError,
     TransactionInDoubtError,
 )
-from tests.unit.core.harness import CLIENT, TRANSACTED, Talk, outcome
+from tests.unit.core.harness import CLIENT, LINK_ERRORS, TRANSACTED, Talk, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,6 +75,19 @@ def test_marker_goes_with_the_commit_and_the_last_one_goes_away() -> None:
     assert talk.wrote() == ["ACK a in jmsx", MARKER, "ACK m1 in jmsx", "COMMIT in jmsx ?"]
     assert not request.done
     talk.answer()
+    assert outcome(request) == "done"
+
+
+@pytest.mark.parametrize("kind", LINK_ERRORS)
+def test_the_marker_tells_whatever_ended_the_link(kind: type[LinkError]) -> None:
+    """And not that the broker refused it."""
+    talk = begin()
+    request = talk.commit()
+    talk.unanswered(kind)
+    assert outcome(request) == "open"
+    talk.cut()
+    reopen(talk)
+    marker(talk, 2)
     assert outcome(request) == "done"
 
 

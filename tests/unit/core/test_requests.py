@@ -15,9 +15,8 @@ from jmsx.errors import (
     ConnectionFailedError,
     JmsxError,
     LinkError,
-    ProtocolError,
-    TlsError,
 )
+from tests.unit.core.harness import LINK_ERRORS
 
 if TYPE_CHECKING:
     from jmsx.core.requests import Continuation
@@ -173,9 +172,7 @@ def test_a_trial_whose_caller_has_gone_leaves_nothing() -> None:
     assert (str(request.error), len(requests), written(outbox)) == ("s-1", 0, [])
 
 
-@pytest.mark.parametrize(
-    "kind", [LinkError, ConnectionFailedError, TlsError, ProtocolError, BrokerTimeoutError]
-)
+@pytest.mark.parametrize("kind", [LinkError, *LINK_ERRORS, BrokerTimeoutError])
 def test_a_lost_link_is_no_answer(kind: type[JmsxError]) -> None:
     """Whatever ended it: taken for a refusal, what the broker may have done would be done again."""
     assert silent(kind("gone"))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from jmsx.core.events import (
-    MessageSent,
-)
+import pytest
+
+from jmsx.core.events import MessageSent
 from jmsx.core.frames import Frame
 from jmsx.errors import (
     BrokerError,
     BrokerTimeoutError,
+    LinkError,
     SendUnconfirmedError,
 )
-from tests.unit.core.harness import AUTO, TRANSACTED, Talk
+from tests.unit.core.harness import AUTO, LINK_ERRORS, TRANSACTED, Talk
 
 
 def test_persistent_send_is_confirmed() -> None:
@@ -55,11 +56,12 @@ def test_refused_send_says_why() -> None:
     assert [event.outcome for event in talk.reported(MessageSent)] == ["error"]
 
 
-def test_send_whose_answer_is_lost_is_not_said_to_have_failed() -> None:
-    """Nobody knows whether the broker has it."""
+@pytest.mark.parametrize("kind", LINK_ERRORS)
+def test_send_whose_answer_is_lost_is_not_said_to_have_failed(kind: type[LinkError]) -> None:
+    """Nobody knows whether the broker has it, whatever ended the link."""
     talk = Talk(AUTO)
     request = talk.send()
-    talk.cut()
+    talk.unanswered(kind)
     assert request is not None
     assert isinstance(request.error, SendUnconfirmedError)
     assert [event.outcome for event in talk.reported(MessageSent)] == ["unconfirmed"]

@@ -6,11 +6,12 @@ import pytest
 
 from jmsx.errors import (
     ConnectionFailedError,
+    LinkError,
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
 from jmsx_artemis import DIALECT
-from tests.unit.core.harness import TRANSACTED, Talk, outcome, sent, transactions
+from tests.unit.core.harness import LINK_ERRORS, TRANSACTED, Talk, outcome, sent, transactions
 
 #: What is sent again is rehearsed first, so that the broker knows what it has.
 REHEARSED = [
@@ -92,6 +93,32 @@ def test_nobody_subscribes_on_a_link_that_may_end(*, rehearsed: bool) -> None:
     assert isinstance(waiting[0].error, ConnectionFailedError)
     talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
     assert talk.wrote() == ["SUBSCRIBE 1 ?"]
+
+
+@pytest.mark.parametrize("kind", LINK_ERRORS)
+def test_a_commit_is_repeated_whatever_ended_the_link(kind: type[LinkError]) -> None:
+    """None of them is a refusal, after which sends alone are not repeated."""
+    talk = talk_with()
+    request = talk.commit()
+    talk.unanswered(kind)
+    assert outcome(request) == "open"
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
+    assert talk.wrote() == REHEARSED
+
+
+@pytest.mark.parametrize("kind", LINK_ERRORS)
+def test_a_send_whose_rehearsal_is_lost_is_not_refused(kind: type[LinkError]) -> None:
+    """The commit, which is lost with it, says so."""
+    talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000)
+    talk.subscribe()
+    talk.comes("a", redelivered="true")
+    assert talk.drain() == ["a#2"]
+    request = talk.send()
+    assert request is not None
+    talk.unanswered(kind)
+    assert (request.done, request.error) == (True, None)
 
 
 @pytest.mark.parametrize("rehearsed", [False, True])
