@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,7 @@ from jmsx.app import App
 from jmsx.errors import ConnectionFailedError
 from jmsx.jms import dispatcher
 from jmsx.jms.session import link_of
+from tests.hiding import HidingError
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import QUICK, bodies, nothing_left, within
@@ -23,18 +24,6 @@ if TYPE_CHECKING:
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
-
-
-class HidingError(Exception):
-    """Nothing that every exception has can be had of this one."""
-
-    @property
-    def __traceback__(self) -> Any:  # type: ignore[override]  # what every exception has is hidden
-        raise ValueError("no traceback")
-
-    @property
-    def __cause__(self) -> Any:  # type: ignore[override]  # the same
-        raise SystemExit("no cause")
 
 
 class RaisingHandler(logging.Handler):

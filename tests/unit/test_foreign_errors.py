@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,7 @@ from jmsx.core.values import Disposition, Failure
 from jmsx.jms.outcomes import Reject, failure_of
 from jmsx.log import logger
 from jmsx.observe import Observers
+from tests.hiding import HidingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,31 +24,6 @@ EVENT = LinkClosed(at=0.0, reason="io", detail="")
 
 class Alarm(Exception):  # noqa: N818 - as a program would call it
     """What a signal handler raises."""
-
-
-class HidingError(Exception):
-    """Nothing that every exception has can be had of this one."""
-
-    __module__ = "hidden"
-
-    @property
-    def __traceback__(self) -> Any:  # type: ignore[override]  # what every exception has is hidden
-        raise ValueError("no traceback")
-
-    @property
-    def __cause__(self) -> Any:  # type: ignore[override]  # the same
-        raise SystemExit("no cause")
-
-    @property
-    def __context__(self) -> Any:  # type: ignore[override]  # the same
-        raise KeyboardInterrupt("no context")
-
-    @property  # type: ignore[misc]  # the same
-    def __class__(self) -> Any:
-        raise OSError("no class")
-
-    def __len__(self) -> int:
-        raise ValueError("no length")
 
 
 @pytest.fixture

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.parity.sides import Side
+    from tests.integration.parity.sides import Client, Side
+
+
+def _in_transaction(side: Side, *bodies: str, ack: str = "client") -> Client:
+    """Who has sent these and got them, and has begun `t`."""
+    client = side.open()
+    client.put("/queue/~", *bodies)
+    client.subscribe("/queue/~", ack=ack)
+    client.ask("BEGIN", transaction="t")
+    return client
 
 
 def transaction_errors(side: Side) -> None:
@@ -24,10 +33,7 @@ def transaction_errors(side: Side) -> None:
 
 
 def _nack_in_transaction(side: Side, mode: str, *, receipt: bool) -> None:
-    client = side.open()
-    client.put("/queue/~", "a", "b")
-    client.subscribe("/queue/~", ack=mode)
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "a", "b", ack=mode)
     if receipt:
         client.ack("a", "NACK", transaction="t")
     else:
@@ -64,10 +70,7 @@ def nack_in_transaction_individual_receipt(side: Side) -> None:
 
 def nack_in_transaction_then_abort(side: Side) -> None:
     """ABORT makes the ack id valid again."""
-    client = side.open()
-    client.put("/queue/~", "a", "b")
-    client.subscribe("/queue/~")
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "a", "b")
     client.tell("NACK", id=client.ack_ids["a"], transaction="t")
     client.see()
     client.ask("ABORT", transaction="t")
@@ -120,10 +123,7 @@ def two_transactions_individual_commit_abort(side: Side) -> None:
 
 
 def _doomed_send(side: Side, *, receipt: bool) -> None:
-    client = side.open()
-    client.put("/queue/~", "in")
-    client.subscribe("/queue/~")
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "in")
     client.ack("in", transaction="t")
     if receipt:
         client.ask("SEND", destination="/remote-temp-queue/ID:gone", transaction="t")
@@ -201,10 +201,7 @@ def window_individual(side: Side) -> None:
 
 
 def _unsubscribe_in_transaction(side: Side, mode: str) -> None:
-    client = side.open()
-    client.put("/queue/~", "a", "b")
-    client.subscribe("/queue/~", ack=mode)
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "a", "b", ack=mode)
     client.ack("a", transaction="t")
     client.ask("UNSUBSCRIBE", id="s")
     client.ask("COMMIT", transaction="t")
@@ -233,10 +230,7 @@ def ack_after_unsubscribe(side: Side) -> None:
 
 def ack_twice_in_transaction(side: Side) -> None:
     """The second one is an ERROR and harms nothing."""
-    client = side.open()
-    client.put("/queue/~", "a", "b")
-    client.subscribe("/queue/~", ack="client-individual")
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "a", "b", ack="client-individual")
     client.ack("a", transaction="t")
     client.ack("a", transaction="t")
     client.ask("COMMIT", transaction="t")
@@ -246,10 +240,7 @@ def ack_twice_in_transaction(side: Side) -> None:
 
 def acks_after_abort(side: Side) -> None:
     """The ids are valid again, cumulatively too."""
-    client = side.open()
-    client.put("/queue/~", "a", "b", "c")
-    client.subscribe("/queue/~")
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "a", "b", "c")
     client.ack("b", transaction="t")
     client.ask("ABORT", transaction="t")
     client.see()
@@ -261,10 +252,7 @@ def acks_after_abort(side: Side) -> None:
 
 def ack_out_of_order_in_transaction(side: Side) -> None:
     """The second, then the first."""
-    client = side.open()
-    client.put("/queue/~", "a", "b", "c")
-    client.subscribe("/queue/~")
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "a", "b", "c")
     client.ack("b", transaction="t")
     client.ack("a", transaction="t")
     client.ask("COMMIT", transaction="t")
@@ -274,10 +262,7 @@ def ack_out_of_order_in_transaction(side: Side) -> None:
 
 def ack_in_transaction_then_death(side: Side) -> None:
     """It comes back with its counter raised, in the original order."""
-    client = side.open()
-    client.put("/queue/~", "a", "b", "c")
-    client.subscribe("/queue/~")
-    client.ask("BEGIN", transaction="t")
+    client = _in_transaction(side, "a", "b", "c")
     client.ack("b", transaction="t")
     client.cut()
     side.open().subscribe("/queue/~", selector="JMSXDeliveryCount = 2")

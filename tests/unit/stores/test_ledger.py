@@ -15,28 +15,11 @@ from jmsx.core.ledger import Entry, StoreKey
 from jmsx.errors import StoreError
 from jmsx.stores.ledger import FIRST_PAUSE, LONGEST_PAUSE, DeliveryLedger, release, share
 from tests.unit.interrupts import Alarm, Interrupt
+from tests.unit.stores.parts import A, B, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-A = StoreKey("queue://q", "a")
-B = StoreKey("queue://q", "b")
-
-
-class Clock:
-    """A clock that goes when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def monotonic(self) -> float:
-        """Seconds."""
-        return self.now
-
-    def wall(self) -> float:
-        """Epoch seconds."""
-        return self.now
 
 
 @pytest.fixture

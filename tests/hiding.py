@@ -1,0 +1,30 @@
+"""An exception of somebody who makes it hard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HidingError(Exception):
+    """Nothing that every exception has can be had of this one."""
+
+    __module__ = "hidden"
+
+    @property
+    def __traceback__(self) -> Any:  # type: ignore[override]  # what every exception has is hidden
+        raise ValueError("no traceback")
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]  # the same
+        raise SystemExit("no cause")
+
+    @property
+    def __context__(self) -> Any:  # type: ignore[override]  # the same
+        raise KeyboardInterrupt("no context")
+
+    @property  # type: ignore[misc]  # the same
+    def __class__(self) -> Any:
+        raise OSError("no class")
+
+    def __len__(self) -> int:
+        raise ValueError("no length")
