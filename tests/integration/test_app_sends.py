@@ -34,13 +34,6 @@ QUICK = RedeliveryPolicy(
 )
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 def test_in_a_transacted_handler(broker: Broker) -> None:
     """What raises has sent nothing, what returns has sent each message once, in order; nested calls, too."""
     queue, out, diary = fresh_queue(), fresh_queue(), Diary()

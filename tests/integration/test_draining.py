@@ -21,6 +21,7 @@ from tests.integration.support import (
     bodies,
     fresh_queue,
     nothing_left,
+    paused,
     put,
     settles,
     within,
@@ -28,19 +29,10 @@ from tests.integration.support import (
 from tests.integration.support import Outcome as Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jmsx import AcknowledgeMode, Session
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
-
-
-@pytest.fixture
-def mortal() -> Iterator[ClassicBroker]:
-    """A broker to kill or to pause."""
-    with ClassicBroker() as broker:
-        yield broker
 
 
 @pytest.mark.parametrize("settings", MODES.values(), ids=MODES)
@@ -180,9 +172,9 @@ def test_a_broker_that_does_not_answer(mortal: ClassicBroker, queue: Queue) -> N
     with nothing_left():
         app.start()
         assert began.wait(5)
-        mortal.pause()
-        free.set()
-        stop = within(5, lambda: app.stop(drain_timeout=1.0))
+        with paused(mortal):
+            free.set()
+            stop = within(5, lambda: app.stop(drain_timeout=1.0))
     assert isinstance(stop.error, DrainError)
     assert stop.seconds < 2
     assert "did not confirm" in str(stop.error)

@@ -28,13 +28,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 AUTO = AcknowledgeMode.AUTO_ACKNOWLEDGE
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     """The fields of the records of one kind, and whether they have a traceback."""
     return [

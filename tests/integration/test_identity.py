@@ -42,13 +42,6 @@ BODIES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["classic_broker", "artemis_broker"], ids=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the two."""
-    found: Broker = request.getfixturevalue(request.param)
-    return found
-
-
 def sent_by_jmsx(broker: Broker, queue: Destination) -> dict[str, str]:
     """The headers of a message that jmsx sent, as a consumer of any client sees them; it is taken away."""
     with Connection(broker.url) as connection:

@@ -64,13 +64,6 @@ class Timer:
         raise Alarm
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of them."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 def fill(broker: Broker, messages: int = MESSAGES) -> Queue:
     """A queue with numbered messages."""
     queue = fresh_queue()

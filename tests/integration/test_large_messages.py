@@ -22,13 +22,6 @@ SIZES = (2_300_000, 5_000_000)
 MESSAGES = 5
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of them."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 def numbers(consumer: MessageConsumer, count: int) -> list[int]:
     """The next messages, by what they begin with."""
     got = [consumer.receive(20) for _ in range(count)]

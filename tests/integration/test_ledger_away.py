@@ -36,13 +36,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 ONCE = RedeliveryPolicy(maximum_redeliveries=0)
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Where its file is."""

@@ -44,12 +44,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 HERE = "127.0.0.1:0"
 
 
-@pytest.fixture
-def queue() -> Queue:
-    """A queue that no other test knows."""
-    return fresh_queue()
-
-
 def ask(app: App, path: str) -> tuple[int, dict[str, Any]]:
     """Status and body of a probe, over HTTP."""
     assert app.endpoint is not None

@@ -38,13 +38,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 @pytest.fixture
 def session(broker: Broker) -> Iterator[Session]:
     """Of a connection that is started."""

@@ -55,13 +55,6 @@ HEADERS = (
 )  # fmt: skip
 
 
-@pytest.fixture(params=["classic_broker", "artemis_broker"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Either broker."""
-    found: Broker = request.getfixturevalue(request.param)
-    return found
-
-
 #: Queue, delivery mode, time to live (ms), text and string properties.
 Sent = tuple[Queue, str, int, str, dict[str, str]]
 

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 def test_one_queue_in_three_spellings(broker: Broker) -> None:
     """Sender, consumer, reader and dead letters meet."""
     name, dead, diary = fresh_queue().name, fresh_queue().name, Diary()

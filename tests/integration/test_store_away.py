@@ -38,13 +38,6 @@ QUICK = RedeliveryPolicy(
 )
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 class Database:
     """A database that can be away: for new connections, or at the commit, before or after it was made."""
 

@@ -32,13 +32,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 AUTO = AcknowledgeMode.AUTO_ACKNOWLEDGE
 
 
-@pytest.fixture(params=["classic", "artemis"])
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the brokers."""
-    found: Broker = request.getfixturevalue(f"{request.param}_broker")
-    return found
-
-
 async def later(message: Message) -> None:
     """Never runs."""
     raise AssertionError(message)

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 
 CLIENT = {"ack": "client"}
 INDIVIDUAL = {"ack": "client-individual"}
+TX = {"transaction": "t"}
+
+#: The modes in which a client acknowledges.
+MODES = ["client", "client-individual"]
+
+#: What Classic's ERRORs say.
+ROLLBACK_ONLY = "COMMIT FAILED: Transaction marked rollback only xaErrorCode:100"
+NO_SUCH_TX = "Invalid transaction id: t"
+UNEXPECTED_ACK = "Unexpected ACK received for message-id [null]"
 
 
 class Talk:
@@ -83,6 +92,14 @@ class Talk:
     def die(self) -> None:
         """Let the socket die."""
         self.broker.drop(self.link, self.broker.now)
+
+
+def holding(broker: FakeBroker, *bodies: str, mode: str = "client", **headers: str) -> Talk:
+    """A client that was given `bodies` of `/queue/q`, none of them settled."""
+    client = Talk(broker)
+    client.put("/queue/q", *bodies)
+    assert client.subscribe("/queue/q", ack=mode, **headers) == list(bodies)
+    return client
 
 
 def left(broker: FakeBroker, queue: str) -> list[str]:

@@ -6,26 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.testing.talk import Talk, left
+from tests.unit.testing.talk import MODES, TX, UNEXPECTED_ACK, Talk, holding, left
 
 if TYPE_CHECKING:
     from jmsx.testing import FakeBroker
-
-MODES = ["client", "client-individual"]
-TX = {"transaction": "t"}
-DEAD_TEMP = "/remote-temp-queue/ID:gone"
-ROLLBACK_ONLY = "COMMIT FAILED: Transaction marked rollback only xaErrorCode:100"
-NO_SUCH_TX = "Invalid transaction id: t"
-UNEXPECTED_ACK = "Unexpected ACK received for message-id [null]"
-
-
-def holding(broker: FakeBroker, *bodies: str, mode: str = "client", **headers: str) -> Talk:
-    """A client that was given `bodies` of `/queue/q`, none of them settled."""
-    client = Talk(broker)
-    client.put("/queue/q", *bodies)
-    assert client.subscribe("/queue/q", ack=mode, **headers) == list(bodies)
-    return client
-
 
 # -- redelivery ---------------------------------------------------------------------------------
 

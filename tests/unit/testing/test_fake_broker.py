@@ -7,10 +7,7 @@ import pytest
 from jmsx.core.frames import Frame
 from jmsx.testing import FakeBroker
 from jmsx.testing.fake_broker import REFUSAL
-from tests.unit.testing.talk import Talk, left
-
-TX = {"transaction": "t"}
-
+from tests.unit.testing.talk import TX, Talk, left
 
 # -- connecting ---------------------------------------------------------------------------------
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.frames import Frame
-from tests.unit.testing.talk import Talk, left
+from tests.unit.testing.talk import TX, Talk, left
 
 if TYPE_CHECKING:
     from jmsx.testing import FakeBroker
-
-TX = {"transaction": "t"}
 
 
 # -- who gets what ------------------------------------------------------------------------------
