@@ -112,7 +112,8 @@ def _check_delay(delay: object) -> None:
 
 def told_by(error: BaseException) -> BaseException:
     """What is told of it: the cause of a steering exception, if it has one."""
-    cause = cause_of(error) if isinstance(error, Steering) else None
+    steers = issubclass(type(error), Steering)  # isinstance() looks at __class__, which may raise
+    cause = cause_of(error) if steers else None
     return error if cause is None else cause
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jmsx.core.events import Event, LinkClosed, Source
 from jmsx.core.values import Disposition, Failure
-from jmsx.jms.outcomes import Reject, failure_of
+from jmsx.jms.outcomes import Reject, failure_of, told_by
 from jmsx.log import logger
 from jmsx.observe import Observers
 from tests.hiding import HidingError
@@ -145,7 +145,9 @@ def test_an_alarm_inside_a_log_handler(alarm: Callable[[], None]) -> None:
 
 def test_exceptions_that_hide() -> None:
     """A failure all the same, with what can be told."""
-    failure = failure_of(HidingError("why"))
+    error = HidingError("why")
+    failure = failure_of(error)
+    assert told_by(error) is error
     assert (failure.error_type, failure.disposition) == ("HidingError", Disposition.REDELIVER)
     assert failure.error_message == "why"
 
