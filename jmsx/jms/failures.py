@@ -14,7 +14,7 @@ from jmsx.core.policy import UNLIMITED
 from jmsx.core.session import SessionCore
 from jmsx.core.values import Disposition, Failure
 from jmsx.jms.message import Message
-from jmsx.jms.outcomes import Steering, told_by
+from jmsx.jms.outcomes import steers, told_by
 from jmsx.log import logger, shortened
 
 #: Words for what is not delivered again, by what its handler said.
@@ -43,7 +43,7 @@ class HandlerCall:
         settings = core.consumer_settings(self._delivery.subscription_id)
         most = settings.policy.maximum_redeliveries if settings is not None else UNLIMITED
         cause = told_by(error)
-        said = isinstance(cause, Steering)  # on purpose: it needs no traceback
+        said = steers(cause)  # on purpose: it needs no traceback
         dead = self._delivery.next_delivery == DEAD_LETTER
         level = _log.info if failure.disposition is Disposition.DISCARD else _log.warning
         level(

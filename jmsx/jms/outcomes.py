@@ -110,10 +110,14 @@ def _check_delay(delay: object) -> None:
         check_number("delay of Retry", delay, -LARGEST, " of seconds")
 
 
+def steers(error: BaseException) -> bool:
+    """Whether it says what is to become of the message; isinstance() looks at `__class__`, which may raise."""
+    return issubclass(type(error), Steering)
+
+
 def told_by(error: BaseException) -> BaseException:
     """What is told of it: the cause of a steering exception, if it has one."""
-    steers = issubclass(type(error), Steering)  # isinstance() looks at __class__, which may raise
-    cause = cause_of(error) if steers else None
+    cause = cause_of(error) if steers(error) else None
     return error if cause is None else cause
 
 
