@@ -25,6 +25,7 @@ from jmsx.errors import (
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
+    UsageError,
 )
 from jmsx_artemis.dead_letter_queues import OWN, choose_dead_letter_queue
 from jmsx_artemis.destinations import ANYCAST, MULTICAST, address_of, parted
@@ -136,8 +137,9 @@ class ArtemisManagement:
         if queue is None:
             return
         if whole(queue["consumerCount"]) != 0:
-            raise JmsxError(
-                f"Durable consumer is in use for client: {client_id} and subscriptionName: {subscription}"
+            raise UsageError(
+                f"Durable consumer is in use for client: {client_id} and subscriptionName: {subscription}; it has one"
+                " consumer at a time, so close that first"
             )
         meant = (headers["destination"], headers.get("selector", ""))
         if (queue["address"], queue["filter"]) == meant:

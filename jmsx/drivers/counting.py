@@ -1,8 +1,9 @@
 """
-What is asked before each hand-out, under the pump's lock: a ledger, which is told afterwards, and the broker.
+What is asked before each hand-out: a ledger, under the pump's lock, which is told afterwards, and the broker.
 
 A ledger that is away pauses its session: what it would count waits in front, as if it had never been offered. So does
-a message that came without its body, while the broker cannot be asked for that.
+a message that came without its body, until the broker has been asked for that. That takes a link of its own, so
+whoever waits for the message asks, without the lock: the session's heart-beats and its other calls go on meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Counting:
         self._maps = 0  #: so many messages that had one
         self._others = 0  #: and so many that had none
         self.away: str | None = None  #: why the ledger cannot be used
-        self.withheld = False  #: the next message waits for it
+        self.withheld = False  #: the next message waits for it, or for the broker
+        #: The next message, which came without its body: to be looked for, by who waits for it.
+        self.bodiless: Delivery | None = None
         self._ask_at = -math.inf  #: when it is asked again (seconds, monotonic)
         self._look_at = -math.inf  #: when the broker is
 
@@ -66,14 +69,16 @@ class Counting:
         None also while the next message is `withheld`. What is not counted is handed out all the same.
         """
         ledger = self._ledger
+        self.bodiless = None
         if ledger is None and not core.untranslated:
             self.withheld = False
             return core.handing_out.deliver(subscription_ids, now, held)
         held = Held() if held is None else held
         self.withheld = False
         while (delivery := core.handing_out.offer(subscription_ids, now, held)) is not None:
-            if core.handing_out.unclear(delivery) and not self._looked(delivery, now):
+            if core.handing_out.unclear(delivery):
                 self.withheld = True
+                self.bodiless = delivery if now >= self._look_at else None
                 core.handing_out.decline(held)
                 return None
             identity = None if ledger is None else core.handing_out.store_key(delivery)
@@ -90,16 +95,11 @@ class Counting:
             self._ask(ledger.flush, now)
         return None
 
-    def _looked(self, delivery: Delivery, now: float) -> bool:
-        """Whether it is known what the broker has of it."""
-        if now < self._look_at:
-            return False
-        try:
-            shown = self.look(delivery)
-        except JmsxError as error:
-            _log.warning("message came without its body, and waits for it", error=str(error))
-            self._look_at = now + AGAIN
-            return False
+    def looked(self, delivery: Delivery, shown: MessageFrame | None) -> None:
+        """Keep what the broker has of `delivery`, as `look` told it; None: nothing more than came."""
+        self.bodiless = None
+        if delivery.looked_at:  # by another thread, which waited for it, too
+            return
         if self._epoch != delivery.epoch:
             self._epoch, self._maps, self._others = delivery.epoch, 0, 0
         if shown is None:
@@ -107,7 +107,12 @@ class Counting:
         else:
             self._maps += 1
         delivery.complete(shown)
-        return True
+
+    def unanswered(self, error: JmsxError, now: float) -> None:
+        """Let the message wait: the broker could not be asked for its body."""
+        self.bodiless = None
+        _log.warning("message came without its body, and waits for it", error=str(error))
+        self._look_at = now + AGAIN
 
     def found_only_maps(self, epoch: int) -> bool:
         """Whether many messages have come without a body in this epoch, and all had one."""

@@ -14,6 +14,7 @@ from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,
+    JmsxError,
     LinkError,
     SendUnconfirmedError,
 )
@@ -137,35 +138,64 @@ class Pump(Engine):
         `begin(delivery)`; a message that cannot be read becomes a dead letter, and the next one is taken. `held` has
         the message from the moment on in which it is handed out, for `give_back`.
         """
-        with self.lock:
-            while not given_up():
-                self.check()
-                flows = self.outage is None and self.running and not self.core.committing
-                if flows and not self._translates_again():
-                    delivery = self._work(
-                        lambda core, now: self._next(core, subscription_ids(), now, held)
-                    )
-                    if delivery is not None:
-                        try:
-                            message = read(delivery)
-                        except Exception as error:
-                            if _is_readable(delivery, read):
-                                raise  # by a signal handler, then
-                            self._refuse(delivery, error)
-                            continue
-                        begin(delivery)
-                        return message
-                now = self.now()
-                if deadline is not None and now >= deadline:
+        while True:
+            with self.lock:
+                while (
+                    delivery := self._await_next(subscription_ids, deadline, given_up, held)
+                ) is not None:
+                    try:
+                        message = read(delivery)
+                    except Exception as error:
+                        if _is_readable(delivery, read):
+                            raise  # by a signal handler, then
+                        self._refuse(delivery, error)
+                        continue
+                    begin(delivery)
+                    return message
+                bodiless = self.counting.bodiless
+                if bodiless is None or given_up():
                     return None
-                self.changed.wait(
-                    min(
-                        LONGEST,
-                        math.inf if deadline is None else deadline - now,
-                        self.counting.patience(now) if flows else math.inf,
-                    )
+            self._look_for_body(bodiless)
+
+    def _await_next(
+        self,
+        subscription_ids: Callable[[], Sequence[str]],
+        deadline: float | None,
+        given_up: Callable[[], bool],
+        held: Held | None,
+    ) -> Delivery | None:
+        """Under the lock: the next message of `take`; None also where the body of one is to be looked for first."""
+        while not given_up():
+            self.check()
+            flows = self.outage is None and self.running and not self.core.committing
+            if flows and not self._translates_again():
+                delivery = self._work(
+                    lambda core, now: self._next(core, subscription_ids(), now, held)
                 )
-            return None
+                if delivery is not None or self.counting.bodiless is not None:
+                    return delivery
+            now = self.now()
+            if deadline is not None and now >= deadline:
+                return None
+            self.changed.wait(
+                min(
+                    LONGEST,
+                    math.inf if deadline is None else deadline - now,
+                    self.counting.patience(now) if flows else math.inf,
+                )
+            )
+        return None
+
+    def _look_for_body(self, delivery: Delivery) -> None:
+        """Ask the broker what it has of `delivery`, which stays the next message; its link may end meanwhile."""
+        try:
+            shown = self.counting.look(delivery)
+        except JmsxError as error:
+            with self.lock:
+                self.counting.unanswered(error, self.now())
+        else:
+            with self.lock:
+                self.counting.looked(delivery, shown)
 
     def _translates_again(self) -> bool:
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery, Held
-from jmsx.errors import ConfigurationError, IllegalStateError, JmsxError
+from jmsx.errors import ConfigurationError, IllegalStateError, UsageError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.link import SessionLink
@@ -97,7 +97,7 @@ class MessageConsumer:
 
         In AUTO mode a message is acknowledged when the listener has returned, and delivered again by the redelivery
         policy if it raises; one that returns an awaitable or a generator has failed for good. Raises ConfigurationError
-        for a coroutine or generator function and for one that does not take a message, and JmsxError for a consumer
+        for a coroutine or generator function and for one that does not take a message, and UsageError for a consumer
         with prefetch 0.
         """
         if self._closed:
@@ -106,8 +106,8 @@ class MessageConsumer:
             check_runs(listener)
             check_takes_message(listener)
         if self._pull:
-            raise JmsxError(
-                "Illegal prefetch size of zero. This setting is not supported for asynchronous"
+            raise UsageError(
+                f"{self.destination}: Illegal prefetch size of zero. This setting is not supported for asynchronous"
                 " consumers please set a value of at least 1"
             )
         self._link.listen(self._subscription_id, listener)

@@ -36,6 +36,7 @@ from jmsx.errors import (
     IllegalStateError,
     JmsxError,
     UnsupportedError,
+    UsageError,
 )
 from jmsx.jms.destination import Destination, Temporary, TemporaryQueue, TemporaryTopic
 from jmsx.jms.dispatcher import Dispatcher, Listener
@@ -540,15 +541,15 @@ class ConnectionLinks:
         """
         Give `link` the socket with the connection's client id, for the durable `subscription` (None: to remove one).
 
-        Raises JmsxError if the subscription is in use, UnsupportedError if another session needs that socket.
+        Raises UsageError if the subscription is in use, UnsupportedError if another session needs that socket.
         """
         with self._opening:
             with self._lock:
                 others = [each for each in self._links if each is not link]
             if subscription in self._durables:
-                raise JmsxError(
+                raise UsageError(
                     f"Durable consumer is in use for client: {self.options.client_id}"
-                    f" and subscriptionName: {subscription}"
+                    f" and subscriptionName: {subscription}; it has one consumer at a time, so close that first"
                 )
             for other in others:
                 if other.client_id == self.options.client_id is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from jmsx.config.options import ConsumerOptions
 from jmsx.core.option_checks import wrong_type
 from jmsx.core.values import NO_FAILURE, AcknowledgeMode, ConsumerSettings, DestinationKind
-from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, UnsupportedError
+from jmsx.errors import InvalidDestinationError, InvalidSelectorError, UnsupportedError, UsageError
 from jmsx.jms import subscribing
 from jmsx.jms.browser import QueueBrowser
 from jmsx.jms.consumer import MessageConsumer
@@ -145,7 +145,7 @@ class Session:
         """
         A consumer of the durable subscription called `subscription`, which the broker keeps while nobody reads it.
 
-        Raises JmsxError if it is in use or the connection has no client id, and UnsupportedError if durable
+        Raises UsageError if it is in use or the connection has no client id, and UnsupportedError if durable
         subscriptions of the connection live in another session already: over STOMP they share one socket.
 
         Args:
@@ -169,9 +169,9 @@ class Session:
                 f"{topic} is temporary, and a durable subscription outlives it; take a topic with a name"
             )
         if link.options.client_id is None:
-            raise JmsxError(  # and no InvalidClientIdError, as in Java
-                "a durable subscription needs a connection with a client id, the same each time:"
-                " Connection(..., client_id=...) or ?jms.clientID=... in its URL"
+            raise UsageError(  # and no InvalidClientIdError, as in Java
+                f"durable subscription {subscription!r} of {topic} needs a connection to {link.broker} with a client"
+                " id, the same each time: Connection(..., client_id=...) or ?jms.clientID=... in its URL"
             )
         link.shared.claim_client_id(link, subscription)
         try:

@@ -15,7 +15,7 @@ from jmsx.errors import (
     InvalidClientIdError,
     InvalidDestinationError,
     InvalidSelectorError,
-    JmsxError,
+    UsageError,
 )
 from tests.integration.artemis_support import Console
 
@@ -110,10 +110,10 @@ def test_subscription_in_use_is_refused(
 ) -> None:
     """Twice in a session, or from another process; the one that uses it goes on."""
     consumer = session.create_durable_consumer(topic, topic.name)
-    with pytest.raises(JmsxError, match="in use"):
+    with pytest.raises(UsageError, match="in use"):
         session.create_durable_consumer(topic, topic.name)
     with Connection(artemis_broker.url, client_id=CLIENT_ID) as another:
-        with pytest.raises(JmsxError, match="in use"):
+        with pytest.raises(UsageError, match="in use"):
             another.create_session().create_durable_consumer(topic, topic.name)
         send(session, topic, "red")
         assert bodies(consumer) == ["red"]
@@ -128,7 +128,7 @@ def test_refused_claim_can_be_made_again(
     consumer = session.create_durable_consumer(topic, topic.name)
     with Connection(artemis_broker.url, client_id=CLIENT_ID) as another:
         eager = another.create_session()
-        with pytest.raises(JmsxError, match="in use"):
+        with pytest.raises(UsageError, match="in use"):
             eager.create_durable_consumer(topic, topic.name)
         consumer.close()
         eager.create_durable_consumer(topic, topic.name)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,7 @@ from jmsx.errors import (
     TransactionRolledBackError,
 )
 from jmsx.jms.message import is_bodiless
+from jmsx.jms.session import link_of
 from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jmsx import AcknowledgeMode
+    from jmsx.core.delivery import Delivery
+    from jmsx.core.frames import MessageFrame
     from jmsx_broker import ArtemisBroker, Broker
 
 pytestmark = pytest.mark.broker
@@ -481,3 +486,41 @@ def test_maps_are_translated_again_when_nothing_else_came(
         ends = closed()
     # The cut may meet the next link, too, when that comes before all of them are reset.
     assert set(ends[:-1]) == {"io"}
+
+
+def test_looking_for_a_body_holds_nobody_up(classic_broker: ClassicBroker, queue: Queue) -> None:
+    """The broker may take its time to answer: the session sends, and its heart-beats go on, meanwhile."""
+    policy = ReconnectPolicy(initial_delay=0.01)
+    asked, answer = threading.Event(), threading.Event()
+    with (
+        Proxy(classic_broker.url) as proxy,
+        Connection(proxy.url, reconnect=policy) as connection,
+        ThreadPoolExecutor() as threads,
+    ):
+        connection.start()
+        session = connection.create_session()
+        consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+        producer.send(Message("first"))
+        assert take(consumer, 1)[0].text == "first"
+        time.sleep(0.1)  # the ACK is read
+        counting = link_of(session).pump.counting
+        look = counting.look
+
+        def look_late(delivery: Delivery) -> MessageFrame | None:
+            asked.set()
+            answer.wait(10)
+            return look(delivery)
+
+        counting.look = look_late
+        proxy.cut()
+        producer.send(Message({"n": 1}))  # which comes as it is, without its body
+        received = threads.submit(consumer.receive, 10)
+        try:
+            assert asked.wait(5)
+            threads.submit(producer.send, Message("meanwhile")).result(5)
+        finally:
+            answer.set()
+        message = received.result(10)
+        assert message is not None
+        assert message.body == {"n": 1}
+        assert take(consumer, 1)[0].text == "meanwhile"

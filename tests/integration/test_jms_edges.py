@@ -10,7 +10,7 @@ import pytest
 
 from jmsx import AcknowledgeMode, Connection, Destination, Message, RedeliveryPolicy, Session, Topic
 from jmsx.app import App
-from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, JmsxError
+from jmsx.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, UsageError
 from jmsx_broker import ClassicBroker
 from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
@@ -281,7 +281,7 @@ def test_a_consumer_with_a_listener(connection: Connection, queue: Queue) -> Non
     """It begins with it; what cannot be one leaves no consumer behind."""
     session = connection.create_session()
     session.create_producer(queue).send(Message("x"))
-    with pytest.raises(JmsxError, match="prefetch size of zero"):
+    with pytest.raises(UsageError, match="prefetch size of zero"):
         session.create_consumer(f"{queue.name}?consumer.prefetchSize=0", listener=print)
     seen: list[str] = []
     session.create_consumer(queue, listener=lambda message: seen.append(message.text))
@@ -352,3 +352,14 @@ def test_closing_a_browser_ends_its_iterations(classic_broker: ClassicBroker, qu
         browser.close()
         assert list(shown) == []
         assert eventually(lambda: classic_broker.statistics(queue.name).consumer_count == 0, 5)
+
+
+def test_a_durable_consumer_without_client_id(broker: Broker) -> None:
+    """As in Java it is no InvalidClientIdError; it says at which broker, of what, and what to do."""
+    with Connection(broker.url) as connection:
+        session = connection.create_session()
+        with pytest.raises(
+            UsageError,
+            match=r"'sub' of topic://prices needs a connection to .*:\d+ with a client id",
+        ):
+            session.create_durable_consumer("topic://prices", "sub")

@@ -15,7 +15,7 @@ from jmsx import (
     RedeliveryPolicyMap,
 )
 from jmsx.core.values import ConsumerSettings, OptimizeAcknowledge
-from jmsx.errors import ConfigurationError, JmsxError
+from jmsx.errors import ConfigurationError, UsageError
 from jmsx.jms.session import link_of
 from jmsx.testing import FakeBrokerServer
 
@@ -106,7 +106,7 @@ def test_a_prefetch_of_nothing_fetches_when_it_is_asked(session: Session) -> Non
     consumer = session.create_consumer("queue://a", options=ConsumerOptions(prefetch=0))
     session.create_producer("queue://a").send("x")
     assert consumer.receive_no_wait() is not None
-    with pytest.raises(JmsxError, match="Illegal prefetch size of zero"):
+    with pytest.raises(UsageError, match="Illegal prefetch size of zero"):
         consumer.set_listener(print)
 
 

@@ -17,6 +17,7 @@ from jmsx.errors import (
     InvalidDestinationError,
     InvalidSelectorError,
     JmsxError,
+    UsageError,
 )
 from jmsx_artemis.management import ArtemisManagement
 from jmsx_artemis.selectors import NUMBERS
@@ -267,7 +268,7 @@ def test_another_choice_of_the_application(found: str, selector: str) -> None:
 def test_durable_subscription_in_use(told: dict[str, str]) -> None:
     """Artemis would let both read (BROKER.md A57)."""
     broker = durable(consumerCount="1", **told)
-    with pytest.raises(JmsxError, match="in use for client: shop and subscriptionName: sub"):
+    with pytest.raises(UsageError, match="in use for client: shop and subscriptionName: sub"):
         broker.conduct(MANAGEMENT.claim_durable("shop", "sub", HEADERS))
     assert broker.commands == []
 
