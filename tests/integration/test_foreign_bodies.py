@@ -490,11 +490,12 @@ def test_maps_are_translated_again_when_nothing_else_came(
 
 def test_looking_for_a_body_holds_nobody_up(classic_broker: ClassicBroker, queue: Queue) -> None:
     """The broker may take its time to answer: the session sends, and its heart-beats go on, meanwhile."""
+    diary = Diary()
     policy = ReconnectPolicy(initial_delay=0.01)
     asked, answer = threading.Event(), threading.Event()
     with (
         Proxy(classic_broker.url) as proxy,
-        Connection(proxy.url, reconnect=policy) as connection,
+        Connection(proxy.url, reconnect=policy, observers=[diary]) as connection,
         ThreadPoolExecutor() as threads,
     ):
         connection.start()
@@ -513,6 +514,7 @@ def test_looking_for_a_body_holds_nobody_up(classic_broker: ClassicBroker, queue
 
         counting.look = look_late
         proxy.cut()
+        assert eventually(lambda: any(isinstance(one, LinkClosed) for one in diary.events))
         producer.send(Message({"n": 1}))  # which comes as it is, without its body
         received = threads.submit(consumer.receive, 10)
         try:
