@@ -10,7 +10,7 @@ import polars as pl
 
 from jmsx_report import balance, brokerbook
 from jmsx_report.additive import Partial
-from jmsx_report.clocks import RECEIPTS, SAMPLES, Clocks
+from jmsx_report.clocks import Clocks
 from jmsx_report.fanout import Routes, routes
 from jmsx_report.flows import AGAIN, BUCKET_US, COUNTS, DOUBTS, FLOWS, READERS
 from jmsx_report.horizon import NOTES, RUNS, Completeness, Horizon, completeness, horizon
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-#: Every partial that the audit is made of, but for `stories`, which is made at the second look.
+#: Every partial that the audit is made of, but for those of its `Context`, and for `stories`, which is made at the
+#: second look.
 PARTIALS: Final[tuple[Partial, ...]] = (
     FLOWS,
     READERS,
@@ -31,8 +32,6 @@ PARTIALS: Final[tuple[Partial, ...]] = (
     COUNTS,
     RUNS,
     NOTES,
-    RECEIPTS,
-    SAMPLES,
     brokerbook.STATS,
     brokerbook.TRAFFIC,
 )

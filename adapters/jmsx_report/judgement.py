@@ -13,21 +13,21 @@ from jmsx_report.books import PARTIALS, Terms, books, second_look
 from jmsx_report.flows import FLOWS, stories
 from jmsx_report.health import ASIDE
 from jmsx_report.local import look_again
-from jmsx_report.merge import sums
+from jmsx_report.merge import Totals
 from jmsx_report.period import Period
 from jmsx_report.processes import Engine
 from jmsx_report.segments import Survey, batches
 from jmsx_report.store import Run, files
-from jmsx_report.writers import SOCKETS, WRITERS, context
+from jmsx_report.table import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
 def judge(
     found: Survey,
-    runs: Sequence[Run],
+    totals: Totals,
+    known: Context,
     events: Path,
     *,
     terms: Terms,
@@ -35,25 +35,26 @@ def judge(
     engine: Engine,
 ) -> Audit:
     """
-    Audit the log in `events`, of which the partials are in `runs`.
+    Audit the log in `events`, of which the partials add up to `totals`.
 
     Args:
         found: what lies in `events`.
-        runs: the partials of all of it.
+        totals: of all of it.
+        known: its writers, sockets and clocks.
         events: the folder of the log.
         terms: what is asked for; what was put aside and which segments are open is added here.
         asked: of messages that were sent then.
         engine: who reads again what must be looked at key by key.
 
     """
-    added = {partial.name: sums(partial, runs) for partial in (*PARTIALS, WRITERS, SOCKETS)}
+    aside = totals.of([ASIDE])[ASIDE.name]
     unread = found.files.filter("unread").select("path", "why")
     held = books(
-        added,
-        context(added),
+        totals.of(PARTIALS),
+        known,
         replace(
             terms,
-            quarantine=_with_writer(sums(ASIDE, runs).sort("path", "line", "why")),
+            quarantine=_with_writer(aside.sort("path", "line", "why")),
             passed_over=_with_writer(unread),
             open_segments=tuple(one.path for one in found.segments if one.is_open),
         ),
@@ -62,7 +63,7 @@ def judge(
     buckets = second_look(held)
     parts = {
         part.segment: part
-        for run in runs
+        for run in totals.runs
         if buckets.len() and _touches(run, buckets, held.again)
         for part in run.parts
     }

@@ -8,13 +8,12 @@ import polars as pl
 
 from jmsx_report.additive import HOUR_US, Partial, added
 from jmsx_report.events import Events
-from jmsx_report.registry import TABLES
+from jmsx_report.registry import SHARED, TABLES
 from jmsx_report.store import Run, files
-from jmsx_report.table import Table
-from jmsx_report.writers import KNOWN, context
+from jmsx_report.table import Context, Sums, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -24,16 +23,32 @@ _ROWS_AT_ONCE: Final = 1_000_000
 Window = tuple[int, int]
 
 
-def merge(runs: Sequence[Run], out: Path) -> dict[str, Path]:
+class Totals:
+    """What the partials of `runs` add up to; what is asked for several times in a report is added up once, and kept."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self._kept: dict[str, pl.DataFrame] = {}
+
+    def of(self, partials: Iterable[Partial], window: Window | None = None) -> Sums:
+        """Add up all rows of `partials` (whose `time` is within `window`); name -> rows."""
+        return {partial.name: self._sums(partial, window) for partial in partials}
+
+    def _sums(self, partial: Partial, window: Window | None) -> pl.DataFrame:
+        if window is not None or partial.name not in SHARED:
+            return sums(partial, self.runs, window)
+        if partial.name not in self._kept:
+            self._kept[partial.name] = sums(partial, self.runs)
+        return self._kept[partial.name]
+
+
+def merge(totals: Totals, known: Context, out: Path) -> dict[str, Path]:
     """Make every gold table as `out`/NAME/part-*.parquet, sorted by its grain; name -> folder."""
-    known = context({partial.name: sums(partial, runs) for partial in KNOWN})
     written = {}
     for table in TABLES:
         golds = (
-            table.gold(
-                {partial.name: sums(partial, runs, window) for partial in table.partials}, known
-            )
-            for window in _windows(table, runs)
+            table.gold(totals.of(table.partials, window), known)
+            for window in _windows(table, totals.runs)
         )
         written[table.name] = save(out / table.name, (gold.sort(table.grain) for gold in golds))
     return written

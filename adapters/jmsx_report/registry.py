@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from jmsx_report.acks import ACK_EFFICIENCY
 from jmsx_report.additive import Partial
 from jmsx_report.books import PARTIALS as AUDITED
 from jmsx_report.deaths import DEAD_LETTERS
-from jmsx_report.health import EVENT_LOG_HEALTH, FILES, QUARANTINE
+from jmsx_report.health import ASIDE, EVENT_LOG_HEALTH, FILES, QUARANTINE
 from jmsx_report.latency import DELIVERY_LATENCY
 from jmsx_report.objectives import SLO
 from jmsx_report.prefetch import PREFETCH_ADVICE
@@ -17,7 +18,7 @@ from jmsx_report.redelivery import REDELIVERY
 from jmsx_report.sharing import CONSUMER_BALANCE
 from jmsx_report.table import Table
 from jmsx_report.transactions import TRANSACTIONS
-from jmsx_report.writers import SOCKETS, WRITERS
+from jmsx_report.writers import KNOWN
 
 #: In the order in which they are written.
 TABLES: Final[tuple[Table, ...]] = (
@@ -35,15 +36,19 @@ TABLES: Final[tuple[Table, ...]] = (
 )
 
 
+#: Whatever asks for a partial, as often as it is asked for.
+_ASKED: Final[tuple[Partial, ...]] = (
+    *KNOWN,
+    FILES,
+    *AUDITED,
+    ASIDE,
+    *(partial for table in TABLES for partial in table.partials),
+)
+
+
 def _partials() -> dict[str, Partial]:
     found: dict[str, Partial] = {}
-    for partial in [
-        WRITERS,
-        SOCKETS,
-        FILES,
-        *AUDITED,
-        *(one for table in TABLES for one in table.partials),
-    ]:
+    for partial in _ASKED:
         if found.setdefault(partial.name, partial) is not partial:
             raise ValueError(f"two partials are named {partial.name}")
     return found
@@ -51,3 +56,7 @@ def _partials() -> dict[str, Partial]:
 
 #: Name -> partial; tables may share one.
 PARTIALS: Final = _partials()
+#: Names of those that are asked for several times in a report.
+SHARED: Final = frozenset(
+    name for name, times in Counter(partial.name for partial in _ASKED).items() if times > 1
+)

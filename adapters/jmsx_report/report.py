@@ -16,7 +16,7 @@ from jmsx_report.findings import findings
 from jmsx_report.health import FILES, RANGES
 from jmsx_report.judgement import judge
 from jmsx_report.local import Progress, make, processes
-from jmsx_report.merge import merge, save, sums
+from jmsx_report.merge import Totals, merge, save, sums
 from jmsx_report.overlaps import earlier, repeating
 from jmsx_report.page import page
 from jmsx_report.period import Period
@@ -26,6 +26,7 @@ from jmsx_report.roster import ROSTER
 from jmsx_report.segments import Segment, Survey, batches, shares, survey
 from jmsx_report.sentences import one_line
 from jmsx_report.store import Part, Run, Store
+from jmsx_report.writers import KNOWN, context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -126,10 +127,12 @@ def told(
 ) -> ReportResult:
     """Make tables, `summary.json` and `report.html` below `out` from the partials of what was `found`."""
     asked = asked or Period()
-    tables = merge(runs, out / _TABLES)
+    totals = Totals(runs)
+    known = context(totals.of(KNOWN))
+    tables = merge(totals, known, out / _TABLES)
     tables["files"] = save(out / _TABLES / "files", iter([found.files]))
     asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
-    judged = judge(found, runs, events, terms=asking, asked=asked, engine=engine)
+    judged = judge(found, totals, known, events, terms=asking, asked=asked, engine=engine)
     for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
         tables[name] = save(out / _TABLES / name, iter([table]))
     summary = judged.summary | {"period": asdict(asked)}

@@ -13,7 +13,7 @@ from jmsx_report.books import PARTIALS, Terms, books, second_look
 from jmsx_report.events import SCHEMAS, Events
 from jmsx_report.flows import stories
 from jmsx_report.period import Period
-from jmsx_report.writers import SOCKETS, WRITERS, context
+from jmsx_report.writers import KNOWN, context
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -118,7 +118,7 @@ def merged(partial: Partial, units: list[Events]) -> pl.DataFrame:
 def audited(log: Log, units: int = 3, asked: Period | None = None, **terms: Any) -> Audit:
     """Audit a log that is cut into so many units; of what was sent in the period `asked`."""
     cut = [events(log.lines[number::units]) for number in range(units)]
-    sums = {one.name: merged(one, cut) for one in (*PARTIALS, WRITERS, SOCKETS)}
+    sums = {one.name: merged(one, cut) for one in (*PARTIALS, *KNOWN)}
     held = books(sums, context(sums), Terms(**terms), asked or Period())
     return audit(held, merged(stories(second_look(held)), cut))
 
