@@ -12,53 +12,50 @@ from jmsx.core.events import Event, Source
 from jmsx_eventlog.schema import FIELDS, KINDS, VERSION, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 
-#: The kind of line for each class of event; None: it depends on the event's outcome or reason.
-_KIND_OF_CLASS: Final[dict[type, str | None]] = {
-    core.MessagesReceived: "recv.batch",
-    core.DeliveryEnded: "delivery",
-    core.MessagesAcknowledged: "ack.batch",
-    core.RedeliveryScheduled: "redelivery.scheduled",
-    core.MessageDeadLettered: "dlq",
-    core.DeadLetterFailed: "dlq.failed",
-    core.MessageSent: "send",
-    core.TransactionEnded: None,
-    core.SubscriptionOpened: "sub.open",
-    core.SubscriptionClosed: "sub.close",
-    core.LinkOpened: "conn.up",
-    core.LinkClosed: None,
-    core.LinkRestored: "conn.restored",
-    core.ErrorReceived: "broker.error",
-    core.AckDropped: "ack.dropped",
-    core.QueueCounted: "broker.stats",
-}
 _KIND_OF_TRANSACTION: Final = {
     core.TransactionOutcome.COMMITTED: "tx.commit",
     core.TransactionOutcome.ROLLED_BACK: "tx.rollback",
     core.TransactionOutcome.IN_DOUBT: "tx.in_doubt",
 }
+#: The kinds of line that events of a class become.
+_KINDS_OF_CLASS: Final[Mapping[type, tuple[str, ...]]] = {
+    core.MessagesReceived: ("recv.batch",),
+    core.DeliveryEnded: ("delivery",),
+    core.MessagesAcknowledged: ("ack.batch",),
+    core.RedeliveryScheduled: ("redelivery.scheduled",),
+    core.MessageDeadLettered: ("dlq",),
+    core.DeadLetterFailed: ("dlq.failed",),
+    core.MessageSent: ("send",),
+    core.TransactionEnded: tuple(_KIND_OF_TRANSACTION.values()),
+    core.SubscriptionOpened: ("sub.open",),
+    core.SubscriptionClosed: ("sub.close",),
+    core.LinkOpened: ("conn.up",),
+    core.LinkClosed: ("conn.closed", "conn.lost"),
+    core.LinkRestored: ("conn.restored",),
+    core.ErrorReceived: ("broker.error",),
+    core.AckDropped: ("ack.dropped",),
+    core.QueueCounted: ("broker.stats",),
+}
 _MICROSECONDS: Final = 1e6  # as a float: so its product with seconds costs a third
 
 
 def kind_of(event: Event) -> str:
-    """Name the kind of line that tells of `event`."""
+    """Name the kind of line that tells of `event`; of a class that has none, the name of the class."""
     if isinstance(event, core.TransactionEnded):
         return _KIND_OF_TRANSACTION[event.outcome]
     if isinstance(event, core.LinkClosed):
         return "conn.closed" if event.reason == "closed" else "conn.lost"
-    return _KIND_OF_CLASS[type(event)] or ""
+    (kind,) = _KINDS_OF_CLASS.get(type(event), (type(event).__name__,))
+    return kind
 
 
 def urgent_classes() -> frozenset[type]:
     """List the classes of events whose lines are evidence."""
     urgent = {kind.name for kind in KINDS if kind.urgent}
-    return frozenset(
-        cls
-        for cls, kind in _KIND_OF_CLASS.items()
-        if kind in urgent or cls is core.TransactionEnded
-    )
+    return frozenset(cls for cls, kinds in _KINDS_OF_CLASS.items() if urgent & {*kinds})
 
 
 #: What is written of a value, as Python; `ahead` is the offset of the wall clock in microseconds.
@@ -76,8 +73,8 @@ _OF_SOURCE: Final = {"broker": "broker", "broker_kind": "broker_kind", "conn_id"
 _BETWEEN: Final = b'},{"v":%d,"kind":"' % VERSION
 _END_AND_BEGIN: Final = _BETWEEN.replace(b",", b"\n", 1)
 
-#: What is raised for a value that JSON cannot carry: of another type, too great, or not a number.
-UNENCODABLE: Final = (TypeError, ValueError, AttributeError, OverflowError)
+#: What is raised for what JSON cannot carry: a value of another type, too great, or not a number; an event of no kind.
+UNENCODABLE: Final = (TypeError, ValueError, AttributeError, OverflowError, KeyError)
 
 #: Makes the members of one line: event, source, seq, and what the wall clock is ahead, in microseconds.
 Maker: TypeAlias = "Callable[[Any, Source, int, float], dict[str, Any]]"
@@ -123,15 +120,6 @@ def _maker(kind: str, writer: str, optional: frozenset[str], *, with_text: bool)
     return maker
 
 
-def _kinds_of(cls: type) -> tuple[str, ...]:
-    """The kinds of line that events of `cls` become."""
-    if cls is core.TransactionEnded:
-        return tuple(_KIND_OF_TRANSACTION.values())
-    if cls is core.LinkClosed:
-        return ("conn.closed", "conn.lost")
-    return (_KIND_OF_CLASS[cls] or "",)
-
-
 class Encoder:
     """
     Makes the lines of one writer.
@@ -143,11 +131,11 @@ class Encoder:
         self._writer = writer
         self._makers: dict[str, Maker] = {}
         self._maker_of: dict[type, Maker] = {}  # of the classes with one kind
-        for cls in _KIND_OF_CLASS:
+        for cls, kinds in _KINDS_OF_CLASS.items():
             optional = frozenset(one.name for one in fields(cls) if "None" in str(one.type))
-            for kind in _kinds_of(cls):
+            for kind in kinds:
                 self._makers[kind] = _maker(kind, writer, optional, with_text=with_text)
-            if len(_kinds_of(cls)) == 1:
+            if len(kinds) == 1:
                 self._maker_of[cls] = self._makers[kind]
 
     def events(self, events: Iterable[tuple[Event, Source]], seq: int, offset: float) -> bytes:

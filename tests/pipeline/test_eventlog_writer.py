@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -179,6 +179,27 @@ def test_what_json_cannot_carry_is_told_as_a_gap(tmp_path: Path, odd: dict[str, 
         ("c", '},{"v":1'),
     ]
     assert [line["seq"] for line in found] == list(range(len(found)))
+
+
+def test_an_event_of_no_kind_is_told_as_a_gap(tmp_path: Path) -> None:
+    """A class that the schema does not know costs its own events, not the log."""
+
+    class Stranger:
+        at = 1.0
+
+    stranger: Any = Stranger()
+    log = open_log(tmp_path, Clock())
+    log.observe(sent("a", "queue://orders", 1.0), SOURCE)
+    log.observe(stranger, SOURCE)
+    log.observe(sent("b", "queue://orders", 1.0), SOURCE)
+    log.close()
+    log.observe(stranger, SOURCE)
+
+    found = lines(tmp_path)
+    [gap] = of_kind(found, "log.gap")
+    assert (gap["dropped_kind"], gap["dropped"], gap["reason"]) == ("Stranger", 1, "unencodable")
+    assert [line["msg_key"] for line in of_kind(found, "send")] == ["a", "b"]
+    assert log.dropped_by_kind() == {"Stranger": 2}
 
 
 def test_events_after_close_are_counted(tmp_path: Path) -> None:
