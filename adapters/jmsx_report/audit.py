@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from jmsx_report import balance
-from jmsx_report.batch import OTHER_CONTENT
 from jmsx_report.books import Books
+from jmsx_report.events import CONTRADICTION
 from jmsx_report.roster import kept
 from jmsx_report.summary import summary
 from jmsx_report.verdicts import (
@@ -78,8 +78,7 @@ def _contradicting(held: Books) -> list[str]:
     aside = held.terms.quarantine
     if aside is None:
         return []
-    other = pl.col("why").str.contains(OTHER_CONTENT, literal=True)
-    return aside.filter(other)["writer"].drop_nulls().unique().to_list()
+    return aside.filter(what=CONTRADICTION)["writer"].drop_nulls().unique().to_list()
 
 
 def _places(held: Books) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import polars as pl
 
 from jmsx_report import segments
-from jmsx_report.events import ABOUT, Events
+from jmsx_report.events import ABOUT, CONTRADICTION, EMPTY, UNREADABLE, Events
 from jmsx_report.lines import Content, Reading, read
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _WHERE: Final = ("writer", "seq")
 T = TypeVar("T")
-#: What is said of a line whose number is there with another line.
-OTHER_CONTENT: Final = "has another content in"
 _FAULT: Final = {"line": pl.UInt32, "why": pl.String}
 
 
@@ -75,7 +73,15 @@ def events_of(
     for path, others in (earlier or {}).items():
         again += [_repeats(reading, numbered.filter(segment=path), other) for other in others]
     repeats = pl.concat(again).unique("line", keep="first", maintain_order=True)
-    aside = pl.concat([reading.aside, repeats.filter(pl.col("why").is_not_null())])
+    aside = pl.concat(
+        [
+            rows.select("line", pl.lit(what).alias("what"), "why")
+            for what, rows in (
+                (UNREADABLE, reading.aside),
+                (CONTRADICTION, repeats.filter(pl.col("why").is_not_null())),
+            )
+        ]
+    )
     frames = reading.frames
     if repeats.height:
         frames = {
@@ -161,7 +167,7 @@ def _repeats(reading: Reading, numbered: pl.DataFrame, other: Content) -> pl.Dat
 
 
 def _why(where: pl.Expr) -> pl.Expr:
-    differs = pl.format(f"seq {{}} of {{}} {OTHER_CONTENT} {{}}", "seq", "writer", where)
+    differs = pl.format("seq {} of {} has another content in {}", "seq", "writer", where)
     return pl.when(pl.col("text") != pl.col("before")).then(differs).alias("why")
 
 
@@ -185,7 +191,7 @@ def _files(reading: Reading, aside: pl.DataFrame, repeats: pl.DataFrame) -> pl.D
 def _quarantine(reading: Reading, aside: pl.DataFrame) -> pl.DataFrame:
     number = (pl.col("line") - pl.col("start")).cast(pl.Int64) + pl.col("first") + 1
     lines = reading.located(aside.sort("line")).select(
-        pl.col("segment").alias("path"), number.alias("line"), "why"
+        pl.col("segment").alias("path"), number.alias("line"), "what", "why"
     )
     empty = (
         _lines(reading)
@@ -193,6 +199,7 @@ def _quarantine(reading: Reading, aside: pl.DataFrame) -> pl.DataFrame:
         .select(
             pl.col("segment").alias("path"),
             pl.lit(0, pl.Int64).alias("line"),
+            pl.lit(EMPTY).alias("what"),
             pl.lit("an empty segment").alias("why"),
         )
     )

@@ -46,7 +46,7 @@ class Terms:
     before: pl.DataFrame = field(
         default_factory=partial(pl.DataFrame, schema=ROSTER)
     )  #: as `roster.kept`
-    quarantine: pl.DataFrame | None = None  #: path, line, why, writer (null: unknown)
+    quarantine: pl.DataFrame | None = None  #: as `health.QUARANTINE`, with writer (null: unknown)
     passed_over: pl.DataFrame | None = None  #: path, why, writer: files that were not read
     open_segments: tuple[str, ...] = ()
 

@@ -23,6 +23,13 @@ SCHEMAS: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
     kind.name: {field.name: _TYPES[field.type] for field in fields_of(kind.name)} for kind in KINDS
 }
 
+#: A line by itself is none of the log.
+UNREADABLE: Final = "unreadable"
+#: A line whose number is there before, with another line.
+CONTRADICTION: Final = "contradiction"
+#: A segment without a line.
+EMPTY: Final = "empty"
+
 #: What is told of each segment of the batch, beside its events.
 ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
     # Numbers that follow each other in what was read at once of a segment, how many `times`; low and high are included.
@@ -42,8 +49,8 @@ ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
         "aside": pl.Int64,
         "repeated": pl.Int64,
     },
-    # What was put aside; lines count from 1, and 0 is the segment as a whole.
-    "quarantine": {"path": pl.String, "line": pl.Int64, "why": pl.String},
+    # What was put aside: UNREADABLE, a CONTRADICTION or EMPTY, and why in words; lines count from 1, and 0 is the segment as a whole.
+    "quarantine": {"path": pl.String, "line": pl.Int64, "what": pl.String, "why": pl.String},
 }
 
 #: Texts of which there are few, in many lines: they are grouped by faster as numbers.

@@ -27,7 +27,7 @@ FILES: Final = Partial(
 )
 #: Each line that was put aside.
 ASIDE: Final = Partial(
-    "quarantine", ("path", "line", "why"), {}, lambda events: events.about("quarantine")
+    "quarantine", ("path", "line", "what", "why"), {}, lambda events: events.about("quarantine")
 )
 
 
@@ -97,5 +97,6 @@ def _put_aside(sums: Sums, _context: Context) -> pl.DataFrame:
     return sums[ASIDE.name]
 
 
-#: Each line that is in no table, and why. Columns: path, line (from 1; 0: the segment as a whole), why.
+#: Each line that is in no table, and why. Columns: path, line (from 1; 0: the segment as a whole), what (unreadable,
+#: contradiction: its number is there with another line; empty), why.
 QUARANTINE: Final = Table("quarantine", ("path", "line"), (ASIDE,), _put_aside)

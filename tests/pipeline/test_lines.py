@@ -251,10 +251,10 @@ def test_the_quarantine_names_path_and_line() -> None:
     )
 
     assert sorted(events.about("quarantine").rows()) == [
-        ("a.jsonl", 2, "no JSON"),
-        ("b.jsonl", 0, "an empty segment"),
-        ("c.jsonl", 1, "no JSON"),
-        ("c.jsonl", 3, "no JSON"),
+        ("a.jsonl", 2, "unreadable", "no JSON"),
+        ("b.jsonl", 0, "empty", "an empty segment"),
+        ("c.jsonl", 1, "unreadable", "no JSON"),
+        ("c.jsonl", 3, "unreadable", "no JSON"),
     ]
     assert events.about("files").rows() == [
         ("a.jsonl", 2, 1, 0),
@@ -275,7 +275,7 @@ def test_a_number_that_comes_twice_counts_once() -> None:
         (2, "queue://a"),
     ]
     assert events.about("quarantine").rows() == [
-        ("a.jsonl", 4, "seq 1 of w has another content in the same segment")
+        ("a.jsonl", 4, "contradiction", "seq 1 of w has another content in the same segment")
     ]
     assert events.about("ranges").select("low", "high").rows() == [(0, 2)]
 
@@ -290,7 +290,7 @@ def test_what_an_earlier_segment_has_is_taken_from_there() -> None:
 
     assert events.of("send")["seq"].to_list() == [4]
     assert events.about("quarantine").rows() == [
-        ("b.jsonl", 2, "seq 3 of w has another content in a.jsonl")
+        ("b.jsonl", 2, "contradiction", "seq 3 of w has another content in a.jsonl")
     ]
     assert events.about("ranges").select("low", "high").rows() == [(2, 4)]
 

@@ -162,7 +162,15 @@ def test_a_writer_that_died_proves_nothing_after_its_last_line() -> None:
 
 def test_lines_that_were_put_aside_are_never_balanced() -> None:
     """Even where every other line is here."""
-    aside = pl.DataFrame({"path": ["x.jsonl"], "line": [1], "why": ["no JSON"], "writer": [WORKER]})
+    aside = pl.DataFrame(
+        {
+            "path": ["x.jsonl"],
+            "line": [1],
+            "what": ["unreadable"],
+            "why": ["no JSON"],
+            "writer": [WORKER],
+        }
+    )
     summary = told(ended(trade()), quarantine=aside)
 
     assert (summary["verdict"], summary["quarantined"]) == ("unverifiable", 1)
@@ -237,9 +245,14 @@ def test_foreign_messages_that_were_done_twice_are_found() -> None:
         assert [row["msg_key"] for row in found["repeated"]] == ["ID:java-7"]
         assert (found["unaccounted"], found["unsent"]) == (0, 0)
     why = f"seq 3 of {WORKER} has another content in x.jsonl"
-    aside = {"path": ["x"], "line": [1], "why": [why], "writer": [WORKER]}
-    doubted = twice(1, quarantine=pl.DataFrame(aside))
+    aside = pl.DataFrame(
+        {"path": ["x"], "line": [1], "what": ["contradiction"], "why": [why], "writer": [WORKER]}
+    )
+    doubted = twice(1, attempt=2, quarantine=aside)
     assert (doubted["verdict"], doubted["duplicates"]) == ("unverifiable", 0)
+    # What cannot be read contradicts nothing, whatever words it is told in.
+    harmed = twice(1, attempt=2, quarantine=aside.with_columns(what=pl.lit("unreadable")))
+    assert (harmed["verdict"], harmed["duplicates"]) == ("suspect", 1)
     for found in (twice(1), twice(3)):
         assert (found["verdict"], found["duplicates"], found["foreign"]) == ("unverifiable", 0, 41)
     once = trade()
