@@ -49,7 +49,8 @@ ABOUT: Final[Mapping[str, Mapping[str, type[pl.DataType]]]] = {
         "aside": pl.Int64,
         "repeated": pl.Int64,
     },
-    # What was put aside: UNREADABLE, a CONTRADICTION or EMPTY, and why in words; lines count from 1, and 0 is the segment as a whole.
+    # What was put aside, as what (one of the three above), and why in words; lines count from 1, and 0 is the segment
+    # as a whole.
     "quarantine": {"path": pl.String, "line": pl.Int64, "what": pl.String, "why": pl.String},
 }
 

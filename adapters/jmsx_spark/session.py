@@ -93,7 +93,7 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
         signal.signal(signal.SIGINT, on_interrupt)
     # A worker that Ctrl-C ends says nothing more to this server, which would print a traceback for that.
     accumulators = context._accumulatorServer  # noqa: SLF001 - there is no other way to it
-    setattr(accumulators, "handle_error", lambda *_: None)  # noqa: B010 - for mypy it is a method
+    accumulators.handle_error = lambda *_: None  # type: ignore[method-assign]  # that is what is meant
     spark = SparkSession(context)
     try:
         with _without_tracebacks():

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 import stat
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from jmsx.cli.commands import app
 from jmsx.errors import ConfigurationError
 from jmsx_report.wording import duration
 from jmsx_spark import ReportResult, engine, report
-from jmsx_spark.__main__ import main
 from jmsx_spark.session import check_java
 from tests.pipeline.nesting import assert_well_nested
 from tests.pipeline.simulator import SOURCE, Clock, Shop, open_log, sent
@@ -73,10 +76,12 @@ def test_the_summary_is_the_audit_for_programs(made: ReportResult) -> None:
     assert json.loads(json.dumps(made.audit)) == json.loads(summary.read_text())
 
 
+def _command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, arguments), "--engine", "spark"])
+
+
 @pytest.mark.spark
-def test_the_command_answers_by_its_exit_code(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_answers_by_its_exit_code(spark: SparkSession, tmp_path: Path) -> None:
     """A balanced log ends with 0; one that proves nothing with 3, and its page is drawn without rows."""
     assert spark.version >= "4.1"
     shop = Shop(tmp_path / "balanced", seed=22)
@@ -86,35 +91,34 @@ def test_the_command_answers_by_its_exit_code(
     log.observe(sent("0" * 32, "topic://news", 1.0), SOURCE)
     log.close()
 
-    assert main([str(tmp_path / "balanced"), str(tmp_path / "all well")]) == 0
-    assert capsys.readouterr().out.startswith("balanced until 2026-09-21 14:")
-    assert main([str(tmp_path / "events"), str(tmp_path / "out")]) == 3
-    assert capsys.readouterr().out.startswith("unverifiable, judged until 2026-09-21 14:")
+    well = _command(tmp_path / "balanced", "--out", tmp_path / "all well")
+    assert (well.exit_code, well.output[:29]) == (0, "balanced until 2026-09-21 14:")
+    open_ = _command(tmp_path / "events", "--out", tmp_path / "out")
+    assert (open_.exit_code, open_.output[:41]) == (3, "unverifiable, judged until 2026-09-21 14:")
     assert "No delivery was done" in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.mark.spark
-def test_nothing_to_read_is_said(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_module_is_the_command(tmp_path: Path) -> None:
     """A directory without a segment is a wrong path or too early: no traceback, exit 1."""
-    assert spark.version >= "4.1"
+    command = [sys.executable, "-m", "jmsx_spark", str(tmp_path), "--out", str(tmp_path / "out")]
 
-    assert main([str(tmp_path), str(tmp_path / "out")]) == 1
-    assert "no event log segment (*.jsonl) below" in capsys.readouterr().err
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: no event log segment (*.jsonl) below")
 
 
 def test_paths_are_looked_at_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A misspelt one is told at once."""
     monkeypatch.setattr(engine, "session", None)
     (tmp_path / "a.jsonl").touch()
 
-    assert main([str(tmp_path / "nowhere"), str(tmp_path / "out")]) == 1
-    assert "nowhere is no directory of an event log" in capsys.readouterr().err
-    assert main([str(tmp_path), str(tmp_path / "a.jsonl" / "out")]) == 1
-    assert "no report in" in capsys.readouterr().err
+    with pytest.raises(ConfigurationError, match="nowhere is no directory of an event log"):
+        report(tmp_path / "nowhere", tmp_path / "out")
+    with pytest.raises(ConfigurationError, match="no report in"):
+        report(tmp_path, tmp_path / "a.jsonl" / "out")
 
 
 @pytest.mark.parametrize(
