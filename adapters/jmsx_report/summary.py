@@ -184,7 +184,11 @@ def summary(
     named = _readable(held)
     doubts = _doubted(held, rows)
     # A copy for each route is one message sent: so it is counted once, at the destination that it was sent to.
-    own = _own_numbers(held, found)
+    by_hour = _own_numbers(held, found)
+    own = {
+        row.pop("dest"): row
+        for row in by_hour.group_by("dest").agg(pl.col(NUMBERS).sum()).iter_rows(named=True)
+    }
     totals = {name: sum(numbers[name] for numbers in own.values()) for name in NUMBERS}
     rows = rows.with_row_index("row")
     by_name = pl.concat(
@@ -230,7 +234,7 @@ def summary(
         "since": since,
         **totals,
         "destinations": destinations,
-        "hours": _hours(by_name),
+        "hours": _hours(by_name, by_hour),
         "quarantined": quarantined,
         "findings": findings,
         "lost": _listed(found, "unaccounted"),
@@ -252,20 +256,27 @@ def summary(
     }
 
 
-def _hours(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """One object a destination and hour of sending."""
+#: The numbers of each hour.
+_HOURLY: Final = ("sent", "settled", "done", "unaccounted", "duplicates")
+
+
+def _hours(rows: pl.DataFrame, own: pl.DataFrame) -> list[dict[str, Any]]:
+    """
+    One object a destination and hour of sending.
+
+    The verdict is that of all routes that the destination stands for, as in `rows`; the numbers are its `own`, so that
+    those of its hours add up to those of the destination.
+    """
     found: dict[tuple[str, int], dict[str, Any]] = {}
-    told = ("sent", "settled", "done", "unaccounted", "duplicates")
-    for row in rows.sort("dest", "hour_us", "route").iter_rows(named=True):
+    told = rows.join(own, on=["dest", "hour_us"], how="left", suffix="_own")
+    for row in told.sort("dest", "hour_us", "route").iter_rows(named=True):
         here = found.setdefault(
             (row["dest"], row["hour_us"]),
             {"dest": row["dest"], "hour_us": row["hour_us"], "verdict": BALANCED, "reasons": []}
-            | dict.fromkeys(told, 0),
+            | {name: row[f"{name}_own"] or 0 for name in _HOURLY},
         )
         here["verdict"] = worst((here["verdict"], row["verdict"]))
         here["reasons"] = list(dict.fromkeys([*here["reasons"], *row["reasons"]]))
-        for name in told:
-            here[name] += row[name]
     return list(found.values())
 
 
@@ -277,8 +288,8 @@ def _by_dest(counts: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _own_numbers(held: Books, found: pl.DataFrame) -> dict[str, dict[str, int]]:
-    """The numbers of each destination by its own lines, each message once."""
+def _own_numbers(held: Books, found: pl.DataFrame) -> pl.DataFrame:
+    """The numbers of each destination and hour of sending by its own lines, each message once."""
     sends = (
         held.flows.filter(
             (pl.col("kind") == "send")
@@ -305,10 +316,7 @@ def _own_numbers(held: Books, found: pl.DataFrame) -> dict[str, dict[str, int]]:
         .pipe(long, "dest", pl.lit("sent"), pl.col("n"))
     )
     others = [piece.filter(pl.col("number") != "sent") for piece in pieces(held, found, "dest")]
-    added = wide([sends, late, in_bulk, *others], ("dest",))
-    return {
-        row["dest"]: {name: row[name] for name in NUMBERS} for row in added.iter_rows(named=True)
-    }
+    return wide([sends, late, in_bulk, *others], ("dest", "hour_us"))
 
 
 def _sample_keys(found: pl.DataFrame) -> dict[str, list[str]]:

@@ -17,6 +17,8 @@ from tests.pipeline.situations.truth import SUSPECT, Said, Truth
 _SCHEMA = Path(__file__).parents[3] / "adapters" / "jmsx_eventlog" / "SCHEMA.md"
 _TYPES = {"string": str, "int": int, "bigint": int, "boolean": bool}
 
+_ONE_HOUR = {"settled": 0, "done": 0, "unaccounted": 0, "duplicates": 0}
+
 
 def _lines(directory: Path) -> list[dict[str, Any]]:
     paths = sorted(directory.rglob("*.jsonl*"))
@@ -106,7 +108,7 @@ def test_numbers_of_every_writer_have_no_gap(tmp_path: Path) -> None:
 
 
 def test_a_truth_finds_what_is_said_wrongly() -> None:
-    """Each of verdict, exit code, number, destination, finding and key can fail."""
+    """Each of verdict, exit code, number, destination, hour, finding and key can fail."""
     truth = Truth(
         SUSPECT,
         numbers={"sent": 3, "unaccounted": 1},
@@ -123,6 +125,10 @@ def test_a_truth_finds_what_is_said_wrongly() -> None:
         "unaccounted": 1,
         "quarantined": 0,
         "destinations": {"queue://a": {"sent": 3, "verdict": "suspect", "sample_keys": ["0123"]}},
+        "hours": [
+            {"dest": "queue://a", "hour_us": hour, "verdict": "suspect", **_ONE_HOUR, "sent": sent}
+            for hour, sent in ((0, 1), (3_600_000_000, 2))
+        ],
         "completeness": {"complete": True, "faults": []},
         "findings": ["queue://a: 1 message was LOST"],
     }
@@ -133,6 +139,7 @@ def test_a_truth_finds_what_is_said_wrongly() -> None:
         "sent": 4,
         "quarantined": 1,
         "destinations": {},
+        "hours": right["hours"][:1],
         "completeness": {"complete": False},
         "findings": [],
     }

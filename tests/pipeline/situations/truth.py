@@ -21,6 +21,8 @@ ANY: Final = BALANCED | SUSPECT | UNVERIFIABLE
 
 EXIT_OF: Final = {"balanced": 0, "suspect": 2, "unverifiable": 3}
 
+_HOURLY: Final = ("sent", "settled", "done", "unaccounted", "duplicates")
+
 #: One number, or those that may be said.
 Allowed: TypeAlias = "int | frozenset[int]"
 
@@ -88,6 +90,7 @@ class Truth:
         destinations = audit.get("destinations", {})
         for name, numbers in self.by_destination.items():
             yield from _compared(f"{name}: ", numbers, destinations.get(name, {}))
+        yield from _unlike_their_hours(audit)
         if self.quarantined is not None:
             yield from _compared("", {"quarantined": self.quarantined}, audit)
         complete = audit.get("completeness", {}).get("complete")
@@ -118,6 +121,18 @@ def _compared(
         right = expected if isinstance(expected, frozenset) else frozenset({expected})
         if isinstance(number, bool) or number not in right:
             yield f"{where}{name} is {number}, not {' or '.join(map(str, sorted(right)))}"
+
+
+def _unlike_their_hours(audit: Mapping[str, Any]) -> Iterator[str]:
+    """The numbers of destinations that those of their hours do not add up to, whatever the truth is."""
+    added = {name: Counter[str]() for name in audit.get("destinations", {})}
+    for hour in audit.get("hours", ()):
+        added.setdefault(hour["dest"], Counter()).update({name: hour[name] for name in _HOURLY})
+    for dest, numbers in added.items():
+        for name in _HOURLY:
+            whole = audit["destinations"].get(dest, {}).get(name, 0)
+            if numbers[name] != whole:
+                yield f"{dest}: its hours have {name} {numbers[name]}, not {whole}"
 
 
 def told_of(audit: Mapping[str, Any]) -> list[str]:
