@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jmsx import Session
 from jmsx.check.finding import QueueCounts
-from jmsx.clock import SystemClock
 from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.machine import Machine
 from jmsx.jms.session import link_of
 from jmsx_artemis.questions import count, queues
 
@@ -22,7 +22,7 @@ def counts(session: Session, uris: Sequence[str]) -> dict[str, QueueCounts] | No
     management = link.dialect.management
     if management is None or not link.options.use_management:
         return None
-    exchange = Exchange(link.address, link.options, SystemClock())
+    exchange = Exchange(link.address, link.options, Machine())
     try:
         return exchange.conduct(link.dialect, management, inquiry(uris))
     except UnansweredError as error:

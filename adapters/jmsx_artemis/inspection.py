@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
-from jmsx.clock import SystemClock
 from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.machine import Machine
 from jmsx.errors import JmsxError
 from jmsx.jms.session import link_of
 from jmsx_artemis.questions import Queue, queues
@@ -23,7 +23,7 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
     management = link.dialect.management
     if management is None or not link.options.use_management:
         return
-    exchange = Exchange(link.address, link.options, SystemClock())
+    exchange = Exchange(link.address, link.options, Machine())
     try:
         found = exchange.conduct(link.dialect, management, _find(names))
     except (UnansweredError, JmsxError) as error:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx import Destination, Session
-from jmsx.clock import SystemClock
 from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.machine import Machine
 from jmsx.jms.session import link_of
 from jmsx_artemis.questions import consumers, count, queues
 
@@ -30,7 +30,7 @@ def stranded(session: Session, destination: Destination) -> int | None:
     if destination.is_topic:
         return 0
     name = destination.name.rpartition("::")[2]
-    exchange = Exchange(link.address, link.options, SystemClock())
+    exchange = Exchange(link.address, link.options, Machine())
     try:
         return exchange.conduct(link.dialect, management, inquiry(name))
     except UnansweredError as error:

@@ -7,21 +7,24 @@ running broker::
     def test_orders_arrive(classic_broker):
         connection = jmsx.Connection(classic_broker.url)
 
-They are processes, unless one option says `container`: `--jmsx-broker` on the command line, else the environment
+One that takes `jmsx_harness` gets no real broker, but one in memory, in virtual time (`jmsx.testing.harness`).
+
+Brokers are processes, unless one option says `container`: `--jmsx-broker` on the command line, else the environment
 variable JMSX_BROKER, else `jmsx_broker` in the ini file. Nothing is imported before a test asks for a broker.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from jmsx_broker.broker import Broker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 _WAYS: Final = ("process", "container")
@@ -73,6 +76,20 @@ def artemis_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
         return
     with ArtemisContainer() if _in_container(pytestconfig) else ArtemisBroker() as broker:
         yield broker
+
+
+@pytest.fixture
+def jmsx_harness() -> Iterator[Callable[..., Any]]:
+    """
+    For applications under test without a broker; what it makes ends with the test.
+
+    It is called as `jmsx.testing.harness`: `mq = jmsx_harness(app, "artemis")`. A handler that has not returned at the
+    end is an error of the test.
+    """
+    from jmsx.testing import harness  # noqa: PLC0415 - the plugin must load light
+
+    with contextlib.ExitStack() as harnesses:
+        yield lambda *given, **options: harnesses.enter_context(harness(*given, **options))
 
 
 def _in_container(config: pytest.Config) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
@@ -34,6 +33,7 @@ from jmsx.core.dialect import Body
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.policy import Policy
 from jmsx.core.values import AcknowledgeMode
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (
     ConfigurationError,
@@ -117,6 +117,7 @@ class App:
         self._options = options
         self._registry = Registry(self._check_not_running)
         self._running = False
+        self._machine = Machine()  #: what its connections run on
         self.url = url
         self.reconnect = reconnect
         self.health = health
@@ -236,7 +237,9 @@ class App:
         """A connection with the app's URL, observers and options; those given win."""
         check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
         observers = (self._progress, *self._observers)
-        return Connection(self.connection_uri(), observers=observers, **options)
+        return Connection(
+            self.connection_uri(), observers=observers, machine=self._machine, **options
+        )
 
     def connection_uri(self) -> BrokerUri:
         """The app's brokers and options, those of the URL included; raises ConfigurationError."""
@@ -249,12 +252,12 @@ class App:
 
     def live(self) -> Verdict:
         """Whether messages move, or could: what `/healthz` says."""
-        return live(self._states(), self.health_limits, time.monotonic())
+        return live(self._states(), self.health_limits, self._machine.monotonic())
 
     def ready(self) -> Verdict:
         """Whether the app is connected, subscribed and not draining: what `/readyz` says."""
         stopping = self._stopping.is_set()
-        now = time.monotonic()
+        now = self._machine.monotonic()
         return ready(self._states(), running=self._flowing, draining=stopping, now=now)
 
     @property
@@ -332,7 +335,7 @@ class App:
             self._watch.leave()  # nothing is made anew any more
         failures = (
             self._failure,
-            _attempt(drain, tuple(self._workers), timeout),
+            _attempt(drain, tuple(self._workers), timeout, self._machine),
             _attempt(self._sender.close),
         )
         if self._counting is not None:
@@ -419,6 +422,16 @@ class App:
         else:
             self.abort()
 
+    def _move_to(self, machine: Machine) -> None:
+        """Run on another machine from now on, as if it had never run; while it does not run."""
+        self._machine = machine
+        self._progress = Progress()
+        self._sender = Sender(lambda: self.connect(client_id=None))
+        self._stopping = threading.Event()
+        self._availability = {}
+        self._failure = None
+        self._closed_observers = False
+
     def _check_not_running(self) -> None:
         if self._left is not None:
             raise self._left
@@ -500,7 +513,9 @@ class App:
         if self.reconnect and policy is not None and policy.startup_timeout is None:
             options = replace(options, reconnect=replace(policy, startup_timeout=FOR_EVER))
         observers = (self._progress, *self._observers)
-        connection = Connection(BrokerUri(uri.addresses, options), observers=observers)
+        connection = Connection(
+            BrokerUri(uri.addresses, options), observers=observers, machine=self._machine
+        )
         connection.set_exception_listener(self._fail)
         self._opening = connection
         try:

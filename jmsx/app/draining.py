@@ -8,11 +8,10 @@ back all that is not settled.
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 from jmsx.app.worker import Worker
+from jmsx.drivers.machine import Machine
 from jmsx.errors import ConnectionFailedError, DrainError, JmsxError
 from jmsx.log import logger
 
@@ -26,23 +25,23 @@ DROPPING: Final = 2.0
 _log = logger("jmsx.app")
 
 
-def drain(workers: Sequence[Worker], timeout: float) -> None:
+def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
     """
     Drain all `workers` within `timeout` seconds; those that are late are aborted.
 
     Raises DrainError if a handler did not return in time, or the broker did not confirm what was finished.
     """
-    deadline = time.monotonic() + max(timeout, 0.0)
-    drains = [_Drain(worker, deadline) for worker in workers]
+    deadline = machine.monotonic() + max(timeout, 0.0)
+    drains = [_Drain(worker, deadline, machine) for worker in workers]
     for each in drains:
-        each.start()
+        each.thread.start()
     for each in drains:
-        each.join(max(deadline - time.monotonic(), 0.0))
-    late = [each for each in drains if each.is_alive() or each.overdue]
+        each.thread.join(max(deadline - machine.monotonic(), 0.0))
+    late = [each for each in drains if each.thread.is_alive() or each.overdue]
     for each in late:
         each.cut_off()
     for each in late:
-        each.join(DROPPING)
+        each.thread.join(DROPPING)
     left = [told for each in drains if (told := each.left())]
     if left:
         raise DrainError(
@@ -50,11 +49,12 @@ def drain(workers: Sequence[Worker], timeout: float) -> None:
         )
 
 
-class _Drain(threading.Thread):
+class _Drain:
     """One worker's end, on a thread of its own."""
 
-    def __init__(self, worker: Worker, deadline: float) -> None:
-        super().__init__(name=f"jmsx-drain-{worker.consumer.name}", daemon=True)
+    def __init__(self, worker: Worker, deadline: float, machine: Machine) -> None:
+        self.thread = machine.thread(self._run, f"jmsx-drain-{worker.consumer.name}")
+        self._machine = machine
         self.worker = worker
         self.overdue = False  #: its handler has not returned
         self._begun = (worker.call, worker.greeting)  #: what runs, and on which link
@@ -62,10 +62,12 @@ class _Drain(threading.Thread):
         self._deadline = deadline
         self._failure: JmsxError | None = None
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Wait for the handler, then close."""
         try:
-            self.overdue = not self.worker.rest(max(self._deadline - time.monotonic(), 0.0))
+            self.overdue = not self.worker.rest(
+                max(self._deadline - self._machine.monotonic(), 0.0)
+            )
             if not self.overdue:
                 self._close()
         except JmsxError as error:
@@ -88,7 +90,7 @@ class _Drain(threading.Thread):
         """What is not done, in words and in the log; empty if all is."""
         name, call = self.worker.consumer.name, self.worker.call
         if self.overdue and call is not None:
-            seconds = time.monotonic() - call.since
+            seconds = self._machine.monotonic() - call.since
             _log.error(
                 "handler abandoned",
                 consumer=name,

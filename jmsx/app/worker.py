@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,7 +45,7 @@ class Call:
     """A handler at work on one message."""
 
     message_id: str | None
-    since: float = field(default_factory=time.monotonic)  #: seconds, monotonic
+    since: float  #: seconds, monotonic
     thread: int = field(default_factory=threading.get_ident)
 
 
@@ -59,7 +58,6 @@ class Worker:
         self.consumer = consumer
         self.away: str | None = None  #: why its store cannot be used
         self._availability = availability
-        self._leaving = threading.Event()  #: nothing is begun any more
         self.call: Call | None = None  #: what its handler is doing
         self._ended = False  #: the transaction of the message in hand was committed, or not
         self._connection = connection
@@ -67,6 +65,8 @@ class Worker:
         self._database = connection_parameter(consumer.handler)
         self._session = connection.create_session(consumer.mode)
         self._link = link_of(self._session)
+        self._machine = self._link.machine
+        self._leaving = self._machine.event()  #: nothing is begun any more
         self._producer = self._session.create_producer()
         if consumer.durable is not None:
             subscription = self._session.create_durable_consumer(
@@ -196,7 +196,7 @@ class Worker:
 
     def _listen(self, message: Message) -> None:
         """Handle and settle one message, and let others see that it is being done."""
-        self.call = Call(message.message_id)
+        self.call = Call(message.message_id, self._machine.monotonic())
         try:
             self._settle(message)
         finally:
@@ -283,7 +283,7 @@ class Worker:
             if self._leaving.wait(seconds):
                 raise Unhandled
         finally:
-            self.call = call and Call(call.message_id)
+            self.call = call and Call(call.message_id, self._machine.monotonic())
 
     def _present(self) -> None:
         """The store can be used."""

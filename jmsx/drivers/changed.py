@@ -21,6 +21,7 @@ class Changed(threading.Condition):
 
     _is_owned: Callable[[], bool]
     _acquire_restore: Callable[[Any], None]
+    _release_save: Callable[[], Any]
 
     def wait(self, timeout: float | None = None) -> bool:
         """As Condition.wait; the lock is held afterwards, also if that was interrupted while it let go of it."""
@@ -29,3 +30,7 @@ class Changed(threading.Condition):
         finally:
             if not self._is_owned():
                 self._acquire_restore((1, threading.get_ident()))
+
+    def rest(self, timeout: float | None = None) -> bool:
+        """As `wait`, of a thread that has nothing to do."""
+        return self.wait(timeout)

@@ -19,18 +19,17 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jmsx.clock import Clock
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.actions import Action, Disconnect, Record, Report, Transmit
 from jmsx.core.events import Event, LinkRestored, Source
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
-from jmsx.drivers.changed import Changed
 from jmsx.drivers.complaints import Complaints
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.lifeline import Lifeline
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connected, Connector
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError, text_of
@@ -78,14 +77,14 @@ class Engine:
         connected: Connected,
         connector: Connector,
         *,
-        clock: Clock,
+        machine: Machine,
         observers: Observers,
         source: Source,
     ) -> None:
         options = connector.uri.options
         self.core = core
         self.lock = threading.RLock()  #: guards the core and what follows
-        self.changed = Changed(self.lock)  #: notified whenever something may have come
+        self.changed = machine.changed(self.lock)  #: notified whenever something may have come
         self.error: JmsxError | None = None  #: why there will be no link any more
         self.outage: JmsxError | None = None  #: why there is none now; it is being restored
         self.on_lost: Callable[[JmsxError], None] = lambda _error: None
@@ -98,10 +97,10 @@ class Engine:
         self.source = source
         self._connector = connector
         self._inbox = connector.inbox
-        self._clock = clock
+        self._machine = machine
         self._observers = observers
         self._offered = options.heartbeat
-        self._opened_at = self._lost_at = clock.monotonic()
+        self._opened_at = self._lost_at = machine.monotonic()
         self._life = Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
         self._up = True  #: there is a socket, as far as we know
         self._lost_for = ""  #: what ended the last link
@@ -114,16 +113,14 @@ class Engine:
         self._todo: deque[Action] = deque()
         self._working = False  #: the core is at work, under the lock
         self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
-        self._thread = threading.Thread(
-            target=self._run, name=f"jmsx-pump-{source.session_id}", daemon=True
-        )
+        self._thread = machine.thread(self._run, f"jmsx-pump-{source.session_id}")
         self.forked = False  #: this is the child of a fork, and all of it is the parent's
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: it has ended, and nobody is told so."""
         self.lock = threading.RLock()
-        self.changed = Changed(self.lock)
+        self.changed = self._machine.changed(self.lock)
         self.forked = self._ended = self._told = True
         self._up = False
         self.outage = None
@@ -175,7 +172,7 @@ class Engine:
         self._reentered = False
         self._working = True
         try:
-            now = self._clock.monotonic()
+            now = self._machine.monotonic()
             try:
                 return operation(self.core, now)
             finally:
@@ -211,7 +208,7 @@ class Engine:
 
     def now(self) -> float:
         """Seconds, monotonic."""
-        return self._clock.monotonic()
+        return self._machine.monotonic()
 
     def wake(self) -> None:
         """Make waiting threads look again."""
@@ -301,14 +298,14 @@ class Engine:
 
     def _turn(self, arrival: tuple[StompLink, Arrival] | None) -> bool:
         """Take in what has come, and do what is due; whether more has come than a turn has time for."""
-        now = self._clock.monotonic()
+        now = self._machine.monotonic()
         flooded = False
         while not flooded:
             if arrival is not None and arrival[0] is self._life.link:  # not an older one
                 self._feed(arrival[1], now)
                 # now, for the link's end may lie behind a frame for which we drop it
                 self._perform(now)
-            flooded = self._clock.monotonic() - now > TURN
+            flooded = self._machine.monotonic() - now > TURN
             try:
                 arrival = None if flooded else self._inbox.get_nowait()
             except queue.Empty:
@@ -334,13 +331,13 @@ class Engine:
             self._lose(arrival.reason, self._life.cause(arrival.detail))
         elif self._up:
             try:
-                self.core.receive(arrival, now, self._clock.wall())
+                self.core.receive(arrival, now, self._machine.wall())
             except ProtocolError as error:  # the broker's fault, not ours: another link may do
                 self._lose("protocol", str(error))
 
     def _patience(self, deadline: float | None) -> float | None:
         due = [at for at in (self._armed if self._up else None, deadline) if at is not None]
-        return min(max(0.0, min(due) - self._clock.monotonic()), LONGEST) if due else None
+        return min(max(0.0, min(due) - self._machine.monotonic()), LONGEST) if due else None
 
     # Restoring, on the thread ----------------------------------------------------------------------------------------
 
@@ -394,7 +391,7 @@ class Engine:
             if self.error is not None:
                 connected.link.drop()
                 raise self.error
-            self._opened_at = self._clock.monotonic()
+            self._opened_at = self._machine.monotonic()
             self._life = Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
             self._up = True
             broker = str(connected.link.address)
@@ -409,7 +406,7 @@ class Engine:
         with self.lock:
             if not self._up:
                 return  # lost again; the thread sees that the outage goes on
-            now = self._clock.monotonic()
+            now = self._machine.monotonic()
             self.outage = None
             self._report(LinkRestored(at=now, seconds=now - self._lost_at, attempts=attempts))
             self.changed.notify_all()
@@ -475,7 +472,7 @@ class Engine:
             return
         self._up = False
         self._life.drop()
-        now = self._clock.monotonic()
+        now = self._machine.monotonic()
         lost = self._gone(detail or reason)
         self._lost_for = str(lost)
         policy = self._connector.policy

@@ -15,14 +15,14 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from jmsx.clock import Clock
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.management import Inquiry, Management, Question
 from jmsx.core.requests import silent
-from jmsx.drivers.link import Arrival, Inbox, LinkLost, StompLink
+from jmsx.drivers.link import Arrival, LinkLost
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.mark import Seal
 from jmsx.errors import (
     BrokerError,
@@ -60,10 +60,12 @@ class UnansweredError(Exception):
 class Exchange:
     """Asks one broker; each inquiry has a link."""
 
-    def __init__(self, address: BrokerAddress, options: ConnectionOptions, clock: Clock) -> None:
+    def __init__(
+        self, address: BrokerAddress, options: ConnectionOptions, machine: Machine
+    ) -> None:
         self._address = address
         self._options = hurried(options)
-        self._clock = clock
+        self._machine = machine
 
     def conduct(self, dialect: Dialect, management: Management, inquiry: Inquiry[T]) -> T:
         """
@@ -71,7 +73,9 @@ class Exchange:
 
         Takes at most `connect_timeout` or LIMIT, and PATIENCE for each answer.
         """
-        conversation = _Conversation(self._address, self._options, dialect, management, self._clock)
+        conversation = _Conversation(
+            self._address, self._options, dialect, management, self._machine
+        )
         try:
             self._begin(conversation)
             result = _conduct(inquiry, conversation)
@@ -97,15 +101,15 @@ class Talk:
     """Frames and their answers on a link of its own, whose caller waits for each."""
 
     def __init__(
-        self, address: BrokerAddress, options: ConnectionOptions, dialect: Dialect, clock: Clock
+        self, address: BrokerAddress, options: ConnectionOptions, dialect: Dialect, machine: Machine
     ) -> None:
-        self._inbox: Inbox = queue.SimpleQueue()
+        self._inbox = machine.inbox(awaited=True)
         self._came: deque[Frame | MessageFrame] = deque()  #: frames that nobody has asked for yet
-        self._link = StompLink(address, options, self._inbox)
+        self._link = machine.link(address, options, self._inbox)
         self._seal = Seal()
         self._requests = 0  #: receipts that were asked for
         self._dialect = dialect
-        self._clock = clock
+        self._machine = machine
 
     @property
     def broker(self) -> str:
@@ -153,7 +157,7 @@ class Talk:
     def _next(self, kind: type[Came], header: tuple[str, str], command: str, subject: str) -> Came:
         """The next frame of the kind that has the header; what came before it answers nobody any more."""
         broker = self.broker
-        deadline = self._clock.monotonic() + PATIENCE
+        deadline = self._machine.monotonic() + PATIENCE
         while True:
             while self._came:
                 frame = self._came.popleft()
@@ -165,7 +169,7 @@ class Talk:
                 ):
                     return legible
             try:
-                arrived = self._inbox.get(timeout=max(deadline - self._clock.monotonic(), 0))
+                arrived = self._inbox.get(timeout=max(deadline - self._machine.monotonic(), 0))
             except queue.Empty:
                 break
             arrival: Arrival = [] if arrived is None else arrived[1]
@@ -186,9 +190,9 @@ class _Conversation(Talk):
         options: ConnectionOptions,
         dialect: Dialect,
         management: Management,
-        clock: Clock,
+        machine: Machine,
     ) -> None:
-        super().__init__(address, options, dialect, clock)
+        super().__init__(address, options, dialect, machine)
         self._management = management
         self._answers = f"jmsx.answers.{uuid.uuid4().hex}"
 

@@ -43,8 +43,9 @@ class Lifeline:
         self._seal.impress(self.link, connected.dialect, self.greeting)
         self._errors_close = connected.dialect.errors_close
         answer = self.greeting.get("heart-beat", "0,0")
-        self._heartbeat = Heartbeat(offered, answer, now, connected.dialect.patience)
-        self._limit = limit
+        patience = 0.0 if self.link.in_memory else connected.dialect.patience
+        self._heartbeat = Heartbeat(offered, answer, now, patience)
+        self._limit = None if self.link.in_memory else limit
         self._look_at = now
         self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
         self._since = now

@@ -62,6 +62,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
     Its listener methods run on stomp.py's thread: they put into a queue, and nothing else.
     """
 
+    in_memory = False  #: then there are neither heart-beats nor half frames
+
     def __init__(
         self,
         address: BrokerAddress,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.clock import Clock
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.delivery import Delivery
@@ -18,6 +17,7 @@ from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.translating import is_same, one_message, queue_of
 from jmsx.core.values import ConsumerSettings
 from jmsx.drivers.exchange import Talk, hurried
+from jmsx.drivers.machine import Machine
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, LinkError
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ _NAME: Final = "look"
 class Looking:
     """The looks of one session; each has a link of its own."""
 
-    def __init__(self, dialect: Dialect, options: ConnectionOptions, clock: Clock) -> None:
+    def __init__(self, dialect: Dialect, options: ConnectionOptions, machine: Machine) -> None:
         self._dialect = dialect
         self._options = hurried(options)
-        self._clock = clock
+        self._machine = machine
 
     def look(self, delivery: Delivery, address: BrokerAddress) -> MessageFrame | None:
         """
@@ -50,7 +50,7 @@ class Looking:
         """
         shown = None
         for _ in range(SURE):
-            talk = Talk(address, self._options, self._dialect, self._clock)
+            talk = Talk(address, self._options, self._dialect, self._machine)
             try:
                 talk.connect()
                 shown = self._shown(talk, delivery)
@@ -88,7 +88,7 @@ class Looking:
         self, headers: Mapping[str, str], destination: str, address: BrokerAddress
     ) -> bool:
         """Whether a browser comes to its end; False if the broker closes the connection before."""
-        talk = Talk(address, self._options, self._dialect, self._clock)
+        talk = Talk(address, self._options, self._dialect, self._machine)
         try:
             talk.connect()
             talk.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))

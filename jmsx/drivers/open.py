@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from jmsx.clock import Clock
 from jmsx.core.events import Source
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import AcknowledgeMode, SessionSettings
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.pump import Pump
 from jmsx.drivers.reconnect import Connector
 from jmsx.observe import Observers
@@ -19,7 +19,7 @@ class OpenLink:
     """A link that is kept alive until a session takes it; raises what `Connector.first` does."""
 
     def __init__(
-        self, connector: Connector, clock: Clock, observers: Observers, *, patient: bool
+        self, connector: Connector, machine: Machine, observers: Observers, *, patient: bool
     ) -> None:
         self._connected = connector.first(patient=patient)
         self.client_id = connector.client_id
@@ -32,7 +32,7 @@ class OpenLink:
             SessionCore(idle, self.dialect, _draw, ProcessMemory()),
             self._connected,
             connector,
-            clock=clock,
+            machine=machine,
             observers=observers,
             source=Source(broker, self.dialect.name, "", "idle", 1),
         )

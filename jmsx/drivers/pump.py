@@ -177,7 +177,8 @@ class Pump(Engine):
             now = self.now()
             if deadline is not None and now >= deadline:
                 return None
-            self.changed.wait(
+            wait = self.changed.rest if deadline is None else self.changed.wait
+            wait(
                 min(
                     LONGEST,
                     math.inf if deadline is None else deadline - now,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +16,12 @@ import tenacity
 from tenacity import Retrying, retry_if_exception
 
 from jmsx import plugins
-from jmsx.clock import Clock
 from jmsx.config.options import FOR_EVER, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.drivers.link import Inbox, StompLink
+from jmsx.drivers.machine import Machine
 from jmsx.errors import (
     ConfigurationError,
     ConnectionFailedError,
@@ -73,12 +72,14 @@ class Connector:
     `cancel()` ends it from any thread, for good, also in the middle of an attempt.
     """
 
-    def __init__(self, uri: BrokerUri, client_id: str | None, inbox: Inbox, clock: Clock) -> None:
+    def __init__(
+        self, uri: BrokerUri, client_id: str | None, inbox: Inbox, machine: Machine
+    ) -> None:
         self.uri = uri
         self.client_id = client_id
         self.inbox = inbox
-        self._clock = clock
-        self._cancelled = threading.Event()
+        self._machine = machine
+        self._cancelled = machine.event()
         self._trying: StompLink | None = None
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
@@ -113,12 +114,12 @@ class Connector:
             seconds = math.inf
         retrying, began = (
             self._retrying(policy, attempts, seconds, _HOPELESS),
-            self._clock.monotonic(),
+            self._machine.monotonic(),
         )
         connected = retrying(self.connect)
         tried = int(retrying.statistics["attempt_number"])
         if tried > 1:
-            waited = round(self._clock.monotonic() - began, 3)
+            waited = round(self._machine.monotonic() - began, 3)
             _log.warning("connected", broker=str(self.uri), after_seconds=waited, attempts=tried)
         return connected
 
@@ -157,8 +158,8 @@ class Connector:
         return sorted(addresses, key=lambda address: address == self._failed)
 
     def _open(self, address: BrokerAddress) -> Connected:
-        began = self._clock.monotonic()
-        link = self._trying = StompLink(address, self.uri.options, self.inbox)
+        began = self._machine.monotonic()
+        link = self._trying = self._machine.link(address, self.uri.options, self.inbox)
         try:
             frame, self._dialect = self._greet(link)
         except BaseException:
@@ -166,7 +167,7 @@ class Connector:
             raise
         finally:
             self._trying = None
-        return Connected(link, frame, self._dialect, self._clock.monotonic() - began)
+        return Connected(link, frame, self._dialect, self._machine.monotonic() - began)
 
     def _greet(self, link: StompLink) -> tuple[Frame, Dialect]:
         if self._cancelled.is_set():

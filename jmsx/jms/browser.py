@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Self
 
 from jmsx.core.delivery import Delivery
@@ -51,7 +50,7 @@ class QueueBrowser:
         try:
             while name in self._open and (delivery := pump.look(name)) is not None:
                 message = _shown(delivery, link.dialect)
-                if not 0 < message.expiration <= time.time():
+                if not 0 < message.expiration <= link.machine.wall():
                     yield message
         finally:
             self._end(name)

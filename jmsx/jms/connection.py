@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from jmsx.config.options import ConnectionKeywords, ConnectionOptions
 from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.values import AcknowledgeMode
-from jmsx.drivers.connect import check_tls
+from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, JmsxError
 from jmsx.jms.link import ConnectionLinks
 from jmsx.jms.session import Session
@@ -33,14 +33,16 @@ class Connection:
         url: str | BrokerUri,
         *,
         observers: Iterable[Observer] = (),
+        machine: Machine | None = None,
         **options: Unpack[ConnectionKeywords],
     ) -> None:
         if isinstance(url, BrokerUri):  # read already: an app's, with what a consumer changes
             uri = replace(url, options=replace(url.options, **options))
         else:
             uri = parse_broker_uri(url, ConnectionOptions.of(**options))
-        check_tls(uri)
-        self._links = ConnectionLinks(uri, observers)
+        machine = machine or Machine()
+        machine.check_files(uri)
+        self._links = ConnectionLinks(uri, observers, machine)
 
     @property
     def options(self) -> ConnectionOptions:

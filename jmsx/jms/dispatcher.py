@@ -9,6 +9,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.session import SessionCore
 from jmsx.core.values import Failure
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.pump import Pump
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
@@ -30,9 +31,11 @@ class Dispatcher:
         pump: Pump,
         dialect: Dialect,
         acknowledging: Callable[[Delivery], Callable[[], None] | None],
+        machine: Machine,
     ) -> None:
         self._pump = pump
         self._dialect = dialect
+        self._machine = machine
         self._acknowledging = acknowledging  #: makes a message's acknowledge()
         self._listeners: dict[str, Listener] = {}
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
@@ -67,7 +70,7 @@ class Dispatcher:
                 self._listeners[subscription_id] = listener
             if self._thread is None and self._listeners:
                 name = f"jmsx-listener-{self._pump.source.session_id}"
-                self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._thread = self._machine.thread(self._run, name)
                 self._thread.start()
             self._pump.wake()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from jmsx.clock import Clock
 from jmsx.config.uri import BrokerUri
 from jmsx.core.dialect import Dialect
 from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Management
@@ -18,6 +17,7 @@ from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
 from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.drivers.locks import Alone
+from jmsx.drivers.machine import Machine
 from jmsx.errors import InvalidClientIdError, UnsupportedError
 from jmsx.log import logger
 
@@ -42,9 +42,9 @@ class Peer(NamedTuple):
 class Inquiries:
     """The inquiries of one connection; what was found of a destination is kept."""
 
-    def __init__(self, uri: BrokerUri, clock: Clock) -> None:
+    def __init__(self, uri: BrokerUri, machine: Machine) -> None:
         self._uri = uri
-        self._clock = clock
+        self._machine = machine
         self._alone = Alone(
             "what asks the broker's management"
         )  #: one inquiry at a time, so that one warning says it all
@@ -169,7 +169,7 @@ class Inquiries:
 
     def _conduct(self, peer: Peer, management: Management, inquiry: Inquiry[T]) -> T:
         address = next(one for one in self._uri.addresses if str(one) == peer.address)
-        exchange = Exchange(address, self._uri.options, self._clock)
+        exchange = Exchange(address, self._uri.options, self._machine)
         return exchange.conduct(peer.dialect, management, inquiry)
 
 

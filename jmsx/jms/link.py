@@ -10,13 +10,10 @@ from __future__ import annotations
 import itertools
 import os
 import platform
-import queue
 import threading
-import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from jmsx.clock import SystemClock
 from jmsx.config.custom_policy import CustomPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.delivery import Delivery
@@ -27,6 +24,7 @@ from jmsx.core.policy import Policy
 from jmsx.core.values import AcknowledgeMode, DestinationKind, SessionSettings
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.looking import Looking
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.open import OpenLink
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.drivers.reconnect import Connector
@@ -68,6 +66,7 @@ class SessionLink:
         self.session_id = session_id
         self.shared = shared  #: with the other sessions of the connection
         self.options = shared.options
+        self.machine = shared.machine
         self.closed = False
         self._ids = itertools.count(1)
         self._temporary: set[str] = set()  #: URIs of the queues that end with it
@@ -80,18 +79,18 @@ class SessionLink:
             broker=link.broker,
             session_id=self.session_id,
             host=platform.node(),
-            marker_day=int(time.time() // 86400) if marked else None,
+            marker_day=int(self.machine.wall() // 86400) if marked else None,
         )
         self.client_id = link.client_id
         self.dialect = link.dialect
-        self.pump = link.attach(settings, self.shared.connection_id, MEMORY)
+        self.pump = link.attach(settings, self.shared.connection_id, self.shared.memory)
         self.pump.running = self.shared.started
         self.pump.on_lost = self.shared.lost
-        looking = Looking(self.dialect, self.options, self.shared.clock)
+        looking = Looking(self.dialect, self.options, self.machine)
         self.pump.counting = Counting(self.shared.ledger)
         self.pump.counting.look = lambda one: looking.look(one, self.pump.address)
         self.pump.ends_links = lambda one: looking.ends_links(one, self.pump.address)
-        self.dispatcher = Dispatcher(self.pump, self.dialect, self.acknowledging)
+        self.dispatcher = Dispatcher(self.pump, self.dialect, self.acknowledging, self.machine)
 
     # How it stands ---------------------------------------------------------------------------------------------------
 
@@ -348,12 +347,13 @@ def _holder(temporary: Temporary) -> str:
 class ConnectionLinks:
     """The links of one connection's sessions, and what they share."""
 
-    def __init__(self, uri: BrokerUri, observers: Iterable[Observer]) -> None:
+    def __init__(self, uri: BrokerUri, observers: Iterable[Observer], machine: Machine) -> None:
         self.options = uri.options
         self.connection_id = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.signs = False  #: its messages tell that they are its own
-        self.clock = SystemClock()  #: seconds, for all its sessions
-        self.inquiries = Inquiries(uri, self.clock)
+        self.machine = machine  #: what all its sessions run on
+        self.memory = self.machine.memory or MEMORY
+        self.inquiries = Inquiries(uri, self.machine)
         self.scheduler: bool | None = None  #: whether the broker delays messages; None: not known
         self.ledger: Ledger | None = None  #: open while there may be sessions
         self.started = False
@@ -445,9 +445,9 @@ class ConnectionLinks:
             links = list(self._links)
         for link in links:
             link.pause()
-        deadline = None if timeout is None else self.clock.monotonic() + timeout
+        deadline = None if timeout is None else self.machine.monotonic() + timeout
         left = [
-            link.wait_idle(None if deadline is None else deadline - self.clock.monotonic())
+            link.wait_idle(None if deadline is None else deadline - self.machine.monotonic())
             for link in links
         ]
         return all(left)
@@ -502,12 +502,12 @@ class ConnectionLinks:
 
     def open_link(self, client_id: str | None, *, patient: bool = True) -> OpenLink:
         """A new link that carries `client_id`; raises what `Connector.first` does."""
-        connector = Connector(self._uri, client_id, queue.SimpleQueue(), self.clock)
+        connector = Connector(self._uri, client_id, self.machine.inbox(), self.machine)
         with self._lock:
             self._check()
             self._connectors.add(connector)
         try:
-            return OpenLink(connector, self.clock, self._observers, patient=patient)
+            return OpenLink(connector, self.machine, self._observers, patient=patient)
         finally:
             with self._lock:
                 self._connectors.discard(connector)

@@ -97,7 +97,7 @@ class MessageProducer:
         if self._link.signature is not None:
             headers[SENDER_HEADER] = self._link.signature
         headers["priority"] = str(priority)
-        sent_at = int(time.time() * 1000)
+        sent_at = int(self._link.machine.wall() * 1000)
         headers.update(self._link.dialect.sent_at(sent_at))
         expires = sent_at + round(time_to_live * 1000) if time_to_live > 0 else 0
         if time_to_live > 0:

@@ -1,12 +1,25 @@
 """
-For tests of jmsx, and of applications that use it: a broker in memory, the same behind a real socket, and a clock.
+For tests of applications that use jmsx, and of jmsx itself.
 
-`FakeBroker` needs no thread and no time; `FakeBrokerServer` is for code that opens its own connections. Both take the
-profile "classic" or "artemis", or one that is made in `jmsx.testing.profiles`.
+`harness(app)` runs an application against a broker in memory, in virtual time. `FakeBroker` is that broker, with no
+thread and no time of its own; `FakeBrokerServer` has it behind a real socket, for code that opens its own connections.
+All take the profile "classic" or "artemis", or one that is made in `jmsx.testing.profiles`.
 """
 
 from jmsx.testing.clock import FakeClock
 from jmsx.testing.fake_broker import FakeBroker
+from jmsx.testing.harness import DeadLetter, HandlerCall, HandlerRecord, Harness, harness
 from jmsx.testing.server import FakeBrokerServer
+from jmsx.testing.world import BlockedError
 
-__all__ = ["FakeBroker", "FakeBrokerServer", "FakeClock"]
+__all__ = [
+    "BlockedError",
+    "DeadLetter",
+    "FakeBroker",
+    "FakeBrokerServer",
+    "FakeClock",
+    "HandlerCall",
+    "HandlerRecord",
+    "Harness",
+    "harness",
+]

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from jmsx import AcknowledgeMode, Connection, Message, Queue, ReconnectPolicy
 from jmsx.app import App
-from jmsx.clock import SystemClock
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import parse_broker_uri
 from jmsx.core.events import LinkClosed
 from jmsx.core.management import Inquiry, Question
 from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.machine import Machine
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.jms.session import link_of
 from jmsx_artemis.dialect import ArtemisDialect
@@ -337,7 +337,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyP
 
     with Liar(partial(manage, late)) as liar:
         (address,) = parse_broker_uri(liar.url).addresses
-        exchange = Exchange(address, ConnectionOptions(), SystemClock())
+        exchange = Exchange(address, ConnectionOptions(), Machine())
         with pytest.raises(UnansweredError, match="did not answer SEND first in"):
             exchange.conduct(ArtemisDialect(), ArtemisManagement(), inquiry())
     assert asked == ["first"]

@@ -36,7 +36,9 @@ LAYERS: Final = {
     "jms": {"core", "config", "drivers", "stores", "jms", "errors", "clock", "log", "observe"},
     "app": {"core", "config", "drivers", "stores", "jms", "app", "errors", "clock", "log", "observe", "plugins"},
     "check": {"core", "config", "jms", "app", "check", "errors", "plugins"},
-    "testing": {"core", "testing", "errors"},
+    "testing": {
+        *("core", "config", "drivers", "jms", "app", "testing", "errors", "observe", "plugins"),
+    },
     "dedupe": {"stores"},  # its old name
 }  # fmt: skip
 
@@ -116,6 +118,21 @@ def test_layers_look_down_only() -> None:
         known = LAYERS.get(layer(path))
         own = module.startswith("jmsx.")
         return known is not None and own and module.split(".")[1] not in known
+
+    assert offenders(looks_up) == []
+
+
+def test_the_fake_broker_needs_the_core_alone() -> None:
+    """Only what runs applications on it knows more."""
+
+    def looks_up(path: Path, module: str) -> bool:
+        alone = layer(path) == "testing" and path.name not in (
+            "harness.py",
+            "world.py",
+            "__init__.py",
+        )
+        known = {"core", "testing", "errors"}
+        return alone and module.startswith("jmsx.") and module.split(".")[1] not in known
 
     assert offenders(looks_up) == []
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.clock import SystemClock
 from jmsx.config.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.reconnect import Connector
 from jmsx.errors import (
     ConnectionFailedError,
@@ -54,7 +54,7 @@ class Stubborn(Connector):
         tell: Callable[[int], None] = lambda _number: None,
     ) -> None:
         options = ConnectionOptions(reconnect=policy, request_timeout=request_timeout)
-        super().__init__(BrokerUri(addresses, options), None, queue.SimpleQueue(), SystemClock())
+        super().__init__(BrokerUri(addresses, options), None, queue.SimpleQueue(), Machine())
         self._cancelled = self.pauses = Pauses()
         self.rounds = 0
         self._failures = failures

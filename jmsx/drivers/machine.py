@@ -1,0 +1,54 @@
+"""
+What sessions take from the machine that they run on: its clocks, links to brokers, and threads that wait.
+
+`jmsx.testing` has another one, with virtual time, threads that take turns, and links to a broker in memory.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from jmsx.clock import SystemClock
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress, BrokerUri
+from jmsx.core.process_memory import ProcessMemory
+from jmsx.drivers.changed import Changed
+from jmsx.drivers.connect import check_tls
+from jmsx.drivers.link import Inbox, StompLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Machine(SystemClock):
+    """This machine, as it is."""
+
+    #: What its sessions share about messages; None: what all of the process share.
+    memory: ProcessMemory | None = None
+
+    def link(self, address: BrokerAddress, options: ConnectionOptions, inbox: Inbox) -> StompLink:
+        """A link to the broker at `address`, not open yet, that hands over to `inbox`."""
+        return StompLink(address, options, inbox)
+
+    def check_files(self, uri: BrokerUri) -> None:
+        """Raise ConfigurationError if links to `uri` need files that cannot be used."""
+        check_tls(uri)
+
+    def inbox(self, *, awaited: bool = False) -> Inbox:
+        """Where links hand over; `awaited`: to a caller who can do nothing else meanwhile."""
+        del awaited
+        return queue.SimpleQueue()
+
+    def changed(self, lock: Any) -> Changed:
+        """A condition of an RLock."""
+        return Changed(lock)
+
+    def event(self) -> threading.Event:
+        """A flag that can be waited for."""
+        return threading.Event()
+
+    def thread(self, target: Callable[[], object], name: str) -> threading.Thread:
+        """A daemon thread, not started yet."""
+        return threading.Thread(target=target, name=name, daemon=True)

@@ -1,0 +1,434 @@
+"""
+An application under test: its own workers and sessions, against a broker in memory, in virtual time.
+
+::
+
+    with harness(app, "artemis") as mq:
+        mq.send("queue://orders", "42")
+        mq.advance("1h")
+        assert mq.handler(ship).calls[-1].error is None
+        assert mq.dead_letters("queue://orders") == []
+
+What follows from a step is done when the step returns. Only the test moves time. A real broker is needed for what is
+the broker's: a disk that is full, the network, how fast it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from jmsx import plugins
+from jmsx.app.application import App
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import Dialect
+from jmsx.core.events import Event, MessageDeadLettered, Source
+from jmsx.core.frames import MessageFrame
+from jmsx.core.values import DestinationKind
+from jmsx.drivers.machine import Machine
+from jmsx.errors import ConfigurationError, IllegalStateError
+from jmsx.jms.destination import Destination, destination
+from jmsx.jms.handlers import name_of
+from jmsx.jms.message import Message
+from jmsx.jms.translation import received
+from jmsx.observe import Observer
+from jmsx.testing.artemis.message import CoreMessage
+from jmsx.testing.artemis.message import to_message_frame as artemis_frame
+from jmsx.testing.classic.message import Destination as ClassicDestination
+from jmsx.testing.classic.message import StoredMessage
+from jmsx.testing.classic.message import to_message_frame as classic_frame
+from jmsx.testing.fake_broker import FakeBroker
+from jmsx.testing.profiles import ClassicProfile, Profile
+from jmsx.testing.world import START, World
+
+#: Real seconds that a handler may take.
+PATIENCE: Final = 5.0
+
+#: Attributes of an app that a harness changes.
+_LENT: Final = (
+    *("_machine", "_observers", "_closed_observers", "_progress", "_sender", "_stopping"),
+    *("_availability", "_failure", "url", "health", "watch", "broker_stats"),
+)
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerCall:
+    """One call of a handler."""
+
+    message: Message  #: what it was given; of a batch, the first
+    arguments: tuple[Any, ...]
+    at: float  #: seconds, virtual, since the harness began
+    error: BaseException | None = None  #: what it raised
+    returned: object = None
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of the message it was, from 1."""
+        return self.message.delivery_count
+
+
+@dataclass(slots=True)
+class HandlerRecord:
+    """What a consumer's handler was called with."""
+
+    name: str
+    calls: list[HandlerCall] = field(default_factory=list)  #: in their order
+
+    @property
+    def messages(self) -> list[Message]:
+        """What it was given, one for each call."""
+        return [call.message for call in self.calls]
+
+
+class DeadLetter(NamedTuple):
+    """A message that is not delivered again, and why."""
+
+    message: Message | None  #: as it lies in `queue`; None: somebody has taken it from there
+    queue: str  #: where it is, such as `queue://ActiveMQ.DLQ`
+    reason: str  #: `max_redeliveries`, `rejected`, `expired` or `undecodable`
+    attempts: int
+    error_type: str | None  #: class of what the handler raised last
+    error_message: str | None
+
+
+class Harness:
+    """Made by `harness`; its steps are a test's. Times are seconds, virtual."""
+
+    def __init__(self, app: App, broker: Profile | str, patience: float) -> None:
+        if not isinstance(app, App):
+            raise ConfigurationError(f"harness() takes an App, not {app!r}")
+        self._app = app
+        self._origin = time.time()
+        try:
+            self.broker = FakeBroker(broker, origin=self._origin - START)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
+        self._world = World(self.broker, self._origin - START, patience)
+        kind = "classic" if isinstance(self.broker.profile, ClassicProfile) else "artemis"
+        self._dialect: Dialect = plugins.load("jmsx.dialects", kind)
+        self._records: dict[str, HandlerRecord] = {}
+        self._deaths: list[MessageDeadLettered] = []
+        self._restore: Callable[[], None] = lambda: None
+
+    # A test's steps --------------------------------------------------------------------------------------------------
+
+    def send(self, to: Destination | str, body: Any = None, **options: Any) -> str:
+        """As `app.send`, then `settle()`; returns the key of the message."""
+        self._check()
+        key = self._app.send(to, body, **options)
+        self._world.settle()
+        return key
+
+    def advance(self, duration: float | timedelta | str) -> None:
+        """
+        Let time go on by seconds, a timedelta, or a text such as "90s", "1h" or "1h30m", with all that is due then.
+
+        Raises BlockedError if a handler does not return.
+        """
+        self._check()
+        self._world.advance_to(self._world.monotonic() + _seconds(duration))
+
+    def settle(self) -> None:
+        """Let all happen that can happen now; other steps have done so when they return."""
+        self._check()
+        self._world.settle()
+
+    def drop_connections(self) -> None:
+        """Let all sockets die, as if the broker had been restarted; the application connects again."""
+        self._check()
+        self._world.cut()
+        self._world.settle()
+
+    async def asend(self, to: Destination | str, body: Any = None, **options: Any) -> str:
+        """As `send`, while the loop goes on."""
+        return await asyncio.to_thread(functools.partial(self.send, to, body, **options))
+
+    async def aadvance(self, duration: float | timedelta | str) -> None:
+        """As `advance`, while the loop goes on."""
+        await asyncio.to_thread(self.advance, duration)
+
+    async def asettle(self) -> None:
+        """As `settle`, while the loop goes on."""
+        await asyncio.to_thread(self.settle)
+
+    # What a test looks at --------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since it began."""
+        return self._world.monotonic() - START
+
+    def handler(self, handler: Callable[..., object] | str) -> HandlerRecord:
+        """What a handler, or the consumer of that name, was called with; raises ConfigurationError if there is none."""
+        name = handler if isinstance(handler, str) else self._name_of(handler)
+        if name not in self._records:
+            known = ", ".join(self._records)
+            raise ConfigurationError(f"no consumer {name!r} in this app; there are {known}")
+        return self._records[name]
+
+    def messages(self, queue: Destination | str) -> list[Message]:
+        """What lies in a queue, in the order in which it will be given out; nothing is taken."""
+        name = destination(queue).address.name
+        return [self._message(view) for view in self.broker.queue(name).browse()]
+
+    def dead_letters(self, source: Destination | str | None = None) -> list[DeadLetter]:
+        """The messages read from `source` that are dead letters now; None: all."""
+        wanted = None if source is None else destination(source).uri
+        return [
+            self._dead_letter(death)
+            for death in self._deaths
+            if wanted is None or death.destination == wanted
+        ]
+
+    # Its life --------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._restore = _borrow(self._app, self._world, self._records, self._deaths)
+        try:
+            self._app.start()
+            self._world.settle()
+        except BaseException as error:
+            self._leave(self._app.abort)
+            if self._world.failures:
+                raise self._world.failures[0] from error
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._leave(self._app.abort)
+            return
+        self._leave(self._app.stop)
+        self._world.check()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+    def _leave(self, end: Callable[[], None]) -> None:
+        restore, self._restore = self._restore, lambda: None
+        try:
+            try:
+                end()
+            except BaseException:
+                self._app.abort()
+                raise
+        finally:
+            self._world.end()
+            restore()
+
+    def _check(self) -> None:
+        if self._app._machine is not self._world:  # noqa: SLF001 - one program
+            raise IllegalStateError(
+                "the harness is over, or has not begun: use it in its with block"
+            )
+
+    def _name_of(self, handler: Callable[..., object]) -> str:
+        for consumer in self._app.consumers:
+            if inspect.unwrap(consumer.handler) is inspect.unwrap(handler):
+                return consumer.name
+        return name_of(handler)
+
+    def _message(self, view: Any) -> Message:
+        frame = _frame_of(view)
+        headers = frame.headers
+        delivery = Delivery(
+            frame,
+            arrival=0,
+            message_id=headers.get("message-id", ""),
+            epoch=0,
+            received_at=0.0,
+            expires_at=None,
+        )
+        return received(delivery, self._dialect)
+
+    def _dead_letter(self, death: MessageDeadLettered) -> DeadLetter:
+        kind = DestinationKind.QUEUE
+        place = death.dead_letter_destination or self._dialect.dead_letter_destination(kind)
+        found = (
+            message
+            for message in self.messages(place)
+            if death.message_key == message.key or death.message_id == message.message_id
+        )
+        return DeadLetter(
+            next(found, None),
+            place,
+            death.reason,
+            death.attempts,
+            death.error_type,
+            death.error_message,
+        )
+
+
+def harness(app: App, broker: Profile | str = "classic", *, patience: float = PATIENCE) -> Harness:
+    """
+    For `with`, or `async with`: run `app` against a broker in memory, in virtual time.
+
+    Args:
+        app: as in production; its URL need not exist. Afterwards it is as before, and can be used again.
+        broker: "classic", "artemis", or a profile of `jmsx.testing.profiles`.
+        patience: real seconds after which a handler that does not return is an error (BlockedError).
+
+    """
+    return Harness(app, broker, patience)
+
+
+def _borrow(
+    app: App,
+    world: World,
+    records: dict[str, HandlerRecord],
+    deaths: list[MessageDeadLettered],
+) -> Callable[[], None]:
+    """Have `app` run in `world`; what is returned makes it what it was."""
+    app._check_not_running()  # noqa: SLF001 - what a harness needs of an app, nobody else does
+    kept = {name: getattr(app, name) for name in _LENT}
+    consumers = app.consumers
+    app._move_to(world)  # noqa: SLF001 - see above
+    app.url = app.url or "stomp://harness"
+    app.health, app.watch, app.broker_stats = None, 0.0, 0.0
+    app._observers = [*(_Kept(one) for one in app._observers), _Deaths(deaths)]  # noqa: SLF001
+    for consumer in consumers:
+        record = records.setdefault(consumer.name, HandlerRecord(consumer.name))
+        app.change(consumer.name, handler=_recording(consumer.handler, record, world))
+
+    def restore() -> None:
+        for name, value in kept.items():
+            setattr(app, name, value)
+        for consumer in consumers:
+            app.change(consumer.name, handler=consumer.handler)
+
+    return restore
+
+
+class _Kept:
+    """An observer of the app's that goes on afterwards."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def observe(self, event: Event, source: Source) -> None:
+        """Pass it on."""
+        self._observer.observe(event, source)
+
+    def close(self) -> None:
+        """Not now."""
+
+
+class _Deaths:
+    """An observer that keeps the dead letters."""
+
+    def __init__(self, deaths: list[MessageDeadLettered]) -> None:
+        self._deaths = deaths
+
+    def observe(self, event: Event, _source: Source) -> None:
+        """Keep it."""
+        if isinstance(event, MessageDeadLettered):
+            self._deaths.append(event)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _recording(
+    handler: Callable[..., Any], record: HandlerRecord, machine: Machine
+) -> Callable[..., Any]:
+    """`handler`, whose calls are recorded."""
+
+    def note(
+        arguments: tuple[Any, ...], error: BaseException | None = None, returned: object = None
+    ) -> None:
+        message = next(_messages(arguments), Message())
+        at = machine.monotonic() - START
+        record.calls.append(HandlerCall(message, arguments, at, error, returned))
+
+    if inspect.iscoroutinefunction(inspect.unwrap(handler)):
+
+        @functools.wraps(handler)
+        async def arun(*arguments: Any, **named: Any) -> Any:
+            try:
+                returned = await handler(*arguments, **named)
+            except BaseException as error:
+                note(arguments, error)
+                raise
+            note(arguments, None, returned)
+            return returned
+
+        return arun
+
+    @functools.wraps(handler)
+    def run(*arguments: Any, **named: Any) -> Any:
+        try:
+            returned = handler(*arguments, **named)
+        except BaseException as error:
+            note(arguments, error)
+            raise
+        note(arguments, None, returned)
+        return returned
+
+    return run
+
+
+def _messages(arguments: tuple[Any, ...]) -> Iterator[Message]:
+    for argument in arguments:
+        if isinstance(argument, Message):
+            yield argument
+        elif isinstance(argument, list):
+            yield from _messages(tuple(argument))
+
+
+def _frame_of(view: object) -> MessageFrame:
+    """The MESSAGE that would show what the broker has."""
+    if isinstance(view, StoredMessage):
+        return classic_frame(
+            view,
+            name_of=_classic_name,
+            subscription=None,
+            ack_id=None,
+            transformation=view.properties.get("transformation"),
+        )
+    if isinstance(view, CoreMessage):
+        return artemis_frame(
+            view, subscription="", handle="", redelivered=False, acknowledged=False
+        )
+    raise TypeError(f"{view!r} is no message of a fake broker")
+
+
+def _classic_name(named: ClassicDestination) -> str:
+    return named.stomp_name
+
+
+def _seconds(duration: float | timedelta | str) -> float:
+    """Raises ConfigurationError for what is no duration."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, str):
+        parts = _DURATION.findall(duration)
+        if not parts or _DURATION.sub("", duration).strip():
+            raise ConfigurationError(
+                f"{duration!r} is no duration; write seconds, a timedelta, or a text such as 90s, 1h or 1h30m"
+            )
+        return sum((float(number) * _UNITS[unit] for number, unit in parts), 0.0)
+    return float(duration)

@@ -1,0 +1,504 @@
+"""
+A machine whose time only a test moves, whose threads take turns, and whose links lead to one broker in memory.
+
+The sessions on it are those of production, with their own threads. But a thread that waits does so here, where one is
+let on at a time, in the order in which they began to wait, by whoever moves the world: the thread of the test. It moves
+on while somebody can go on; when nobody can, only time can change that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Final
+
+from jmsx.config.options import ConnectionOptions
+from jmsx.config.uri import BrokerAddress, BrokerUri
+from jmsx.core.frames import Frame
+from jmsx.core.process_memory import ProcessMemory
+from jmsx.drivers.changed import Changed
+from jmsx.drivers.link import Arrival, Inbox, StompLink
+from jmsx.drivers.machine import Machine
+from jmsx.errors import ProtocolError
+from jmsx.testing.fake_broker import FakeBroker
+from jmsx.testing.link import FakeLink
+from jmsx.testing.wire import encode
+
+#: Where time begins, in seconds; not at 0, which is easily taken for nothing.
+START: Final = 1000.0
+
+#: Real seconds after which others go on beside a thread that has its turn and does not come back.
+GRACE: Final = 0.02
+
+#: Seconds that pass by themselves if something that is being done waits for so long.
+SHORT: Final = 0.25
+
+
+class BlockedError(AssertionError):
+    """Something in the application under test waits for what cannot come, or does not come back."""
+
+
+class _Wait:
+    """A thread that waits until `check()`, or until `deadline` (seconds, virtual; None: for ever)."""
+
+    def __init__(self, check: Callable[[], bool], deadline: float | None, *, idle: bool) -> None:
+        self.check = check
+        self.deadline = deadline
+        self.idle = idle  #: it waits for something to do, and not in the middle of it
+        self.thread = threading.current_thread()
+        self._go = threading.Semaphore(0)
+
+    def ready(self, now: float) -> bool:
+        """Whether it may go on."""
+        return self.check() or (self.deadline is not None and self.deadline <= now)
+
+    def go(self) -> None:
+        """Let it on."""
+        self._go.release()
+
+    def sleep(self) -> None:
+        """Until it is let on."""
+        self._go.acquire()
+
+
+class World(Machine):
+    """
+    The machine, with the `broker` that all links on it lead to.
+
+    `patience`: real seconds after which a thread that does not come back is given up.
+    """
+
+    def __init__(self, broker: FakeBroker, origin: float, patience: float) -> None:
+        self.broker = broker
+        self.memory = ProcessMemory()
+        self.failures: list[Exception] = []  #: what the fake broker cannot do
+        self._now = START
+        self._origin = origin
+        self._patience = patience
+        self._links: list[MemoryLink] = []
+        self._wires = threading.RLock()  #: guards the broker and the links
+        self._moving = threading.RLock()  #: held by the thread that moves the world
+        self._mover: threading.Thread | None = None
+        self._depth = 0
+        self._turn = threading.Condition()  #: guards what follows
+        self._waits: list[_Wait] = []  #: oldest first
+        self._busy: set[threading.Thread] = set()  #: of ours, those that do not wait
+        self._came = 0  #: how often a thread has begun to wait
+        broker.handle_timer(START)
+
+    # A machine -------------------------------------------------------------------------------------------------------
+
+    def monotonic(self) -> float:
+        """Seconds, virtual."""
+        return self._now
+
+    def wall(self) -> float:
+        """Epoch seconds, virtual."""
+        return self._origin + self._now
+
+    def link(self, address: BrokerAddress, options: ConnectionOptions, inbox: Inbox) -> StompLink:
+        """A link to the broker in memory, whatever the address is."""
+        return MemoryLink(self, address, options, inbox)
+
+    def inbox(self, *, awaited: bool = False) -> Inbox:
+        """As Machine's."""
+        return _Inbox(self, idle=not awaited)
+
+    def check_files(self, uri: BrokerUri) -> None:
+        """None are needed."""
+
+    def changed(self, lock: Any) -> Changed:
+        """As Machine's."""
+        return _Changed(self, lock)
+
+    def event(self) -> threading.Event:
+        """As Machine's."""
+        return _Event(self)
+
+    def thread(self, target: Callable[[], object], name: str) -> threading.Thread:
+        """As Machine's; it takes turns with the others."""
+        return _Thread(self, target, name)
+
+    # Waiting ---------------------------------------------------------------------------------------------------------
+
+    def wait(
+        self, check: Callable[[], bool], timeout: float | None = None, *, idle: bool = False
+    ) -> bool:
+        """Have this thread wait until `check()`, `timeout` seconds (virtual) at the most; returns `check()`."""
+        wait = _Wait(check, None if timeout is None else self._now + timeout, idle=idle)
+        if isinstance(wait.thread, _Thread) and wait.thread.world is self:
+            self._park(wait)
+        elif wait.thread is self._mover or self._mover is None:
+            with self._moves():
+                self._until(wait)
+        elif not wait.ready(self._now):
+            self._park(wait)
+        return check()
+
+    def _park(self, wait: _Wait) -> None:
+        with self._turn:
+            self._busy.discard(wait.thread)
+            self._waits.append(wait)
+            self._came += 1
+            self._turn.notify_all()
+        wait.sleep()
+
+    def begun(self, thread: threading.Thread) -> None:
+        """A thread of ours is being started."""
+        with self._turn:
+            self._busy.add(thread)
+
+    def ended(self, thread: threading.Thread) -> None:
+        """It is over."""
+        with self._turn:
+            self._busy.discard(thread)
+            self._came += 1
+            self._turn.notify_all()
+
+    # Moving ----------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _moves(self) -> Iterator[None]:
+        """This thread moves the world; another one that does is waited for."""
+        with self._moving:
+            before, self._mover = self._mover, threading.current_thread()
+            try:
+                yield
+            finally:
+                self._mover = before
+
+    def settle(self) -> None:
+        """Until nobody can go on but by time; raises BlockedError if a thread does not come back."""
+        with self._moves():
+            while True:
+                self._let_all_on()
+                due = self._awaited()
+                if due is None or due > self._now + SHORT:
+                    break
+                self._move(min(due, self._due() or due))
+        self.check()
+
+    def end(self) -> None:
+        """Let threads that have nothing to do any more end."""
+        with contextlib.suppress(BlockedError), self._moves():
+            self._let_all_on()
+            while (due := self._awaited()) is not None:  # handlers that were given up
+                self._move(due)
+                self._let_all_on()
+
+    def check(self) -> None:
+        """Raise what the fake broker could not do."""
+        if self.failures:
+            raise self.failures[0]
+
+    def advance_to(self, moment: float) -> None:
+        """Let time go on to `moment`, with all that is due on the way."""
+        with self._moves():
+            while True:
+                self.settle()
+                due = self._due()
+                if due is None or due > moment:
+                    break
+                self._move(due)
+            if moment > self._now:
+                self._move(moment)
+            self.settle()
+
+    def _until(self, wait: _Wait) -> None:
+        """Move the world until the mover itself may go on."""
+        while not wait.check():
+            if self._let_one_on():
+                continue
+            due = self._due()
+            if wait.deadline is not None and (due is None or due >= wait.deadline):
+                self._move(wait.deadline)
+                return
+            if due is None:
+                raise BlockedError(
+                    f"{_place(sys._getframe())} waits for ever: nothing in this test will happen any more"  # noqa: SLF001
+                )
+            self._move(due)
+
+    def _let_all_on(self) -> None:
+        while self._let_one_on():
+            pass
+
+    def _let_one_on(self) -> bool:
+        """Let the next thread on that can go on, and wait until it waits again; False if there is none."""
+        with self._turn:
+            wait = next((w for w in self._waits if w.ready(self._now)), None)
+            if wait is None:
+                return self._await_turn()
+            self._waits.remove(wait)
+            if isinstance(wait.thread, _Thread):
+                self._busy.add(wait.thread)
+            wait.go()
+            self._await_turn()
+            return True
+
+    def _await_turn(self) -> bool:
+        """
+        Wait until the threads that had their turn are back; False if none was away.
+
+        If one waits for something outside of this world, others go on meanwhile.
+        """
+        if not self._busy:
+            return False
+        came, waited = self._came, 0.0
+        while self._busy and self._came == came:
+            self._turn.wait(GRACE)
+            waited += GRACE
+            if any(w.ready(self._now) for w in self._waits):
+                break
+            if waited >= self._patience and self._came == came:
+                thread = self._busy.pop()
+                raise BlockedError(self._told_of(thread))
+        return True
+
+    def _told_of(self, thread: threading.Thread) -> str:
+        frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - there is no other way
+        where = "nowhere" if frame is None else _place(frame)
+        return (
+            f"{thread.name} has not come back for {self._patience:g} s: it is in {where}. A handler under test must"
+            " not wait for anything real; harness(..., patience=...) says how long it may take"
+        )
+
+    def _due(self) -> float | None:
+        """When time changes something."""
+        with self._wires:
+            timer = self.broker.next_timer()
+        dues = [w.deadline for w in list(self._waits) if w.deadline is not None]
+        return min([*dues, *([] if timer is None else [timer])], default=None)
+
+    def _awaited(self) -> float | None:
+        """When the first of those who wait in the middle of something waits no longer."""
+        waits = [w.deadline for w in list(self._waits) if not w.idle and w.deadline is not None]
+        return min(waits, default=None)
+
+    def _move(self, moment: float) -> None:
+        with self._wires:
+            self._now = max(self._now, moment)
+            self.broker.handle_timer(self._now)
+            self._deliver()
+
+    # Links -----------------------------------------------------------------------------------------------------------
+
+    def dial(self, link: MemoryLink) -> FakeLink:
+        """The broker's end of a new link."""
+        with self._wires:
+            self._links.append(link)
+            return self.broker.open_link(self._now)
+
+    def transmit(self, wire: FakeLink, data: bytes) -> None:
+        """Bytes to the broker, and all that follows on all links; raises OSError if the link is gone."""
+        with self._wires:
+            if wire.closed:
+                raise ConnectionResetError("the broker has closed the connection")
+            try:
+                wire.receive(data, self._now)
+            except Exception as error:  # noqa: BLE001 - it belongs to the test
+                self.failures.append(error)
+                self.broker.drop(wire, self._now)
+            self._deliver()
+
+    def hang_up(self, wire: FakeLink) -> None:
+        """The client has closed the link."""
+        with self._wires:
+            if not wire.closed:
+                self.broker.drop(wire, self._now)
+            self._deliver()
+
+    def cut(self) -> None:
+        """All links die."""
+        with self._wires:
+            for link in list(self.broker.links):
+                self.broker.drop(link, self._now)
+            self._deliver()
+
+    def _deliver(self) -> None:
+        for link in list(self._links):
+            link.take_in()
+            if link.ended:
+                self._links.remove(link)
+
+
+class MemoryLink(StompLink):
+    """A link to the broker in memory: what it sends is answered before it returns."""
+
+    in_memory = True
+
+    def __init__(
+        self, world: World, address: BrokerAddress, options: ConnectionOptions, inbox: Inbox
+    ) -> None:
+        super().__init__(address, options, inbox)
+        self._world = world
+        self._client_id: str | None = None
+        self._wire: FakeLink | None = None
+        self.ended = False
+
+    def send(self, data: bytes) -> None:
+        """As StompLink's."""
+        if self._wire is None:
+            raise ConnectionResetError("the link was not opened")
+        self._world.transmit(self._wire, data)
+
+    def written(self, data: bytes) -> int:
+        """All of it."""
+        return len(data)
+
+    @property
+    def unread(self) -> bool:
+        """Nothing ever is."""
+        return False
+
+    def hang_up(self, *, at_once: bool = False) -> None:
+        """As StompLink's."""
+        del at_once
+        if self._wire is not None:
+            self._world.hang_up(self._wire)
+
+    def take_in(self) -> None:
+        """Hand over what the broker wrote, and the end."""
+        wire = self._wire
+        if wire is None or self.ended:
+            return
+        data = b"".join(encode(frame, wire.end_of_frame) for frame in wire.take_frames())
+        try:
+            frames = self._transport.splitter.feed(data) if data else []
+            if frames:
+                self._hand_over(frames)
+        except ProtocolError as error:
+            self._transport.cause = error
+            self._world.broker.drop(wire, self._world.monotonic())
+        if wire.closed:
+            self.ended = True
+            if not self._dropped:
+                self.on_disconnected()
+
+    def open(self, client_id: str | None) -> Frame:
+        """As StompLink's; nobody beats where time is virtual."""
+        connected = super().open(client_id)
+        return Frame("CONNECTED", {**connected.headers, "heart-beat": "0,0"})
+
+    def _say_connect(self, client_id: str | None) -> None:
+        options = self._options
+        headers = {
+            "accept-version": "1.2",
+            "host": self.address.host,
+            "heart-beat": "0,0",
+            "login": options.username,
+            "passcode": options.password,
+            "client-id": client_id,
+        }
+        self._wire = self._world.dial(self)
+        told = {name: value for name, value in headers.items() if value is not None}
+        self.send(Frame("CONNECT", told).encode())
+        self._answered.set()
+
+
+class _Inbox(queue.SimpleQueue[tuple[StompLink, Arrival] | None]):
+    def __new__(cls, *_: object, **__: object) -> _Inbox:  # noqa: PYI034 - the base takes no arguments
+        return super().__new__(cls)
+
+    def __init__(self, world: World, *, idle: bool) -> None:
+        super().__init__()
+        self._world = world
+        self._idle = idle
+
+    def get(
+        self,
+        block: bool = True,  # noqa: FBT001, FBT002 - the base's
+        timeout: float | None = None,
+    ) -> tuple[StompLink, Arrival] | None:
+        if block:
+            self._world.wait(lambda: not self.empty(), timeout, idle=self._idle)
+        return super().get_nowait()
+
+
+class _Changed(Changed):
+    def __init__(self, world: World, lock: Any) -> None:
+        super().__init__(lock)
+        self._world = world
+        self._times = 0  #: that it was notified
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._wait(timeout, idle=False)
+
+    def rest(self, timeout: float | None = None) -> bool:
+        return self._wait(timeout, idle=True)
+
+    def _wait(self, timeout: float | None, *, idle: bool) -> bool:
+        seen = self._times
+        held = self._release_save()
+        try:
+            return self._world.wait(lambda: self._times != seen, timeout, idle=idle)
+        finally:
+            self._acquire_restore(held)
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        world = self._world
+        deadline = None if timeout is None else world.monotonic() + timeout
+        while not (result := predicate()):
+            left = None if deadline is None else deadline - world.monotonic()
+            if left is not None and left <= 0:
+                break
+            self.wait(left)
+        return result
+
+    def notify_all(self) -> None:
+        self._times += 1
+
+
+class _Event(threading.Event):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._world.wait(self.is_set, timeout, idle=True)
+
+
+class _Thread(threading.Thread):
+    def __init__(self, world: World, target: Callable[[], object], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.world = world
+        self._work = target
+        self._over = False
+
+    def start(self) -> None:
+        self.world.begun(self)
+        super().start()
+
+    def run(self) -> None:
+        self.world.wait(lambda: True)  # for its turn
+        try:
+            self._work()
+        finally:
+            self._over = True
+            self.world.ended(self)
+
+    def join(self, timeout: float | None = None) -> None:
+        self.world.wait(lambda: self._over, timeout)
+        if self._over:
+            super().join()
+
+
+def _place(frame: FrameType) -> str:
+    """The innermost line of what is neither jmsx nor Python's own."""
+    lines = traceback.extract_stack(frame)
+    theirs = [line for line in lines if not _is_foreign(line.filename)]
+    line = (theirs or lines)[-1]
+    return f"{line.name}() at {line.filename}:{line.lineno} ({line.line})"
+
+
+def _is_foreign(file: str) -> bool:
+    return file.startswith((_LIBRARY, _OURS, "<")) or "site-packages" in file
+
+
+_LIBRARY: Final = threading.__file__.removesuffix("threading.py")
+_OURS: Final = __file__.removesuffix("testing/world.py")
