@@ -28,6 +28,7 @@ from jmsx import plugins
 from jmsx.config.uri import parse_broker_uri
 from jmsx.drivers.changed import Changed
 from jmsx.drivers.link import StompLink
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.open import OpenLink
 from jmsx.drivers.pump import Pump
 from jmsx.drivers.reconnect import Connected, Connector
@@ -147,7 +148,7 @@ class OneThread:
             "stomp://127.0.0.1:61613", jmsx.ConnectionOptions.of(heartbeat=(0.0, 0.0), **options)
         )
         self.recording = Recording(messages)
-        shared = ConnectionLinks(uri, observers)
+        shared = ConnectionLinks(uri, observers, Machine())
         shared.started = True
         self.link = SessionLink(mode, shared, self._open(uri, shared), "bench-1")
         self.pump = self.link.pump
@@ -163,12 +164,12 @@ class OneThread:
         transport._sink(transport.splitter.feed(GREETING))
         greeting = link._connected
         assert greeting is not None
-        connector = Connector(uri, None, inbox, shared.clock)
+        connector = Connector(uri, None, inbox, shared.machine)
         connected = Connected(link, greeting, plugins.load("jmsx.dialects", "classic"), 0.0)
         connector.first = lambda *, patient: connected  # type: ignore[method-assign]  # noqa: ARG005 - its name
         started, Pump.start = Pump.start, _start_nothing  # type: ignore[method-assign]  # for this one
         try:
-            made = OpenLink(connector, shared.clock, shared._observers, patient=False)
+            made = OpenLink(connector, shared.machine, shared._observers, patient=False)
         finally:
             Pump.start = started  # type: ignore[method-assign]  # as it was
         made.pump.changed = _Turns(made.pump, link, self.recording)
