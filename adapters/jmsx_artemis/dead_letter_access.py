@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx import Session
 from jmsx.core.frames import Frame
-from jmsx.core.headers import LONG, whole
+from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
 from jmsx.drivers.exchange import Exchange, Talk, UnansweredError
@@ -44,6 +44,8 @@ _MANAGEMENT: Final = ArtemisManagement()
 class ArtemisDeadLetters:
     """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
 
+    remedy: Final = "raise management-browse-page-size in the address-setting of the queue"
+
     def __init__(self, session: Session) -> None:
         link = link_of(session)
         if not link.options.use_management:
@@ -70,7 +72,7 @@ class ArtemisDeadLetters:
 
     def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
         """
-        What waits in the queue; texts longer than the management tells (256 characters) are cut.
+        What waits at the head of the queue; texts longer than the management tells (256 characters) are cut.
 
         With `bodies` the broker copies each message to a topic that nobody else reads.
         """
@@ -156,28 +158,16 @@ def _dead_letter_queues() -> Inquiry[set[str]]:
 
 def _listed(queue: str) -> Inquiry[list[Mapping[str, Any]]]:
     """
-    All messages of a queue, as the management lists them; raises InvalidDestinationError if there is no such queue.
+    The messages at the head of a queue; raises InvalidDestinationError if there is no such queue.
 
-    It lists no more than `management-browse-page-size` (200) at once, of those that fit a filter. So where there are
-    more, the time of sending is halved until all are listed; and of one millisecond no more can be had.
+    The management looks at no more than `management-browse-page-size` (200), also where a filter is given (seen on
+    2.44.0).
     """
     if not (yield from queues("NAME", queue)):
         raise InvalidDestinationError(f"there is no queue {queue}")
-    found: list[Mapping[str, Any]] = []
-    spans = [(0, LONG // 2)]
-    while spans:
-        first, last = spans.pop()
-        within = f"AMQTimestamp >= {first} AND AMQTimestamp <= {last}"
-        there = yield Question(f"queue.{queue}", "countMessages", (within,))
-        if not there:
-            continue
-        listed = json.loads((yield Question(f"queue.{queue}", "listMessagesAsJSON", (within,))))
-        if len(listed) < there and first < last:
-            middle = (first + last) // 2
-            spans += [(middle + 1, last), (first, middle)]
-        else:
-            found += listed
-    return found
+    told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
+    listed: list[Mapping[str, Any]] = json.loads(told)
+    return listed
 
 
 def _made(wanted: set[tuple[str, str]]) -> Inquiry[None]:

@@ -28,6 +28,7 @@ from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, ProtocolErr
 from jmsx.jms.session import link_of
 from jmsx_classic.copies import replayed_headers
 from jmsx_classic.dialect import DIALECT, destination_uri
+from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,8 @@ _EXPIRED: Final = re.compile(r"\bexpired\b", re.IGNORECASE)
 class ClassicDeadLetters:
     """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
 
+    remedy: Final = "they do not fit into the broker's memory; raise its memoryUsage limit"
+
     def __init__(self, session: Session) -> None:
         link = link_of(session)
         self._session = session
@@ -101,11 +104,15 @@ class ClassicDeadLetters:
         return {html.unescape(name) for name in found}
 
     def count(self, queue: str) -> int | None:
-        """How many a browser is shown."""
+        """How many the statistics plugin tells, or else a browser is shown."""
         try:
+            if queue not in self._all():
+                return None
+        except UnsupportedError:  # no advisories
             return sum(1 for _ in self.look(queue))
-        except InvalidDestinationError:
-            return None
+        asked = Statistics(self._session)
+        told = None if asked.broker() is None else asked.queues([queue]).get(queue, {}).get("size")
+        return told if isinstance(told, int) else sum(1 for _ in self.look(queue))
 
     def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
         """What a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known."""

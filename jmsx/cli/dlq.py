@@ -11,10 +11,10 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -167,7 +167,9 @@ def groups(
     Example: jmsx dlq groups ActiveMQ.DLQ --since 24h
     """
     with _opened(broker) as access:
-        found = grouped(one for one in access.look(_name(queue)) if choice.fits(one))
+        seen = _find(access, _name(queue), choice, None)
+    _warn(seen)
+    found = grouped(seen.letters)
     if as_json:
         _print_json([asdict(one) for one in found])
         return
@@ -207,7 +209,9 @@ def show(
         choice = replace(choice, ids=frozenset({message}))
     with _opened(broker) as access:
         whole = message is not None
-        found = _chosen(access, _name(queue), choice, 1 if whole else limit, bodies=whole)
+        seen = _find(access, _name(queue), choice, 1 if whole else limit, bodies=whole)
+    _warn(seen)
+    found = seen.letters
     if as_json:
         _print_json([_record(one) for one in found])
     elif not found:
@@ -254,22 +258,24 @@ def replay(
 
     Example: jmsx dlq replay ActiveMQ.DLQ --error TimeoutError --rate 50
     """
-    target = _destination(to)
+    target, name = _destination(to), _name(queue)
+
+    def plan(letters: Sequence[DeadLetter]) -> str:
+        places = Counter(target or one.origin for one in letters)
+        words = ", ".join(f"{count:,} to {place}" for place, count in places.most_common())
+        return f"{len(letters):,} dead letters of {name} go back: {words}"
+
     with _opened(broker) as access:
-        found = _chosen(access, _name(queue), choice, limit)
-        going = [one for one in found if not one.obstacle(target)]
-        places = Counter(target or one.origin for one in going)
-        plan = ", ".join(f"{count:,} to {place}" for place, count in places.most_common())
-        _print_staying(found, target)
-        _move(
-            going,
-            f"{len(going):,} dead letters of {_name(queue)} go back: {plan}",
-            lambda: access.replay(_name(queue), going, target),
-            rate=rate,
-            dry_run=dry_run,
-            yes=yes,
-            as_json=as_json,
-        )
+
+        def find(limit: int | None) -> _Found:
+            found = _find(access, name, choice, limit)
+            _print_staying(found.letters, target)
+            return found._replace(
+                letters=[one for one in found.letters if not one.obstacle(target)]
+            )
+
+        act = functools.partial(access.replay, name, to=target)
+        _move(_Move(find, plan, act, limit, rate), dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @app.command()
@@ -289,17 +295,15 @@ def purge(
 
     Example: jmsx dlq purge ActiveMQ.DLQ --reason expired --until 30d
     """
+    name = _name(queue)
     with _opened(broker) as access:
-        found = _chosen(access, _name(queue), choice, limit)
-        _move(
-            found,
-            f"{len(found):,} dead letters of {_name(queue)} are deleted for good",
-            lambda: access.remove(_name(queue), found),
-            rate=None,
-            dry_run=dry_run,
-            yes=yes,
-            as_json=as_json,
+        move = _Move(
+            find=lambda limit: _find(access, name, choice, limit),
+            plan=lambda letters: f"{len(letters):,} dead letters of {name} are deleted for good",
+            act=functools.partial(access.remove, name),
+            limit=limit,
         )
+        _move(move, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @app.command()
@@ -338,16 +342,31 @@ def _opened(url: str) -> Iterator[Access]:
         yield access
 
 
-def _chosen(
+class _Found(NamedTuple):
+    """Dead letters that are meant."""
+
+    letters: list[DeadLetter]
+    hidden: str  #: what the broker does not show of the queue, a sentence; empty: nothing
+
+
+def _find(
     access: Access, queue: str, choice: Choice, limit: int | None, *, bodies: bool = False
-) -> list[DeadLetter]:
-    found = []
+) -> _Found:
+    letters, seen = [], 0
     for letter in access.look(queue, bodies=bodies):
+        seen += 1
         if choice.fits(letter):
-            found.append(letter)
-            if len(found) == limit:
-                break
-    return found
+            letters.append(letter)
+            if len(letters) == limit:
+                return _Found(letters, "")
+    total = access.count(queue) or 0
+    hidden = f"{seen:,} of {total:,} messages can be seen; {access.remedy}" if seen < total else ""
+    return _Found(letters, hidden)
+
+
+def _warn(found: _Found) -> None:
+    if found.hidden:
+        _err.print(found.hidden, style="yellow")
 
 
 def _destination(text: str | None) -> str | None:
@@ -364,28 +383,44 @@ def _name(queue: str) -> str:
     return name
 
 
-def _move(
-    letters: Sequence[DeadLetter],
-    plan: str,
-    act: Callable[[], Iterator[list[str]]],
-    *,
-    rate: float | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
-    """Say the plan, ask, and do it; exit code 1 if some of the letters were not there any more."""
-    (_err if as_json else _out).print(plan if letters else "nothing to do")
-    if letters and not dry_run:
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What is done with dead letters."""
+
+    find: Callable[[int | None], _Found]  #: those that are meant and can be moved, at most so many
+    plan: Callable[[Sequence[DeadLetter]], str]  #: in words
+    act: Callable[[Sequence[DeadLetter]], Iterator[list[str]]]
+    limit: int | None
+    rate: float | None = None  #: messages a second
+
+
+def _move(move: _Move, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """
+    Say the plan, ask, and do it; exit code 1 if some of the letters were not there any more.
+
+    What the broker shows only when others have left the queue is found then, and belongs to it.
+    """
+    found = move.find(move.limit)
+    planned, done = len(found.letters), 0
+    follows = f", and what lies behind them ({found.hidden})" if found.hidden else ""
+    (_err if as_json else _out).print(
+        f"{move.plan(found.letters)}{follows}" if planned else "nothing to do"
+    )
+    if planned and not dry_run:
         if not yes:
             _confirm()
-        done = _carry_out(len(letters), act, rate)
-    else:
-        done = 0
-    missing = 0 if dry_run else len(letters) - done
+        done = _carry_out(move, found.letters)
+        while found.hidden and done == planned and (move.limit is None or done < move.limit):
+            found = move.find(None if move.limit is None else move.limit - done)
+            planned += len(found.letters)
+            if not found.letters:
+                _warn(found)
+                break
+            done += _carry_out(move, found.letters)
+    missing = 0 if dry_run else planned - done
     if as_json:
-        _print_json({"planned": len(letters), "done": done, "missing": missing, "dry_run": dry_run})
-    elif letters and not dry_run:
+        _print_json({"planned": planned, "done": done, "missing": missing, "dry_run": dry_run})
+    elif planned and not dry_run:
         rest = f"; {missing:,} were not there any more" if missing else ""
         _out.print(f"{done:,} done{rest}")
     if missing:
@@ -398,9 +433,9 @@ def _confirm() -> None:
     typer.confirm("Go on?", abort=True)
 
 
-def _carry_out(total: int, act: Callable[[], Iterator[list[str]]], rate: float | None) -> int:
+def _carry_out(move: _Move, letters: Sequence[DeadLetter]) -> int:
     """How many were done; what is interrupted says so, and leaves nothing half done."""
-    done, began = 0, time.monotonic()
+    done, total, began = 0, len(letters), time.monotonic()
     columns = (
         TextColumn("{task.fields[speed]}"),
         BarColumn(),
@@ -410,12 +445,12 @@ def _carry_out(total: int, act: Callable[[], Iterator[list[str]]], rate: float |
     with Progress(*columns, console=_err, disable=not _err.is_terminal) as progress:
         task = progress.add_task("", total=total, speed="")
         try:
-            for moved in act():
+            for moved in move.act(letters):
                 done += len(moved)
                 passed = time.monotonic() - began
                 progress.update(task, completed=done, speed=f"{done / max(passed, 0.001):,.0f}/s")
-                if rate is not None and done < total:
-                    time.sleep(max(done / rate - passed, 0.0))
+                if move.rate is not None:
+                    time.sleep(max(done / move.rate - passed, 0.0))
         except (KeyboardInterrupt, JmsxError):
             _err.print(
                 f"{done:,} of {total:,} were done for certain; each of the others is in one of the queues"

@@ -17,6 +17,10 @@ class Access(Protocol):
     Every call raises JmsxError where the broker does not answer or refuses.
     """
 
+    @property
+    def remedy(self) -> str:
+        """What to do where `look` shows less than `count` tells, a clause."""
+
     def queues(self) -> list[str]:
         """The dead letter queues that the broker's settings, or their names, tell of; sorted."""
 
@@ -24,7 +28,11 @@ class Access(Protocol):
         """How many messages lie in `queue`; None: there is no such queue, or nobody tells."""
 
     def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
-        """What lies in `queue`, from its head; nothing is taken. With `bodies` each message whole, where it comes."""
+        """
+        What lies in `queue`, from its head, as far as the broker shows it; nothing is taken.
+
+        With `bodies` each message whole, where it comes.
+        """
 
     def replay(
         self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
