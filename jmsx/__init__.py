@@ -13,6 +13,7 @@ from jmsx.plugins import on_demand as _on_demand
 
 if TYPE_CHECKING:
     from jmsx.app.application import App
+    from jmsx.app.batches import BatchError
     from jmsx.app.health import HealthLimits
     from jmsx.config.options import (
         ConnectionOptions,
@@ -70,6 +71,7 @@ __all__ = [
     "AcknowledgeMode",
     "App",
     "ArtemisRedeliveryPolicy",
+    "BatchError",
     "BrokerError",
     "BrokerFaultError",
     "BrokerTimeoutError",
@@ -135,6 +137,7 @@ _HOMES: Final = {
     "AcknowledgeMode": "jmsx.core.values",
     "App": "jmsx.app.application",
     "ArtemisRedeliveryPolicy": "jmsx.core.policy",
+    "BatchError": "jmsx.app.batches",
     "BrokerError": "jmsx.errors",
     "BrokerFaultError": "jmsx.errors",
     "BrokerTimeoutError": "jmsx.errors",

@@ -1,7 +1,8 @@
 """The app face: `App`, and `@app.consumer(...)` for plain functions. Built on the JMS face, and on nothing else."""
 
 from jmsx.app.application import App
+from jmsx.app.batches import BatchError
 from jmsx.app.health import HealthLimits
 from jmsx.app.registration import Consumer
 
-__all__ = ["App", "Consumer", "HealthLimits"]
+__all__ = ["App", "BatchError", "Consumer", "HealthLimits"]

@@ -6,14 +6,22 @@ import threading
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
-from jmsx.app.availability import Availability
+from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
+from jmsx.app.batches import BatchWorker
 from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, Verdict, WorkerState, live, ready
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
-from jmsx.app.registry import Decorator, H, Registry, WithConnection
+from jmsx.app.registry import (
+    BatchDecorator,
+    Decorator,
+    H,
+    Registry,
+    WithConnection,
+    WithConnectionForBatch,
+)
 from jmsx.app.sender import Sender
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.signature import takes_session
@@ -49,7 +57,6 @@ from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
 from jmsx.stores import IdempotencyStore
-from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -187,6 +194,29 @@ class App:
         dedupe: IdempotencyStore | None,
         **settings: Unpack[ConsumerKeywords],
     ) -> Callable[[WithConnection], WithConnection]: ...
+    @overload
+    def consumer(
+        self,
+        source: Destination | str,
+        *,
+        mode: AcknowledgeMode | str = ...,
+        redelivery: Policy | None = ...,
+        name: str | None = ...,
+        batch: int,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> BatchDecorator: ...
+    @overload
+    def consumer(
+        self,
+        source: Destination | str,
+        *,
+        mode: AcknowledgeMode | str = ...,
+        redelivery: Policy | None = ...,
+        name: str | None = ...,
+        dedupe: IdempotencyStore | None,
+        batch: int,
+        **settings: Unpack[ConsumerKeywords],
+    ) -> Callable[[WithConnectionForBatch], WithConnectionForBatch]: ...
     def consumer(
         self,
         source: Destination | str,
@@ -195,6 +225,7 @@ class App:
         redelivery: Policy | None = None,
         name: str | None = None,
         dedupe: IdempotencyStore | None = None,
+        batch: int | None = None,
         **settings: Unpack[ConsumerKeywords],
     ) -> Callable[[H], H]:
         """
@@ -203,16 +234,26 @@ class App:
         It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments. When it returns,
         the message is settled (with SESSION_TRANSACTED, all that it sent too); when it raises, the message is delivered
         again by `redelivery`; it may raise Retry, Reject or Discard to say more. `mode` may be a name, such as "client"
-        or "transacted". Further settings are those of `Consumer`; what is not given is as the app's options say. Raises
+        or "transacted". With `batch` it takes a list of so many messages, or of those that came within `batch_timeout`
+        seconds; they are settled together when it returns, and come again one by one when it raises; it may raise
+        BatchError to name those that failed. Further settings are those of `Consumer`; what is not given is as the
+        app's options say. Raises
         ConfigurationError for settings that make no sense.
         """
         return self._registry.decorator(
-            source, mode=mode, redelivery=redelivery, name=name, dedupe=dedupe, settings=settings
+            source,
+            mode=mode,
+            redelivery=redelivery,
+            name=name,
+            dedupe=dedupe,
+            batch=batch,
+            settings=settings,
         )
 
     def replace_handler(self, name: str, handler: Handler) -> None:
         """Put another handler in the place of the consumer `name`'s; before `start()`, for tests and trials."""
-        self.change(name, handler=handler, takes_session=takes_session(handler))
+        batch = any(one.batch for one in self.consumers if one.name == name)
+        self.change(name, handler=handler, takes_session=takes_session(handler, batch=batch))
 
     def change(self, name: str, **settings: Any) -> None:
         """Change settings (fields of `Consumer`) of the consumer `name`; before `start()`."""
@@ -475,7 +516,8 @@ class App:
     def _open_store(self, store: IdempotencyStore, consumer: Consumer) -> None:
         """Open it; a database that cannot be reached is waited for, as the broker is."""
         availability = self._availability.setdefault(id(store), Availability())
-        for pause in pauses():
+        pause = FIRST_PAUSE
+        while True:
             try:
                 store.open()
             except StoreAwayError as error:
@@ -487,6 +529,7 @@ class App:
                 return
             self._stopping.wait(pause)
             self._check_wanted()
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _close_stores(self) -> None:
         while self._stores:
@@ -506,6 +549,8 @@ class App:
         uri = self.connection_uri()
         consumer.check_client_id(uri.options)
         options = uri.options
+        if "prefetchSize" not in consumer.destination.address.options:
+            consumer.check_prefetch(options.prefetch(consumer.kind, consumer.options))
         if consumer.durable is None:
             options = replace(options, client_id=None)  # only who needs it may claim it
         policy = options.reconnect
@@ -520,7 +565,8 @@ class App:
         try:
             self._check_wanted()
             availability = self._availability.setdefault(id(consumer.dedupe), Availability())
-            self._workers.append(Worker(consumer, connection, availability))
+            kind = Worker if consumer.batch is None else BatchWorker
+            self._workers.append(kind(consumer, connection, availability))
         except BaseException:
             connection.abort()
             raise

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
 from jmsx.app.signature import connection_parameter
-from jmsx.config.options import ConnectionOptions, ConsumerOptions
+from jmsx.config.options import ConnectionOptions, ConsumerOptions, dead_letter_place
 from jmsx.core.destination_names import is_pattern, parts
 from jmsx.core.ledger import StoreKey
 from jmsx.core.option_checks import (
     LARGEST_INT,
+    check_flag,
+    check_seconds,
     check_text,
     check_whole,
     kind_of,
@@ -49,6 +51,10 @@ class Consumer:
     dead_letter: str | None = None  #: a strategy, or a destination for copies; None: the app's
     concurrency: int = 1  #: sessions, each with a thread and a socket of its own
     prefetch: int | None = None  #: messages; None: the app's
+    batch: int | None = (
+        None  #: messages in one call of the handler, at the most; None: it takes one
+    )
+    batch_timeout: float = 1.0  #: seconds after its first message in which a batch is filled
     selector: str | None = None
     durable: str | None = None  #: name of the durable subscription
     non_blocking_redelivery: bool | None = None  #: None: the app's
@@ -71,16 +77,18 @@ class Consumer:
         object.__setattr__(self, "give_up_on", error_types(self.give_up_on))
         if self.redelivery is not None:
             check_policy("redelivery", self.redelivery)
+        if self.dead_letter is not None:
+            object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
+            _check_elsewhere(self.destination.uri, str(self.dead_letter))
         check_whole("concurrency", self.concurrency, 1)
         if self.prefetch is not None:
             check_whole("prefetch", self.prefetch, 1, LARGEST_INT)
-        own = self.options
-        own.check_mode(self.mode)
-        if own.dead_letter is not None:
-            object.__setattr__(self, "dead_letter", own.dead_letter)
-            _check_elsewhere(self.destination.uri, own.dead_letter)
+        self._check_batch()
         for name in ("selector", "durable"):
             check_text(name, getattr(self, name))
+        for name in ("non_blocking_redelivery", "optimize_acknowledge"):
+            if getattr(self, name) is not None:
+                check_flag(name, getattr(self, name))
         if self.durable is not None and not self.destination.is_topic:
             raise ConfigurationError(
                 f"{self.destination} is no topic, so it has no durable subscription"
@@ -89,7 +97,39 @@ class Consumer:
             raise ConfigurationError(
                 f"a durable subscription has one reader, not {self.concurrency}"
             )
+        if self.optimize_acknowledge and self.mode is not AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
         self._check_dedupe()
+
+    def _check_batch(self) -> None:
+        check_seconds("batch_timeout", self.batch_timeout)
+        if self.batch is None:
+            return
+        check_whole("batch", self.batch, 1)
+        if self.mode not in _BATCH_MODES:
+            raise ConfigurationError(
+                f"mode={self.mode.label!r} acknowledges what failed with what was done; with batch= the mode is auto,"
+                " individual or transacted"
+            )
+        if self.optimize_acknowledge:
+            raise ConfigurationError(
+                "optimize_acknowledge is for one message at a time; with batch= a batch is acknowledged in one go"
+            )
+        if self.prefetch is not None:
+            self.check_prefetch(self.prefetch)
+        if self.dedupe is not None and not hasattr(self.dedupe, "once_each"):
+            raise ConfigurationError(
+                f"{type(self.dedupe).__name__} knows single messages only; with batch= a store needs once_each(), as"
+                " jmsx.stores have it"
+            )
+
+    def check_prefetch(self, prefetch: int) -> None:
+        """Raise ConfigurationError if no batch could ever be full, for the broker sends no more than `prefetch`."""
+        if self.batch is not None and prefetch < self.batch:
+            raise ConfigurationError(
+                f"consumer {self.name}: prefetch={prefetch} is less than batch={self.batch}, so no batch would ever"
+                f" be full; say prefetch={self.batch} or more"
+            )
 
     def identity(self, message: Message, client_id: str | None) -> StoreKey | None:
         """
@@ -134,17 +174,11 @@ class Consumer:
 
     def check_client_id(self, options: ConnectionOptions) -> None:
         """Raise ConfigurationError if a durable subscription has no client id to be found again by."""
-        if (fault := self.client_id_fault(options)) is not None:
-            raise ConfigurationError(f"consumer {self.name}: {fault}")
-
-    def client_id_fault(self, options: ConnectionOptions) -> str | None:
-        """What `check_client_id` would raise, without the consumer's name; None: nothing."""
-        if self.durable is None or options.client_id is not None:
-            return None
-        return (
-            "a durable subscription needs a client_id, the same each time: App(..., client_id=...) or"
-            " ?jms.clientID=... in its URL"
-        )
+        if self.durable is not None and options.client_id is None:
+            raise ConfigurationError(
+                f"consumer {self.name}: a durable subscription needs a client_id, the same each time:"
+                " App(..., client_id=...) or ?jms.clientID=... in its URL"
+            )
 
     @property
     def options(self) -> ConsumerOptions:
@@ -172,6 +206,7 @@ class ConsumerKeywords(TypedDict, total=False):
     dead_letter: str
     concurrency: int
     prefetch: int | None
+    batch_timeout: float
     selector: str | None
     durable: str | None
     non_blocking_redelivery: bool | None
@@ -204,6 +239,13 @@ def _parted(name: str) -> list[str]:
     """The parts of a queue's name; of `address::queue`, Artemis' full name, the queue's (jmsx_artemis/BROKER.md A9)."""
     return name.rpartition("::")[2].split(".")
 
+
+#: In which each message can be failed by itself, or all of them together.
+_BATCH_MODES: Final = (
+    AcknowledgeMode.AUTO_ACKNOWLEDGE,
+    AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+    AcknowledgeMode.SESSION_TRANSACTED,
+)
 
 #: What an idempotency store must have.
 _STORE: Final = ("connects", "open", "once", "close")

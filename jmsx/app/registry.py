@@ -33,6 +33,12 @@ Plain = TypeVar("Plain", bound="Callable[[Message], object]")
 WithSession = TypeVar("WithSession", bound="Callable[[Message, Session], object]")
 WithConnection = TypeVar("WithConnection", bound="Callable[Concatenate[Message, ...], object]")
 
+PlainBatch = TypeVar("PlainBatch", bound="Callable[[list[Message]], object]")
+BatchWithSession = TypeVar("BatchWithSession", bound="Callable[[list[Message], Session], object]")
+WithConnectionForBatch = TypeVar(
+    "WithConnectionForBatch", bound="Callable[Concatenate[list[Message], ...], object]"
+)
+
 
 class Decorator(Protocol):
     """What `@app.consumer(...)` makes: it takes a handler of a message, or of a message and its session."""
@@ -41,6 +47,15 @@ class Decorator(Protocol):
     def __call__(self, handler: Plain, /) -> Plain: ...
     @overload
     def __call__(self, handler: WithSession, /) -> WithSession: ...
+
+
+class BatchDecorator(Protocol):
+    """What `@app.consumer(..., batch=...)` makes: it takes a handler of a list of messages."""
+
+    @overload
+    def __call__(self, handler: PlainBatch, /) -> PlainBatch: ...
+    @overload
+    def __call__(self, handler: BatchWithSession, /) -> BatchWithSession: ...
 
 
 class Registry:
@@ -63,6 +78,7 @@ class Registry:
         redelivery: Policy | None,
         name: str | None,
         dedupe: IdempotencyStore | None,
+        batch: int | None,
         settings: ConsumerKeywords,
     ) -> Callable[[H], H]:
         """What makes a function the handler of `source`; raises ConfigurationError for settings that make no sense."""
@@ -75,7 +91,7 @@ class Registry:
 
         def register(handler: H) -> H:
             self._check()
-            takes = takes_session(handler)
+            takes = takes_session(handler, batch=batch is not None)
             label = name_of(handler) if name is None else name
             if not isinstance(label, str) or not label:
                 raise ConfigurationError(f"name= of a consumer must be a text, not {label!r}")
@@ -93,6 +109,7 @@ class Registry:
                 redelivery=redelivery,
                 takes_session=takes,
                 dedupe=dedupe,
+                batch=batch,
                 **settings,
             )
             return handler

@@ -21,9 +21,9 @@ _GIVEN: Final = (Message, Session)
 _ORDER: Final = "the message comes first, then the session: (message: Message, session: Session)"
 
 
-def takes_session(handler: Callable[..., Any]) -> bool:
+def takes_session(handler: Callable[..., Any], *, batch: bool = False) -> bool:
     """
-    Whether `handler(message, session)` is meant rather than `handler(message)`.
+    Whether `handler(message, session)` is meant rather than `handler(message)`; with `batch`, of a list of messages.
 
     Raises ConfigurationError for any other signature, for annotations or a first name that say otherwise, and for a
     function whose body a call does not run.
@@ -42,16 +42,33 @@ def takes_session(handler: Callable[..., Any]) -> bool:
             " of an object, as in app.consumer('queue://NAME')(shop.handle)"
         )
     if not parameters or len(required) > len(_GIVEN):
-        raise ConfigurationError(f"{name} must take (message) or (message, session)")
+        taken = "messages" if batch else "message"
+        raise ConfigurationError(f"{name} must take ({taken}) or ({taken}, session)")
     first = parameters[0]
     if first.name.strip("_") == "session" and first.annotation is first.empty:
         raise ConfigurationError(
             f"{name} calls its first parameter {first.name}, and it gets a Message; {_ORDER}"
         )
-    taken = max(len(required), 1)
-    for parameter, given in zip(parameters[:taken], _GIVEN, strict=False):
+    count = max(len(required), 1)
+    if batch:
+        _check_batch(handler, first)
+    for parameter, given in zip(parameters[batch:count], _GIVEN[batch:], strict=False):
         _check_annotation(handler, parameter, given)
-    return taken == len(_GIVEN)
+    return count == len(_GIVEN)
+
+
+def _check_batch(handler: Callable[..., Any], first: inspect.Parameter) -> None:
+    """Raise ConfigurationError if the handler says that it expects something else than a list of messages."""
+    annotation = _resolved(handler, first.annotation)
+    origin = typing.get_origin(annotation) or annotation
+    inner = typing.get_args(annotation) or (Any,)
+    unknown = annotation in (first.empty, Any) or isinstance(annotation, str | typing.TypeVar)
+    several = isinstance(origin, type) and origin is not object and issubclass(list, origin)
+    if not unknown and not (several and _fits(inner[0], Message)):
+        raise ConfigurationError(
+            f"{name_of(handler)} says that {first.name} is a {_shown(first)}, and with batch= it gets a"
+            f" list[Message]; write ({first.name}: list[Message])"
+        )
 
 
 def connection_parameter(handler: Callable[..., Any]) -> str | None:
@@ -84,14 +101,24 @@ def _check_annotation(
     annotation = _resolved(handler, parameter.annotation)
     if _fits(annotation, given):
         return
-    shown = parameter.annotation
-    shown = shown if isinstance(shown, str) else getattr(shown, "__name__", None) or repr(shown)
+    shown = _shown(parameter)
     name, other = name_of(handler), _GIVEN[1 - _GIVEN.index(given)]
     swapped = _fits(annotation, other)
     remedy = _ORDER if swapped else "take (message: Message) and read message.body or message.text"
+    if typing.get_origin(annotation) is list and _fits(typing.get_args(annotation)[0], given):
+        remedy = "for several at once say @app.consumer(..., batch=500)"
     raise ConfigurationError(
         f"{name} says that {parameter.name} is a {shown}, and it gets a {given.__name__}; {remedy}"
     )
+
+
+def _shown(parameter: inspect.Parameter) -> str:
+    """Its annotation, as it is written or as people know it."""
+    shown = parameter.annotation
+    if isinstance(shown, str):
+        return shown
+    plain = typing.get_origin(shown) is None and getattr(shown, "__name__", None)
+    return plain or repr(shown).replace("jmsx.jms.message.", "")
 
 
 def _resolved(handler: Callable[..., Any], annotation: object) -> object:

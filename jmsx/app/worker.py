@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from jmsx.app.availability import Availability
+from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
 from jmsx.app.health import WorkerState
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, error_types
@@ -23,11 +23,12 @@ from jmsx.jms.outcomes import Duplicate, Reject, Steering, Unhandled
 from jmsx.jms.session import link_of
 from jmsx.log import logger
 from jmsx.stores import IdempotencyStore
-from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: Why a transacted handler may not send with a store that commits first.
 NO_SENDS: Final = (
@@ -64,7 +65,7 @@ class Worker:
         self._connection = connection
         self._left = False  #: told to close: that its threads end is what is wanted
         self._database = connection_parameter(consumer.handler)
-        self._session = connection.create_session(consumer.mode)
+        self._session = connection.create_session(self._mode(consumer))
         self._link = link_of(self._session)
         self._machine = self._link.machine
         self._leaving = self._machine.event()  #: nothing is begun any more
@@ -89,7 +90,13 @@ class Worker:
             AcknowledgeMode.CLIENT_ACKNOWLEDGE: self._acknowledge_or_recover,
             AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE: self._acknowledge,
         }.get(consumer.mode, self._handle)
+        self._subscription = subscription
         subscription.set_listener(self._listen)
+
+    @staticmethod
+    def _mode(consumer: Consumer) -> AcknowledgeMode:
+        """Of its session."""
+        return consumer.mode
 
     @property
     def transacted(self) -> bool:
@@ -225,28 +232,48 @@ class Worker:
                     f" transaction for {self._database}="
                 )
             self._call_handler(message, None)
-        elif not self._when_back(store, identity, message):
+        elif not self._once(store, identity, message):
             _log.info("duplicate", consumer=consumer.name, message_id=message.message_id)
             raise Duplicate
 
-    def _when_back(self, store: IdempotencyStore, identity: StoreKey, message: Message) -> bool:
+    def _once(self, store: IdempotencyStore, identity: StoreKey, message: Message) -> bool:
+        """As `store.once`, when the store can be used."""
+        done = False
+
+        def attempt(handle: Callable[[Any], None]) -> bool:
+            nonlocal done
+            done = store.once(identity, handle)
+            return done
+
+        called = self._when_back(
+            attempt,
+            lambda database: self._call_handler(message, database),
+            f"{type(store).__name__}.once() says that message {message.message_id} was done, and has not called the"
+            " handler",
+        )
+        return done or called
+
+    def _when_back(
+        self, attempt: Callable[[Callable[P, T]], bool], work: Callable[P, T], uncalled: str
+    ) -> bool:
         """
-        As `store.once`, which is tried until the store can be used; that it cannot is no failure of the message.
+        Have a store do `work`, by an `attempt` that is made until the store can be used: that it cannot is no failure.
 
         But if the handler has done its work several times, and its transaction breaks each time, then that may be the
-        handler's doing. Raises StoreError then, what the handler raises, and Unhandled if the worker is to end.
+        handler's doing. Raises StoreError then, and with the words `uncalled` if an attempt succeeds without `work`;
+        what the handler raises, and Unhandled if the worker is to end. Whether the handler was called.
         """
         raised: list[BaseException] = []
         done_in_vain = 0
-        pause = pauses()
+        pause = FIRST_PAUSE
 
         called = False  #: in this try
 
-        def handle(database: Any) -> None:
+        def handle(*given: P.args, **named: P.kwargs) -> T:
             nonlocal called
             called = True
             try:
-                self._call_handler(message, database)
+                result = work(*given, **named)
                 if self._commits_first:
                     self._commit()
             except BaseException as error:
@@ -254,11 +281,12 @@ class Worker:
                 raise
             nonlocal done_in_vain
             done_in_vain += 1
+            return result
 
         while True:
             called = False
             try:
-                done = store.once(identity, handle)
+                done = attempt(handle)
             except SpoiltTransactionError:
                 raise
             except StoreError as error:
@@ -269,12 +297,10 @@ class Worker:
             else:
                 self._present()
                 if done and not called:
-                    raise StoreError(
-                        f"{type(store).__name__}.once() says that message {message.message_id} was done, and has not"
-                        " called the handler"
-                    )
-                return done or called
-            self._wait(next(pause))
+                    raise StoreError(uncalled)
+                return called
+            self._wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _wait(self, seconds: float) -> None:
         """Wait, as nobody who is at work; raises Unhandled if the worker is to end."""
@@ -291,8 +317,8 @@ class Worker:
             self.away = None
             self._availability.back(self.consumer.name)
 
-    def _call_handler(self, message: Message, database: Any) -> None:
-        arguments = (message, self._session) if self.consumer.takes_session else (message,)
+    def _call_handler(self, taken: Message | list[Message], database: Any) -> None:
+        arguments = (taken, self._session) if self.consumer.takes_session else (taken,)
         named = {self._database: database} if self._database is not None else {}
         handler = self.consumer.handler
         check_ran(handler, handler(*arguments, **named))

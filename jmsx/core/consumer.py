@@ -355,6 +355,17 @@ class ConsumerCore:
             self.acknowledge([delivery], AckTrigger.EXPLICIT, now)
             delivery.acknowledged = True
 
+    def acknowledge_some(self, batch: list[Delivery], now: float) -> None:
+        """Settle messages (oldest first) of an INDIVIDUAL session that its application has done together."""
+        done = {one for one in batch if not one.acknowledged}.intersection(self.delivered)
+        self.delivered = [one for one in self.delivered if one not in done]
+        for delivery in done:
+            delivery.ended_at = now
+        if done:
+            self.acknowledge([one for one in batch if one in done], AckTrigger.EACH, now)
+        for delivery in done:
+            delivery.acknowledged = True
+
     def write_acks(self, batch: Sequence[Delivery]) -> None:
         """Write the ACKs that settle `batch`, and report nothing."""
         frames = self.ack_frames(batch)

@@ -17,7 +17,7 @@ from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 from jmsx.core.values import NO_FAILURE, Disposition, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 #: Dispositions that acknowledge a message, and how its delivery then ends.
@@ -61,6 +61,51 @@ class FailedDeliveries:
         else:
             batch = [only]
             consumer.delivered.remove(only)
+        self._dispose(consumer, batch, failure, now)
+
+    def give_back_each(
+        self, consumer: ConsumerCore, failed: Sequence[tuple[Delivery, Failure]], now: float
+    ) -> None:
+        """
+        Do with deliveries (oldest first, all of them handed out) as each one's own failure says, by its own count.
+
+        Where redelivery is blocking, the longest of their delays holds up what is behind them.
+        """
+        paused_until: float | None = None
+        for batch, failure in reversed(_runs(failed)):  # each is put in front of those before it
+            if failure.disposition is Disposition.RELEASE:
+                consumer.release(batch)
+                continue
+            gone = set(batch)
+            consumer.delivered = [one for one in consumer.delivered if one not in gone]
+            consumer.paused_until = None
+            for delivery in batch:
+                delivery.ended_at = now
+                if failure.error_type is not None:
+                    delivery.note_failure(failure, now)
+            if failure.disposition in _FORGET and not consumer.settings.individual:
+                self._forget_in_turn(consumer, batch, failure, now)
+            else:
+                self._dispose(consumer, batch, failure, now)
+            until = (paused_until, consumer.paused_until)
+            paused_until = max((at for at in until if at is not None), default=None)
+        consumer.paused_until = paused_until
+
+    @staticmethod
+    def _forget_in_turn(
+        consumer: ConsumerCore, batch: list[Delivery], failure: Failure, now: float
+    ) -> None:
+        """End these, and owe their ACK until it is their turn: a cumulative one would settle what is before them."""
+        consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
+        consumer.end(batch, _FORGET[failure.disposition], now)
+        for delivery in batch:
+            delivery.only_ack_owed = True
+        consumer.take_back(batch)
+
+    def _dispose(
+        self, consumer: ConsumerCore, batch: list[Delivery], failure: Failure, now: float
+    ) -> None:
+        """Do with a batch that is taken from what was delivered as the failure's disposition says."""
         if failure.disposition in _FORGET:
             consumer.write_acks(batch)
             consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
@@ -110,6 +155,17 @@ class FailedDeliveries:
             else NO_FAILURE
         )
         self._dead_letters.move(consumer, [delivery], UNDECODABLE, failure, now)
+
+
+def _runs(failed: Sequence[tuple[Delivery, Failure]]) -> list[tuple[list[Delivery], Failure]]:
+    """Neighbours that failed with the same and as often before, for which one decision holds."""
+    runs: list[tuple[list[Delivery], Failure]] = []
+    for delivery, failure in failed:
+        if runs and runs[-1][1] is failure and runs[-1][0][-1].failures == delivery.failures:
+            runs[-1][0].append(delivery)
+        else:
+            runs.append(([delivery], failure))
+    return runs
 
 
 def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:

@@ -22,6 +22,7 @@ from jmsx.core.actions import Action, Outbox
 from jmsx.core.broker_errors import BrokerErrors
 from jmsx.core.browsers import Browsers
 from jmsx.core.commit_markers import SUBSCRIPTION
+from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.dialect import Dialect
@@ -377,6 +378,20 @@ class SessionCore:
                     batch, each.delivered = each.delivered, []
                     each.acknowledge(batch, AckTrigger.EXPLICIT, now)
 
+    def settle(self, outcomes: Sequence[tuple[Delivery, Failure | None]], now: float) -> None:
+        """
+        End several deliveries of one consumer (oldest first), each as it went: None acknowledges it.
+
+        The session is INDIVIDUAL; a transacted one is rolled back by this, so that nothing may be None. The broker
+        delivers again what came on an older link.
+        """
+        if self.transacted:
+            self._work.rollback(now)
+        consumer = self._consumers.get(outcomes[0][0].subscription_id)
+        if consumer is not None:
+            self._settle(consumer, outcomes, now)
+        self._consumers.close_deferred(now)
+
     def recover(self, now: float, failure: Failure = NO_FAILURE) -> None:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
@@ -507,6 +522,32 @@ class SessionCore:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        consumer: ConsumerCore,
+        outcomes: Sequence[tuple[Delivery, Failure | None]],
+        now: float,
+    ) -> None:
+        done: list[Delivery] = []
+        failed: list[tuple[Delivery, Failure]] = []
+        late = 0  #: done, and nobody can acknowledge it any more
+        held = set(consumer.delivered)
+        for delivery, failure in outcomes:
+            if not self._is_stale(delivery):
+                if failure is None:
+                    done.append(delivery)
+                elif delivery in held:
+                    failed.append((delivery, failure))
+            elif failure is None or failure.disposition is Disposition.RELEASE:
+                late += failure is None
+                self._consumers.note_not_failed(consumer, delivery)
+            else:
+                consumer.failed_late(delivery)
+        if late:
+            consumer.reports.dropped(late, now)
+        consumer.acknowledge_some(done, now)
+        self._failed_deliveries.give_back_each(consumer, failed, now)
 
     def _releases(self) -> list[Frame]:
         """Return what ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from jmsx.core.delivery import MessageIdentity
+from jmsx.core.delivery import Delivery, MessageIdentity
 from jmsx.core.dialect import Body
 from jmsx.core.option_checks import kind_of
 from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
@@ -33,6 +33,7 @@ class Incoming(NamedTuple):
     bytes_may_be_text: bool  #: its sender knows no kinds of messages
     identify: Callable[[], MessageIdentity]  #: finds out its key
     acknowledge: Callable[[], None] | None  #: what `acknowledge()` does; None: nothing
+    delivery: Delivery | None = None  #: which one it is of
 
 
 class Message:
@@ -203,6 +204,11 @@ class Message:
     def _come_in(self, came: Incoming) -> None:
         self._came, self._unread, self._properties = came, True, came.properties
 
+    def _delivery(self) -> Delivery:
+        if self._came is None or self._came.delivery is None:
+            raise MessageNotReadableError("the message did not come in, so it is no delivery")
+        return self._came.delivery
+
     def _is_bodiless(self) -> bool:
         return self._came is not None and self._came.size == 0 and not self.readable
 
@@ -210,6 +216,11 @@ class Message:
 def come_in(message: Message, came: Incoming) -> None:
     """Make `message`, which has its fields, one that came in."""
     message._come_in(came)  # noqa: SLF001 - an application has no use for it
+
+
+def delivery_of(message: Message) -> Delivery:
+    """The delivery that a message came with; raises MessageNotReadableError for one that did not come in."""
+    return message._delivery()  # noqa: SLF001 - an application has no use for it
 
 
 def is_bodiless(message: Message) -> bool:

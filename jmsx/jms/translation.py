@@ -93,6 +93,7 @@ def received(
         bytes_may_be_text=dialect.sender(headers) is Sender.OTHER,
         identify=lambda: identify(delivery, dialect),
         acknowledge=acknowledge,
+        delivery=delivery,
     )
     come_in(message, came)
     message.message_id = delivery.message_id

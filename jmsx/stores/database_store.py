@@ -21,7 +21,7 @@ from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreAwayErr
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 
 #: How each `paramstyle` of DB-API (PEP 249) writes parameter number `n`, called `name`.
@@ -149,20 +149,63 @@ class DatabaseStore:
         Raises what `work` raises, SpoiltTransactionError if it left nothing that could be committed, and StoreError if
         the database is away: before `work`, after it, or so that nobody knows whether the commit was made.
         """
-        place, key, now = _fit(identity.place), _fit(identity.key), self._now_ms()
-        origin = Origin()
+        now = self._now_ms()
         with self._transaction() as connection:
-            if not self._insert_row(connection, place, key, now):
+            if not self._insert_row(connection, *_row(identity), now):
                 return False
-            try:
+            with self._undone_unless_whole(connection, [identity], now):
                 work(connection)
-                origin.check("the transaction was begun")
-                self._check_row(connection, place, key)
-            except BaseException:
-                if origin.here:
-                    self._undo(connection, place, key, now)
-                raise
         return True
+
+    def once_each(
+        self,
+        identities: Sequence[StoreKey],
+        work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
+    ) -> None:
+        """
+        Do `work(connection, new)` for those of a batch that have no row, in one transaction with all their rows.
+
+        What it returns counts for nothing: it raises, and nothing was done, or all was. Raises as `once`.
+        """
+        now = self._now_ms()
+        with self._transaction() as connection:
+            new = self._insert_rows(connection, identities, now)
+            with self._undone_unless_whole(connection, new, now):
+                work(connection, frozenset(new))
+
+    @contextlib.contextmanager
+    def _undone_unless_whole(
+        self, connection: Any, identities: Sequence[StoreKey], now: int
+    ) -> Iterator[None]:
+        """What the handler does beside new rows: if it fails, or has spoilt the transaction, nothing is done."""
+        origin = Origin()
+        try:
+            yield
+            origin.check("the transaction was begun")
+            if identities:
+                self._check_row(connection, *_row(identities[0]))
+        except BaseException:
+            if origin.here:
+                self._undo(connection, identities, now)
+            raise
+
+    def _insert_rows(
+        self, connection: Any, identities: Sequence[StoreKey], now: int
+    ) -> list[StoreKey]:
+        """
+        Note messages as done; those that were not.
+
+        In one order, so that two batches do not wait for each other. Somebody else's row that comes in between ends the
+        transaction in some databases, so it is begun again, and that row is known then.
+        """
+        while True:
+            new = []
+            for identity in sorted(set(identities)):
+                with self._present("cannot be read"):
+                    if not self._known(connection, *_row(identity)):
+                        new.append(identity)
+            if all(self._insert_row(connection, *_row(identity), now) for identity in new):
+                return new
 
     def prune(self, seconds: float) -> None:
         """Forget what was done more than `seconds` ago; for a job of yours, once a day, say."""
@@ -250,11 +293,12 @@ class DatabaseStore:
         if cause:
             raise SpoiltTransactionError(_SPOILT.format(cause=cause))
 
-    def _undo(self, connection: Any, place: str, key: str, now: int) -> None:
-        """Whoever failed is not done, also if the handler has committed meanwhile, and with its own work our row."""
+    def _undo(self, connection: Any, identities: Sequence[StoreKey], now: int) -> None:
+        """Whoever failed is not done, also if the handler has committed meanwhile, and with its own work our rows."""
         with contextlib.suppress(Exception):  # of a connection that is gone
             connection.rollback()
-            self._undone.run(connection, place=place, key=key, now=now)
+            for place, key in map(_row, identities):
+                self._undone.run(connection, place=place, key=key, now=now)
             connection.commit()
 
     def _known(self, connection: Any, place: str, key: str) -> bool:
@@ -312,6 +356,11 @@ def _is(error: Exception, names: tuple[str, ...]) -> bool:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def _row(identity: StoreKey) -> tuple[str, str]:
+    """Place and key as they are written."""
+    return _fit(identity.place), _fit(identity.key)
 
 
 def _fit(text: str) -> str:

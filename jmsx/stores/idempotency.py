@@ -10,7 +10,7 @@ from jmsx.core.ledger import StoreKey
 from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 
 class IdempotencyStore(Protocol):
@@ -32,6 +32,21 @@ class IdempotencyStore(Protocol):
 
     def close(self) -> None:
         """Release what is open; called once for each `open`, when the app ends."""
+
+
+class BatchStore(IdempotencyStore, Protocol):
+    """What a store for consumers with `batch=` has besides."""
+
+    def once_each(
+        self,
+        identities: Sequence[StoreKey],
+        work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
+    ) -> None:
+        """
+        Call `work(connection, new)` with those of a batch that are not known; remember those that it returns.
+
+        A store that `connects` remembers all that are new, in one transaction. Raises as `once`.
+        """
 
 
 class Turns:
@@ -59,3 +74,11 @@ class Turns:
             with self._changed:
                 self._busy.discard(identity)
                 self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def turns(self, identities: Iterable[StoreKey]) -> Iterator[None]:
+        """The same for several messages; in one order, so that two batches cannot wait for each other."""
+        with contextlib.ExitStack() as stack:
+            for identity in sorted(set(identities)):
+                stack.enter_context(self.turn(identity))
+            yield

@@ -13,7 +13,7 @@ from jmsx.errors import ConfigurationError
 from jmsx.stores.idempotency import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
 
 class MemoryStore:
@@ -56,6 +56,18 @@ class MemoryStore:
             work(None)
             self._remember(identity)
         return True
+
+    def once_each(
+        self,
+        identities: Sequence[StoreKey],
+        work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
+    ) -> None:
+        """Do `work(None, new)` for those of a batch that were not done."""
+        with self._turns.turns(identities):
+            for identity in work(
+                None, frozenset(one for one in identities if not self._known(one))
+            ):
+                self._remember(identity)
 
     def close(self) -> None:
         """What is known stays known as long as the object lives."""

@@ -18,7 +18,7 @@ from jmsx.stores.sqlite_file import OwnFile
 if TYPE_CHECKING:
     import os
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
 
 T = TypeVar("T")
@@ -105,12 +105,24 @@ class SqliteStore:
         """
         origin = Origin()
         with self._turns.turn(identity):
-            if self._known(identity):
+            if self._known([identity]):
                 return False
             work(None)
             origin.check("the message was taken")
-            self._remember(identity)
+            self._remember([identity])
         return True
+
+    def once_each(
+        self,
+        identities: Sequence[StoreKey],
+        work: Callable[[Any, frozenset[StoreKey]], Collection[StoreKey]],
+    ) -> None:
+        """Do `work(None, new)` for those of a batch that were not done; raises StoreError before it, as `once`."""
+        origin = Origin()
+        with self._turns.turns(identities):
+            done = work(None, frozenset(identities) - self._known(identities))
+            origin.check("the messages were taken")
+            self._remember(done)
 
     def close(self) -> None:
         """Write what is left if that can be, and close the file, if nobody else has opened it."""
@@ -137,32 +149,37 @@ class SqliteStore:
             path=str(self.path),
         )
 
-    def _known(self, identity: StoreKey) -> bool:
-        """Whether it was done; what could not be remembered is not begun."""
+    def _known(self, identities: Collection[StoreKey]) -> set[StoreKey]:
+        """Those that were done; what could not be remembered is not begun."""
         with self._file.lock:
             try:
                 found = self._write(
-                    lambda connection: connection.execute(_KNOWN, identity).fetchone()
+                    lambda connection: {
+                        one: connection.execute(_KNOWN, one).fetchone() for one in identities
+                    }
                 )
             except StoreError as error:
                 raise StoreError(
                     f"{error}; so nobody can tell whether a message is a duplicate"
                 ) from error
-        return found is not None and found[0] >= self._oldest_ms()
+        oldest = self._oldest_ms()
+        return {one for one, row in found.items() if row is not None and row[0] >= oldest}
 
-    def _remember(self, identity: StoreKey) -> None:
-        """The message was done, so it is acknowledged in any case; what cannot be written is written later."""
+    def _remember(self, identities: Collection[StoreKey]) -> None:
+        """The messages were done, so they are acknowledged in any case; what cannot be written is written later."""
+        if not identities:
+            return
         with self._file.lock:
-            self._owed[identity] = self._now_ms()
+            self._owed.update(dict.fromkeys(identities, self._now_ms()))
             try:
-                self._write(self._count)
+                self._write(lambda connection: self._count(connection, len(identities)))
             except StoreError as error:
                 known, self._away = self._away is not None, str(error)
                 if not known:
                     _log.error(
                         "idempotency store away: what was done is in memory only, until it can be written",
                         path=str(self.path),
-                        message_key=identity.key,
+                        message_key=next(iter(identities)).key,
                         error=str(error),
                     )
                     self._ended = threading.Event()
@@ -195,9 +212,9 @@ class SqliteStore:
             _log.warning("idempotency store back: what was done is written", path=str(self.path))
         return result
 
-    def _count(self, connection: sqlite3.Connection) -> None:
-        self._written += 1
-        if self._written % PRUNE_EVERY == 0:
+    def _count(self, connection: sqlite3.Connection, written: int) -> None:
+        before, self._written = self._written, self._written + written
+        if before // PRUNE_EVERY != self._written // PRUNE_EVERY:
             self._prune(connection)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

@@ -43,7 +43,7 @@ def test_a_running_handler_finishes(
     app = App(classic_broker.url, observers=[diary])
     began, seen = threading.Event(), []
 
-    @app.consumer(queue, **settings)
+    @app.consumer(queue, **settings)  # type: ignore[untyped-decorator]  # the settings may be any
     def slow(message: Message) -> None:
         began.set()
         time.sleep(0.4)  # a handler that takes its time

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
-from jmsx.app import App
+from jmsx.app import App, application, worker
 from jmsx.errors import IllegalStateError, JmsxError, StoreAwayError, StoreError
-from jmsx.stores import DatabaseStore, pauses
+from jmsx.stores import DatabaseStore
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     CLIENT,
@@ -89,7 +89,8 @@ class Line(sqlite3.Connection):
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pauses, "FIRST_PAUSE", 0.1)
+    for module in (worker, application):
+        monkeypatch.setattr(module, "FIRST_PAUSE", 0.1)
 
 
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])

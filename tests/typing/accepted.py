@@ -10,6 +10,7 @@ from jmsx import (
     AcknowledgeMode,
     App,
     ArtemisRedeliveryPolicy,
+    BatchError,
     Connection,
     ConnectionFailedError,
     ConsumerOptions,
@@ -96,6 +97,26 @@ def once(message: Message) -> None:
             raise Discard
         case _:
             pass
+
+
+@app.consumer("queue://rows", batch=500, batch_timeout=0.5, prefetch=1000)
+def write(rows: list[Message]) -> None:
+    """Take many at once, and say which of them failed."""
+    failed = [row for row in rows if not row.text]
+    if failed:
+        raise BatchError(failed)
+
+
+@app.consumer("queue://moved", batch=10, mode="transacted")
+def move_all(messages: list[Message], session: Session) -> None:
+    """Take the session, too."""
+    raise BatchError({messages[0]: Reject("no")}) from ValueError(str(session))
+
+
+@app.consumer("queue://paid", batch=10, dedupe=DatabaseStore(lambda: sqlite3.connect("shop.db")))
+def pay_all(messages: list[Message], *, db: sqlite3.Connection) -> None:
+    """Take the store's database connection."""
+    db.executemany("INSERT INTO payments VALUES (?)", [(one.text,) for one in messages])
 
 
 class Shop:

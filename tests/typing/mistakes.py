@@ -7,6 +7,7 @@ import jmsx_broker
 import jmsx_eventlog
 from jmsx import (
     App,
+    BatchError,
     Connection,
     ConsumerOptions,
     Message,
@@ -79,6 +80,25 @@ def nothing() -> None:
 def too_much(message: Message, session: Session, more: int) -> None:
     """Three parameters."""
     del message, session, more
+
+
+@app.consumer("queue://a", batch=10)  # mistake
+def one_of_many(message: Message) -> None:
+    """One message, and it gets a list."""
+    del message
+
+
+@app.consumer("queue://a")  # mistake
+def many_of_one(messages: list[Message]) -> None:
+    """A list, and it gets one message."""
+    del messages
+
+
+@app.consumer("queue://a", batch="many")  # mistake
+def no_number(messages: list[Message]) -> None:
+    """A size that is no number."""
+    del messages
+    raise BatchError(["a"])  # mistake
 
 
 @app.consumer  # mistake

@@ -87,7 +87,16 @@ def test_keywords_of_connections_are_the_options() -> None:
 def test_keywords_of_consumers_are_their_settings() -> None:
     """By name and type; None would say nothing where the decorator's default says it."""
     settings = {each.name: str(each.type) for each in fields(Consumer)}
-    spelled = {"handler", "destination", "name", "mode", "redelivery", "takes_session", "dedupe"}
+    spelled = {
+        "handler",
+        "destination",
+        "name",
+        "mode",
+        "redelivery",
+        "takes_session",
+        "dedupe",
+        "batch",
+    }
     keywords = spelled_types(ConsumerKeywords)
     assert keywords.keys() == settings.keys() - spelled
     keywords["dead_letter"] += " | None"

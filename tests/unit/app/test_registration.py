@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import fields
 from types import SimpleNamespace
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pytest
 
-from jmsx import AcknowledgeMode, Message, RedeliveryPolicy, Session
+from jmsx import AcknowledgeMode, BatchError, Message, RedeliveryPolicy, Session
 from jmsx.app import App
 from jmsx.app.signature import takes_session
 from jmsx.config.options import (
@@ -31,6 +31,9 @@ from jmsx.errors import (
 from jmsx.stores import MemoryStore
 from jmsx.stores.ledger import DeliveryLedger
 from jmsx.testing import FakeBrokerServer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 URL: Final = "stomp://localhost"
 
@@ -61,6 +64,12 @@ OTHER: Final[dict[str, Any]] = {
     "max_body_size": 5,
     "tls": TlsOptions(server_name="x"),
 }
+
+
+class SingleStore(MemoryStore):
+    """A store of somebody's that knows no batches."""
+
+    once_each: Any = property()  # raises AttributeError when it is looked for
 
 
 class Order:
@@ -334,7 +343,7 @@ def test_an_app_that_makes_no_sense(options: dict[str, Any], complaint: str) -> 
     [
         ({"redelivry": 1}, "did you mean 'redelivery'"),
         ({"ack": "client"}, "did you mean 'mode'"),
-        ({"batch": 1}, "unknown consumer setting 'batch'"),
+        ({"workers": 1}, "unknown consumer setting 'workers'"),
         ({"redelivery": RedeliveryPolicy}, "not a type; write RedeliveryPolicy(...)"),
         ({"redelivery": 3}, "did you mean RedeliveryPolicy(maximum_redeliveries=3)?"),
         ({"redelivery": RedeliveryPolicyMap()}, "App(redelivery_policies=...)"),
@@ -533,6 +542,80 @@ def test_handlers_that_expect_something_else(handler: Any, complaint: str) -> No
     with pytest.raises(ConfigurationError) as caught:
         App(URL).consumer("a")(handler)
     assert complaint in str(caught.value)
+
+
+# Batches -------------------------------------------------------------------------------------------------------------
+
+
+def batch_of(messages: list[Message]) -> None:
+    """Takes several."""
+
+
+def sequence(messages: Sequence[Message], session: Session) -> None:
+    """In other words, and the session."""
+
+
+def bare_list(messages: list) -> None:  # type: ignore[type-arg]  # as a program may have it
+    """Of whatever."""
+
+
+@pytest.mark.parametrize("handler", [batch_of, bare_list, bare, vague])
+def test_a_handler_of_batches(handler: Any) -> None:
+    """Is taken if it may get a list."""
+    app = App(URL)
+    app.consumer("a", batch=500, batch_timeout=0.5, prefetch=500, name="x")(handler)
+    (consumer,) = app.consumers
+    assert (consumer.batch, consumer.batch_timeout) == (500, 0.5)
+    assert takes_session(sequence, batch=True)
+
+
+@pytest.mark.parametrize(
+    ("handler", "settings", "complaint"),
+    [
+        (plain, {}, "says that message is a Message, and with batch= it gets a list[Message]"),
+        (text, {}, "says that order is a str, and with batch= it gets a list[Message]"),
+        (swapped, {}, "says that session is a Session, and with batch="),
+        (nothing, {}, "must take (messages) or (messages, session)"),
+        (batch_of, {"batch": 0}, "batch must be 1 or more"),
+        (batch_of, {"batch": "many"}, "batch must be a whole number, not a str"),
+        (batch_of, {"batch_timeout": -1.0}, "batch_timeout must be 0 or more"),
+        (batch_of, {"prefetch": 9}, "prefetch=9 is less than batch=10, so no batch would ever be"),
+        (batch_of, {"mode": "client"}, "with batch= the mode is auto, individual or transacted"),
+        (batch_of, {"mode": "dups_ok"}, "with batch= the mode is auto, individual or transacted"),
+        (batch_of, {"optimize_acknowledge": True}, "optimize_acknowledge is for one message"),
+        (batch_of, {"dedupe": SingleStore()}, "SingleStore knows single messages only"),
+    ],
+)
+def test_batches_that_make_no_sense(handler: Any, settings: dict[str, Any], complaint: str) -> None:
+    """Are refused at import."""
+    with pytest.raises(ConfigurationError) as caught:
+        App(URL).consumer("a", **{"batch": 10, **settings})(handler)
+    assert complaint in str(caught.value)
+
+
+def test_a_list_is_for_batches() -> None:
+    """A handler that takes one without batch= is told so."""
+    with pytest.raises(ConfigurationError, match="for several at once say"):
+        App(URL).consumer("a")(batch_of)  # type: ignore[type-var]  # which mypy sees, too
+
+
+@pytest.mark.parametrize("failed", [[], ["text"], None, {Message("x"): "reason"}])
+def test_a_batch_error_names_messages(failed: Any) -> None:
+    """One at least, and what they failed with is an error."""
+    with pytest.raises(ConfigurationError, match="names messages of the batch"):
+        BatchError(failed)
+
+
+def test_what_a_message_of_a_batch_failed_with() -> None:
+    """What is said for it, or else the cause, or else the error."""
+    first, second, cause = Message("1"), Message("2"), KeyError()
+    error = BatchError({first: cause, second: ValueError()})
+    assert error.failed == (first, second)
+    assert error.error_of(first) is cause
+    plainly = BatchError(one for one in [first])
+    assert plainly.error_of(first) is plainly
+    plainly.__cause__ = cause
+    assert plainly.error_of(first) is cause
 
 
 def test_a_message_may_be_called_session() -> None:

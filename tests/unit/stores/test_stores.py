@@ -6,6 +6,7 @@ import contextlib
 import logging
 import shutil
 import sqlite3
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,67 @@ def test_what_was_done_is_not_done_again(store: IdempotencyStore, handler: Handl
         False,
     ]
     assert handler.calls == 1
+
+
+def test_a_batch(store: Any, handler: Handler) -> None:
+    """What was done, alone or in a batch, is not new; what is not, is."""
+    offered: list[set[StoreKey]] = []
+
+    def work(_connection: object, new: frozenset[StoreKey]) -> list[StoreKey]:
+        offered.append(set(new))
+        return list(new)
+
+    elsewhere = StoreKey("queue://r", "a")
+    assert store.once(A, handler)
+    for batch in ([A, B], [B, A, elsewhere], [], [elsewhere]):
+        store.once_each(batch, work)
+    assert offered == [{B}, {elsewhere}, set(), set()]
+    assert not store.once(B, handler)
+
+
+def test_a_batch_that_failed(store: Any, handler: Handler) -> None:
+    """None of it is known as done."""
+
+    def work(_connection: object, _new: frozenset[StoreKey]) -> list[StoreKey]:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        store.once_each([A, B], work)
+    assert [store.once(A, handler), store.once(B, handler)] == [True, True]
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
+def test_a_part_of_a_batch_that_failed(
+    kind: Any, tmp_path: Path, clock: Clock, handler: Handler
+) -> None:
+    """Is not known as done; the other part is."""
+    store = kind(clock=clock) if kind is MemoryStore else kind(tmp_path / "done.db", clock=clock)
+    store.open()
+    store.once_each([A, B], lambda _connection, _new: [B])
+    assert [store.once(A, handler), store.once(B, handler)] == [True, False]
+    store.close()
+
+
+def test_two_batches_with_the_same_messages_take_turns(store: Any) -> None:
+    """In whatever order they name them: neither waits for the other for ever, and each message is done once."""
+    done: list[StoreKey] = []
+    gate = threading.Barrier(2)
+
+    def work(_connection: object, new: frozenset[StoreKey]) -> list[StoreKey]:
+        done.extend(new)
+        return list(new)
+
+    def run(batch: list[StoreKey]) -> None:
+        gate.wait(5)
+        store.once_each(batch, work)
+
+    threads = [threading.Thread(target=run, args=(batch,)) for batch in ([A, B], [B, A])]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(10)
+    assert not any(each.is_alive() for each in threads)
+    assert sorted(done) == [A, B]
 
 
 def test_others_are_done(store: IdempotencyStore, handler: Handler) -> None:

@@ -1,0 +1,230 @@
+"""Handlers of batches: many messages in one call, settled together, and each of those that failed by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.app.availability import Availability
+from jmsx.app.registration import Consumer, error_types
+from jmsx.app.worker import Call, Worker
+from jmsx.core.ledger import StoreKey
+from jmsx.core.values import AcknowledgeMode
+from jmsx.errors import ConfigurationError
+from jmsx.jms.connection import Connection
+from jmsx.jms.gathering import Gathering
+from jmsx.jms.message import Message
+from jmsx.jms.outcomes import (
+    Discard,
+    Duplicate,
+    Reject,
+    Steering,
+    Unhandled,
+    failure_of,
+    told_by,
+)
+from jmsx.log import logger, shortened
+from jmsx.stores.idempotency import BatchStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What became of each message; None: it is done.
+Outcomes = dict[Message, BaseException | None]
+
+#: What is wrong with a BatchError that names nothing of its batch.
+_NOT_OF_IT: Final = (
+    "BatchError(failed=[...]) names messages of the batch that failed, one at least, and it does not; so all of the"
+    " batch failed"
+)
+
+_log = logger("jmsx.app")
+
+
+class BatchError(Exception):
+    """
+    Some messages of a batch failed, and the others are done.
+
+    Each that failed is delivered again by its own count and the redelivery policy. In a SESSION_TRANSACTED session, and
+    with a DatabaseStore, nothing of the batch is done then: the others come again at once, without those that failed,
+    and uncounted.
+
+    Args:
+        failed: the messages; or a mapping of them to what each of them failed with, which may be Retry, Reject or
+            Discard too. Without a mapping that is the cause of this error, or this error itself.
+        reason: in words.
+
+    Raises ConfigurationError if `failed` is neither, or empty.
+
+    """
+
+    def __init__(
+        self, failed: Iterable[Message] | Mapping[Message, BaseException], reason: str = ""
+    ) -> None:
+        own: dict[Message, BaseException] = {}
+        if isinstance(failed, Mapping):
+            own = dict(failed)
+        named = list(own or (failed if isinstance(failed, Iterable) else ()))
+        fit = named and all(isinstance(one, Message) for one in named)
+        if not fit or not all(isinstance(one, BaseException) for one in own.values()):
+            raise ConfigurationError(_NOT_OF_IT)
+        super().__init__(reason or f"{len(named)} messages of the batch failed")
+        self.failed: tuple[Message, ...] = tuple(named)
+        self._own = own
+
+    def error_of(self, message: Message) -> BaseException:
+        """What one of the messages failed with."""
+        cause = self if self.__cause__ is None else self.__cause__
+        return self._own.get(message, cause)
+
+
+class BatchWorker(Worker):
+    """A worker whose handler takes a list of messages."""
+
+    def __init__(
+        self, consumer: Consumer, connection: Connection, availability: Availability
+    ) -> None:
+        super().__init__(consumer, connection, availability)
+        self._gathering = Gathering(self._link)
+
+    @staticmethod
+    def _mode(consumer: Consumer) -> AcknowledgeMode:
+        """One in which each message can be settled, or failed, by itself."""
+        if consumer.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            return AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
+        return consumer.mode
+
+    def rest(self, timeout: float) -> bool:
+        """Begin nothing more; a batch that is not full is handled as it is."""
+        self._leaving.set()
+        self._gathering.hurry()
+        return super().rest(timeout)
+
+    def _listen(self, message: Message) -> None:
+        consumer = self.consumer
+        batch = self._gathering.gather(
+            message, consumer.batch or 1, consumer.batch_timeout, self._leaving.is_set
+        )
+        if not batch:
+            return
+        self.call = Call(message.message_id, self._machine.monotonic())
+        try:
+            self._handle_batch(batch)
+        finally:
+            self.call = None
+
+    def _handle_batch(self, batch: list[Message]) -> None:
+        """Call the handler, and settle each message as it went."""
+        outcomes: Outcomes = dict.fromkeys(batch)
+        self._ended = False
+        try:
+            self._do(batch, outcomes)
+            if self.transacted and not self._ended:
+                self._commit()
+        except BaseException as error:
+            if self._ended:  # by the commit, whose error this is
+                raise
+            self._fail(outcomes, error)
+        else:
+            if self.transacted:
+                return
+        self._gathering.settle(outcomes)
+        self._tell(outcomes)
+
+    def _do(self, batch: list[Message], outcomes: Outcomes) -> None:
+        """Have done what was not done before, and note what was not done now; raises if all of it failed."""
+        store: BatchStore | None = self.consumer.dedupe  # type: ignore[assignment]  # Consumer has looked
+        if store is None:
+            self._call_batch(batch, None, outcomes)
+            return
+        names: dict[Message, StoreKey] = {}
+        for message in batch:
+            name = self.consumer.identity(message, self._link.options.client_id)
+            if name in names.values():  # it comes again, and is a duplicate then, or not
+                outcomes[message] = Unhandled()
+            elif name is not None:
+                names[message] = name
+
+        def work(database: Any, new: frozenset[StoreKey]) -> list[StoreKey]:
+            for message, name in names.items():
+                if name not in new:
+                    outcomes[message] = Duplicate()
+            fresh = [one for one in batch if outcomes[one] is None]
+            if fresh:
+                self._call_batch(fresh, database, outcomes)
+            return [name for one, name in names.items() if outcomes[one] is None]
+
+        def attempt(handle: Callable[[Any, frozenset[StoreKey]], list[StoreKey]]) -> bool:
+            store.once_each(list(names.values()), handle)
+            return True
+
+        uncalled = f"{type(store).__name__}.once_each() has not called the handler"
+        self._when_back(attempt, work, uncalled)
+
+    def _call_batch(self, batch: list[Message], database: Any, outcomes: Outcomes) -> None:
+        """Call the handler with `batch`; where nothing can be undone alone, a part that failed fails all."""
+        try:
+            self._call_handler(list(batch), database)
+        except BatchError as error:
+            if self._is_one_transaction or not set(error.failed) <= set(batch):
+                raise
+            for message in error.failed:
+                outcomes[message] = self._steered(error.error_of(message))
+
+    @property
+    def _is_one_transaction(self) -> bool:
+        return self.transacted or getattr(self.consumer.dedupe, "connects", False)
+
+    def _fail(self, outcomes: Outcomes, error: BaseException) -> None:
+        """Nothing of the batch is done: what has no outcome yet has failed with `error`, or is handled anew."""
+        left = [message for message, outcome in outcomes.items() if outcome is None]
+        if isinstance(error, BatchError) and set(error.failed) <= set(left):
+            named, others = set(error.failed), Unhandled()
+            for message in left:
+                outcomes[message] = (
+                    self._steered(error.error_of(message)) if message in named else others
+                )
+            return
+        whole = ConfigurationError(_NOT_OF_IT) if isinstance(error, BatchError) else error
+        # nobody knows which message it was: they come again one by one, and it is given up alone
+        outcomes.update(dict.fromkeys(left, self._steered(whole) if len(left) == 1 else whole))
+
+    def _steered(self, error: BaseException) -> BaseException:
+        """`error`, or a Reject because of it where no retry can cure it."""
+        if isinstance(error, error_types(self.consumer.give_up_on)) and not isinstance(
+            error, Steering
+        ):
+            reject = Reject()
+            reject.__cause__ = error
+            return reject
+        return error
+
+    def _tell(self, outcomes: Outcomes) -> None:
+        """One log line for each cause, with its traceback at the first failure, and one for duplicates."""
+        causes: dict[int, tuple[BaseException, list[Message]]] = {}
+        for message, error in outcomes.items():
+            if error is not None and not isinstance(error, Unhandled):
+                causes.setdefault(id(error), (error, []))[1].append(message)
+        duplicates = sum(1 for error in outcomes.values() if isinstance(error, Duplicate))
+        if duplicates:
+            _log.info("duplicates", consumer=self.consumer.name, messages=duplicates)
+        for error, messages in causes.values():
+            if not isinstance(error, Duplicate):
+                self._tell_failed(error, messages, len(outcomes))
+
+    def _tell_failed(self, error: BaseException, messages: list[Message], of: int) -> None:
+        cause, failure, first = told_by(error), failure_of(error), messages[0]
+        level = _log.info if isinstance(error, Discard) else _log.warning
+        known = isinstance(cause, Steering) or first.delivery_count > 1
+        level(
+            "batch failed",
+            consumer=self.consumer.name,
+            destination=self.consumer.destination.uri,
+            failed=f"{len(messages)} of {of}",
+            key=first.key,
+            message_id=first.message_id,
+            delivery_count=first.delivery_count,
+            error=shortened(f"{failure.error_type}: {failure.error_message}"),
+            place=failure.place,
+            exc_info=None if known else cause,
+        )

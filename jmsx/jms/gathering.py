@@ -1,0 +1,86 @@
+"""What a listener does that takes its messages in batches: it asks for more of them, and settles them together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jmsx.core.delivery import Delivery, Held
+from jmsx.core.values import Failure
+from jmsx.errors import JmsxError
+from jmsx.jms.link import SessionLink
+from jmsx.jms.message import Message, delivery_of
+from jmsx.jms.outcomes import Unhandled, failure_of
+from jmsx.jms.translation import received
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Gathering:
+    """The batches of one consumer, for its listener, in an INDIVIDUAL or a transacted session."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self._link = link
+
+    def gather(
+        self, first: Message, most: int, seconds: float, given_up: Callable[[], bool]
+    ) -> list[Message]:
+        """
+        `first`, with which the listener was called, and what comes behind it within `seconds`, `most` in all.
+
+        What failed before comes alone, so that it takes nothing along if it fails again. As soon as `given_up()`
+        nothing is waited for any more; `hurry` has that looked at. Without those whose link was lost meanwhile: they
+        come again. Raises Unhandled if the link is gone for good.
+        """
+        if delivery_of(first).failures:
+            return [first]
+        pump, names = self._link.pump, (delivery_of(first).subscription_id,)
+        deadline = pump.now() + seconds
+        batch = [first]
+        while len(batch) < most:
+            held = Held()
+            try:
+                message = pump.take(lambda: names, deadline, given_up, self._read, held=held)
+            except JmsxError as error:
+                raise Unhandled from error
+            if message is None:
+                break
+            if delivery_of(message).failures:
+                pump.give_back(held)
+                break
+            batch.append(message)
+        return self._linked(batch)
+
+    def hurry(self) -> None:
+        """Have a `gather` that waits ask again whether it is given up."""
+        self._link.pump.wake()
+
+    def settle(self, outcomes: Mapping[Message, BaseException | None]) -> None:
+        """
+        End the messages of a batch, each as it went: None acknowledges it, an error gives it back as a listener's does.
+
+        A transacted session is rolled back by this. Raises what the link does if it is gone for good.
+        """
+        failures: dict[int, Failure] = {
+            id(error): failure_of(error) for error in outcomes.values() if error is not None
+        }
+        ended = [
+            (delivery_of(message), None if error is None else failures[id(error)])
+            for message, error in outcomes.items()
+        ]
+        if self._link.transacted:
+            self._link.pump.await_commit()
+        self._link.pump.call(lambda core, now: core.settle(ended, now))
+        self._link.pump.wake()
+
+    def _linked(self, batch: list[Message]) -> list[Message]:
+        """Those that can still be settled; what was taken on a link that is gone has not been handled."""
+        epoch = self._link.epoch
+        lost = [one for one in batch if delivery_of(one).epoch != epoch]
+        if lost:
+            self.settle(dict.fromkeys(lost, Unhandled()))
+        return [one for one in batch if delivery_of(one).epoch == epoch]
+
+    def _read(self, delivery: Delivery) -> Message:
+        link = self._link
+        return received(delivery, link.dialect, link.acknowledging(delivery))

@@ -1,0 +1,188 @@
+"""Ending a batch: each of its deliveries as it went, in one call."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.core.delivery import Delivery
+from jmsx.core.policy import RedeliveryPolicy
+from jmsx.core.values import Disposition, Failure
+from tests.unit.core.harness import (
+    BROKEN,
+    DISCARDED,
+    DUPLICATE,
+    INDIVIDUAL,
+    REJECTED,
+    TRANSACTED,
+    Talk,
+    at_most,
+    buried,
+    called,
+    transactions,
+)
+
+UNSEEN = Failure(disposition=Disposition.RELEASE)
+LATER = Failure("Retry", "later", delay=9.0)
+
+
+def taken(talk: Talk, *names: str) -> list[Delivery]:
+    """Messages that have come, in the hands of the application."""
+    talk.comes(*names)
+    return [talk.held() for _ in names]
+
+
+def settle(talk: Talk, batch: list[Delivery], **failures: Failure) -> list[str]:
+    """End a batch, and see what is written; what is not named is done."""
+    talk.wrote()
+    outcomes = [(one, failures.get(one.message_id)) for one in batch]
+    talk.core.settle(outcomes, talk.now)
+    return talk.wrote()
+
+
+def test_what_is_done_is_acknowledged_in_one_go() -> None:
+    """And is settled: nothing comes again, and a second time nothing is written."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    batch = taken(talk, "a", "b", "c")
+    assert settle(talk, batch) == ["ACK a", "ACK b", "ACK c"]
+    assert settle(talk, batch) == []
+    assert talk.ended() == ["a#1 acknowledged", "b#1 acknowledged", "c#1 acknowledged"]
+    assert talk.drain() == []
+
+
+def test_only_what_failed_comes_again_and_in_its_order() -> None:
+    """Before what waited behind the batch."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    batch = taken(talk, "a", "b", "c", "d")
+    talk.comes("e")
+    assert settle(talk, batch, b=BROKEN, d=LATER, c=UNSEEN) == ["ACK a"]
+    assert talk.receive() is None
+    talk.wait_until(9.0)
+    assert talk.drain() == ["b#2", "c#1", "d#2", "e#1"]
+
+
+def test_each_fails_by_its_own_count() -> None:
+    """One has failed before, and this is its end; the other one has not."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=at_most(1))
+    settle(talk, taken(talk, "a"), a=BROKEN)
+    old = talk.held()
+    (new,) = taken(talk, "b")
+    assert settle(talk, [old, new], a=BROKEN, b=BROKEN) == ["NACK a"]
+    assert [(name, attempts) for name, attempts, *_ in buried(talk)] == [("a", 2)]
+    assert talk.drain() == ["b#2"]
+
+
+def test_what_a_failure_says_holds_for_its_message_alone() -> None:
+    """Rejected, discarded, done before, and delivered again."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    batch = taken(talk, "a", "b", "c", "d", "e")
+    wrote = settle(talk, batch, a=REJECTED, b=DISCARDED, c=DUPLICATE, d=BROKEN)
+    assert wrote == ["ACK e", "ACK c", "ACK b", "NACK a"]
+    assert [name for name, *_ in buried(talk)] == ["a"]
+    assert talk.drain() == ["d#2"]
+    assert sorted(talk.ended()[:5]) == [
+        "a#1 dead_lettered",
+        "b#1 discarded",
+        "c#1 duplicate",
+        "d#1 rolled_back",
+        "e#1 acknowledged",
+    ]
+
+
+def test_the_longest_delay_holds_up_the_rest() -> None:
+    """Also where a shorter one belongs to the message that comes first, or a message has none."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=RedeliveryPolicy(maximum_redeliveries=-1))
+    batch = taken(talk, "a", "b", "c")
+    at_once = Failure("Retry", "now", delay=0.0)
+    settle(talk, batch, a=at_once, b=LATER, c=BROKEN)
+    talk.now = 8.9
+    assert talk.receive() is None
+    talk.wait_until(9.0)
+    assert talk.drain() == ["a#2", "b#2", "c#2"]
+
+
+def test_a_delay_holds_up_nobody_if_redelivery_does_not() -> None:
+    """Each comes when its own delay is over."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(non_blocking_redelivery=True)
+    batch = taken(talk, "a", "b")
+    settle(talk, batch, a=LATER, b=Failure("Retry", "soon", delay=1.0))
+    talk.comes("c")
+    assert talk.drain() == ["c#1"]
+    talk.wait_until(1.0)
+    assert talk.drain() == ["b#2"]
+    talk.wait_until(9.0)
+    assert talk.drain() == ["a#2"]
+
+
+def test_a_transaction_is_rolled_back() -> None:
+    """What did not fail itself is handed out again, uncounted; the sends are undone."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    batch = taken(talk, "a", "b", "c")
+    talk.send("out")
+    settle(talk, batch, a=UNSEEN, b=BROKEN, c=UNSEEN)
+    assert transactions(talk) == [("rolled_back", 1, 0)]
+    again = [talk.held() for _ in "abc"]
+    assert [called(one) for one in again] == ["a#1", "b#2", "c#1"]
+    talk.commit()
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK c in jmsx"]
+
+
+def test_the_dead_of_a_transaction_take_nobody_along() -> None:
+    """Where ACKs are cumulative, one for a dead letter must not cover what waits before it."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(0), dead_letter="queue://grave")
+    batch = taken(talk, "a", "b", "c")
+    wrote = settle(talk, batch, a=UNSEEN, b=BROKEN, c=UNSEEN)
+    assert not any(frame.startswith("ACK") for frame in wrote)
+    assert talk.receive() is None  # until the copy is there
+    talk.answer()
+    assert not any(frame.startswith("ACK") for frame in talk.wrote())
+    assert [called(talk.held()) for _ in "ac"] == ["a#1", "c#1"]
+    talk.commit()
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK c in jmsx"]
+    assert [name for name, *_ in buried(talk)] == ["b"]
+
+
+def test_the_discarded_of_a_transaction_take_nobody_along() -> None:
+    """Their ACK is written when it is their turn, and not before what is older and has not been done."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    batch = taken(talk, "a", "b", "c", "d", "e")
+    wrote = settle(talk, batch, a=DISCARDED, b=UNSEEN, c=DISCARDED, d=BROKEN, e=DUPLICATE)
+    assert not any(frame.startswith("ACK") for frame in wrote)
+    talk.comes("f")
+    assert called(talk.held()) == "b#1"
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK a"]
+    assert [called(talk.held()) for _ in "df"] == ["d#2", "f#1"]
+    talk.commit()
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK f in jmsx"]
+    assert {"a#1 discarded", "c#1 discarded", "e#1 duplicate"} < set(talk.ended())
+
+
+@pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
+def test_a_batch_whose_link_is_lost(mode: object) -> None:
+    """Nothing of it reaches the new link; what nobody has handled has not failed."""
+    talk = Talk(mode)  # type: ignore[arg-type]
+    talk.subscribe()
+    batch = taken(talk, "a", "b", "c")
+    talk.cut()
+    failures = {"b": BROKEN, "c": UNSEEN} | ({} if mode is INDIVIDUAL else {"a": UNSEEN})
+    assert settle(talk, batch, **failures) == []
+    talk.reopen()
+    again = taken(talk, "a", "b", "c")
+    assert [one.failures for one in again] == [0, 1, 0]
+
+
+def test_a_batch_whose_consumer_is_closed() -> None:
+    """Its messages are the broker's again."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    batch = taken(talk, "a", "b")
+    talk.core.close_consumer("1", talk.now)
+    assert not any(frame.startswith("ACK") for frame in settle(talk, batch, a=BROKEN))
