@@ -72,6 +72,13 @@ def routing_types(address: str) -> Inquiry[frozenset[str]]:
     return frozenset(json.loads(found[0]["routingTypes"])) if found else frozenset()
 
 
+def make_queue(queue: str, routing_type: str) -> Inquiry[None]:
+    """Make a queue of its own address, as a sender would have it made: it goes when it is empty and nobody reads it."""
+    wanted = {"name": queue, "address": queue, "routing-type": routing_type, "durable": True}
+    options = {**wanted, "auto-create-address": True, "auto-created": True, "auto-delete": True}
+    yield Question("broker", "createQueue", (json.dumps(options), True))
+
+
 def destroy(queue: str) -> Inquiry[None]:
     """Remove a queue that nobody reads, with what lies in it."""
     yield Question("broker", "destroyQueue", (queue,))

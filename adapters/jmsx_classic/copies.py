@@ -57,6 +57,11 @@ def postponed_headers(delivery: Delivery, key: str, delay: float) -> dict[str, s
     }
 
 
+def replayed_headers(delivery: Delivery) -> dict[str, str]:
+    """What a dead letter that is sent back carries on: all but its death and its expiry; without its destination."""
+    return {**_carried(delivery), "persistent": "true"}
+
+
 def _carried(delivery: Delivery) -> dict[str, str]:
     given = delivery.headers
     left = _BROKER_OWN | DEATH_HEADERS

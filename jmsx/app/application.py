@@ -6,7 +6,7 @@ import threading
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
-from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
+from jmsx.app.availability import Availability
 from jmsx.app.batches import BatchWorker
 from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
@@ -57,6 +57,7 @@ from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
 from jmsx.stores import IdempotencyStore
+from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -516,8 +517,7 @@ class App:
     def _open_store(self, store: IdempotencyStore, consumer: Consumer) -> None:
         """Open it; a database that cannot be reached is waited for, as the broker is."""
         availability = self._availability.setdefault(id(store), Availability())
-        pause = FIRST_PAUSE
-        while True:
+        for pause in pauses():
             try:
                 store.open()
             except StoreAwayError as error:
@@ -529,7 +529,6 @@ class App:
                 return
             self._stopping.wait(pause)
             self._check_wanted()
-            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _close_stores(self) -> None:
         while self._stores:

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final
 
 from jmsx.errors import StoreError
 from jmsx.log import logger
-
-#: Seconds before the store is tried again: at first, and at most; doubled from one to the next.
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 30.0
 
 _log = logger("jmsx.app")
 

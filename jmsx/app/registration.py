@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
 from jmsx.app.signature import connection_parameter
-from jmsx.config.options import ConnectionOptions, ConsumerOptions, dead_letter_place
+from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.core.destination_names import is_pattern, parts
 from jmsx.core.ledger import StoreKey
 from jmsx.core.option_checks import (
     LARGEST_INT,
-    check_flag,
     check_seconds,
     check_text,
     check_whole,
@@ -77,18 +76,17 @@ class Consumer:
         object.__setattr__(self, "give_up_on", error_types(self.give_up_on))
         if self.redelivery is not None:
             check_policy("redelivery", self.redelivery)
-        if self.dead_letter is not None:
-            object.__setattr__(self, "dead_letter", dead_letter_place(self.dead_letter))
-            _check_elsewhere(self.destination.uri, str(self.dead_letter))
         check_whole("concurrency", self.concurrency, 1)
         if self.prefetch is not None:
             check_whole("prefetch", self.prefetch, 1, LARGEST_INT)
+        own = self.options
+        own.check_mode(self.mode)
+        if own.dead_letter is not None:
+            object.__setattr__(self, "dead_letter", own.dead_letter)
+            _check_elsewhere(self.destination.uri, own.dead_letter)
         self._check_batch()
         for name in ("selector", "durable"):
             check_text(name, getattr(self, name))
-        for name in ("non_blocking_redelivery", "optimize_acknowledge"):
-            if getattr(self, name) is not None:
-                check_flag(name, getattr(self, name))
         if self.durable is not None and not self.destination.is_topic:
             raise ConfigurationError(
                 f"{self.destination} is no topic, so it has no durable subscription"
@@ -97,8 +95,6 @@ class Consumer:
             raise ConfigurationError(
                 f"a durable subscription has one reader, not {self.concurrency}"
             )
-        if self.optimize_acknowledge and self.mode is not AcknowledgeMode.AUTO_ACKNOWLEDGE:
-            raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
         self._check_dedupe()
 
     def _check_batch(self) -> None:
@@ -174,11 +170,17 @@ class Consumer:
 
     def check_client_id(self, options: ConnectionOptions) -> None:
         """Raise ConfigurationError if a durable subscription has no client id to be found again by."""
-        if self.durable is not None and options.client_id is None:
-            raise ConfigurationError(
-                f"consumer {self.name}: a durable subscription needs a client_id, the same each time:"
-                " App(..., client_id=...) or ?jms.clientID=... in its URL"
-            )
+        if (fault := self.client_id_fault(options)) is not None:
+            raise ConfigurationError(f"consumer {self.name}: {fault}")
+
+    def client_id_fault(self, options: ConnectionOptions) -> str | None:
+        """What `check_client_id` would raise, without the consumer's name; None: nothing."""
+        if self.durable is None or options.client_id is not None:
+            return None
+        return (
+            "a durable subscription needs a client_id, the same each time: App(..., client_id=...) or"
+            " ?jms.clientID=... in its URL"
+        )
 
     @property
     def options(self) -> ConsumerOptions:

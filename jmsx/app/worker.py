@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from jmsx.app.availability import FIRST_PAUSE, LONGEST_PAUSE, Availability
+from jmsx.app.availability import Availability
 from jmsx.app.health import WorkerState
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, error_types
@@ -23,6 +23,7 @@ from jmsx.jms.outcomes import Duplicate, Reject, Steering, Unhandled
 from jmsx.jms.session import link_of
 from jmsx.log import logger
 from jmsx.stores import IdempotencyStore
+from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -265,7 +266,7 @@ class Worker:
         """
         raised: list[BaseException] = []
         done_in_vain = 0
-        pause = FIRST_PAUSE
+        pause = pauses()
 
         called = False  #: in this try
 
@@ -299,8 +300,7 @@ class Worker:
                 if done and not called:
                     raise StoreError(uncalled)
                 return called
-            self._wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            self._wait(next(pause))
 
     def _wait(self, seconds: float) -> None:
         """Wait, as nobody who is at work; raises Unhandled if the worker is to end."""

@@ -101,8 +101,8 @@ def _examine_consumer(consumer: Consumer, options: ConnectionOptions) -> Finding
         f" {consumer.concurrency} workers"
     )
     check = f"consumer {consumer.name}"
-    if consumer.durable is not None and options.client_id is None:
-        return Finding(check, Level.FAILURE, f"{told}: a durable subscription needs a client_id")
+    if (fault := consumer.client_id_fault(options)) is not None:
+        return Finding(check, Level.FAILURE, f"{told}: {fault}")
     if limit < 0:
         words = "redelivered for ever: a message that always fails blocks the others"
         return Finding(check, Level.WARNING, f"{told}, {words}")

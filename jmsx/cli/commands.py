@@ -14,6 +14,7 @@ import typer
 from jmsx import plugins
 from jmsx.cli.check import check
 from jmsx.cli.demo import demo
+from jmsx.cli.dlq import app as dlq
 from jmsx.cli.events import app as events
 from jmsx.cli.report import ReportCommand, report
 from jmsx.cli.run import ImportFailedError, run_app
@@ -31,6 +32,7 @@ app.command()(check)
 app.command()(demo)
 app.command("run")(run_app)
 app.command(cls=ReportCommand)(report)
+app.add_typer(dlq, name="dlq")
 app.add_typer(events, name="events")
 
 _err = console(stderr=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
-import re
 import sys
 import threading
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -21,6 +19,7 @@ from typer.core import TyperCommand
 from jmsx import plugins
 from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.terminal import console
+from jmsx.cli.times import instant, seconds
 from jmsx.clock import SystemClock
 from jmsx.core.headers import whole
 from jmsx.errors import ConfigurationError
@@ -38,8 +37,6 @@ _FLAGS: Final = {"deadline_seconds": "--deadline", "report_seconds": "--every"}
 #: What a program can tell by the exit code; 1 is that there is no report.
 _EXITS: Final = {"balanced": 0, "suspect": 2, "unverifiable": 3}
 _REASONS: Final = 5
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhdw]?)")
 
 
 class ReportCommand(TyperCommand):
@@ -115,18 +112,18 @@ def report(
     that of the last one.
     """
     now = datetime.fromtimestamp(SystemClock().wall(), UTC)
-    begin, end = _instant("--since", since, now), _instant("--until", until, now)
+    begin, end = instant("--since", since, now), instant("--until", until, now)
     if begin is not None and end is not None and begin >= end:
         raise ConfigurationError(
             f"--since {since} is not before --until {until}, so there is nothing to judge"
         )
     options: dict[str, Any] = {
-        "deadline_seconds": _seconds("--deadline", deadline) or None,
+        "deadline_seconds": seconds("--deadline", deadline) or None,
         "expect": _expected(expect or []) or None,
         "since": begin,
         "until": end,
         "master": master,
-        "report_seconds": None if every is None else _seconds("--every", every),
+        "report_seconds": None if every is None else seconds("--every", every),
     }
     given = {option: value for option, value in options.items() if value is not None}
     make = _following if follow else _once
@@ -249,40 +246,6 @@ def _progress(work: Callable[..., Any]) -> Iterator[dict[str, Any]]:
     with Progress(*columns, console=_err, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield {"progress": lambda done, of: bar.update(task, completed=done, total=of)}
-
-
-def _instant(option: str, text: str | None, now: datetime) -> datetime | None:
-    """Read an instant, in UTC where no zone is said, or so long before `now`."""
-    if text is None:
-        return None
-    if (length := _duration(text)) is not None and text[-1:].isalpha():
-        try:
-            return now - timedelta(seconds=length)
-        except OverflowError:
-            pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{option} {text!r} is no time: write 2026-11-22T10:00 (UTC), 2026-11-22T10:00+01:00,"
-            " or how long ago: 30m, 24h, 7d"
-        ) from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _seconds(option: str, text: str) -> float:
-    length = _duration(text)
-    if length is None or not math.isfinite(length):
-        raise ConfigurationError(
-            f"{option} {text!r} is no duration: write seconds, as 300, or 5m, 2h, 1d"
-        )
-    return length
-
-
-def _duration(text: str) -> float | None:
-    """Read seconds, or a number with one of the units s, m, h, d, w; None: it is neither."""
-    found = _DURATION.fullmatch(text.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2]]
 
 
 def _expected(texts: Sequence[str]) -> dict[str, int]:

@@ -27,7 +27,12 @@ from jmsx.core.option_checks import (
     wrong_type,
 )
 from jmsx.core.policy import Policy, RedeliveryPolicy, RedeliveryPolicyMap, check_policy
-from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
+from jmsx.core.values import (
+    AcknowledgeMode,
+    DeadLetterStrategy,
+    DestinationKind,
+    OptimizeAcknowledge,
+)
 from jmsx.core.wire import BODY_LIMIT
 from jmsx.errors import ConfigurationError
 
@@ -181,6 +186,11 @@ class ConsumerOptions:
             if getattr(self, name) is not None:
                 check_flag(name, getattr(self, name))
 
+    def check_mode(self, mode: AcknowledgeMode) -> None:
+        """Raise ConfigurationError for what makes no sense in a session of that mode."""
+        if self.optimize_acknowledge and mode is not AcknowledgeMode.AUTO_ACKNOWLEDGE:
+            raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
+
 
 #: The options of a consumer that has none of its own.
 _AS_CONNECTION: Final = ConsumerOptions()
@@ -256,9 +266,10 @@ class ConnectionOptions:
 
     def policy(self, destination: str, own: ConsumerOptions = _AS_CONNECTION) -> Policy:
         """
-        The redelivery policy for a destination URI; one of the application's own is asked with care.
+        The redelivery policy of a consumer with its `own` options, which win, for a destination URI.
 
-        `own`: the options of the consumer, which win.
+        One of the application's own is asked with care: the CustomPolicy that does so is made anew for each consumer,
+        for it knows what that consumer was answered last.
         """
         if own.redelivery_policy is not None:
             return careful(own.redelivery_policy)

@@ -13,7 +13,7 @@ import queue
 import uuid
 from collections import deque
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
@@ -32,6 +32,9 @@ from jmsx.errors import (
     LinkError,
     ProtocolError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 T = TypeVar("T")
 Came = TypeVar("Came", Frame, MessageFrame)
@@ -104,7 +107,9 @@ class Talk:
         self, address: BrokerAddress, options: ConnectionOptions, dialect: Dialect, machine: Machine
     ) -> None:
         self._inbox = machine.inbox(awaited=True)
-        self._came: deque[Frame | MessageFrame] = deque()  #: frames that nobody has asked for yet
+        #: What nobody has asked for yet; a receipt that is awaited must not cost the messages before it
+        self._frames: deque[Frame | MessageFrame] = deque()
+        self._messages: deque[Frame | MessageFrame] = deque()
         self._link = machine.link(address, options, self._inbox)
         self._seal = Seal()
         self._requests = 0  #: receipts that were asked for
@@ -127,20 +132,28 @@ class Talk:
 
     def request(self, frame: Frame, subject: str) -> None:
         """Send a frame, and wait for its receipt; raises as `shown`."""
-        self._requests += 1
-        receipt = str(self._requests)
-        self.send(Frame(frame.command, {**frame.headers, "receipt": receipt}, frame.body))
-        self._next(Frame, ("receipt-id", receipt), frame.command, subject)
+        self.request_all([frame], subject)
+
+    def request_all(self, frames: Sequence[Frame], subject: str) -> None:
+        """Send frames at once, and wait for the receipts of all; raises as `shown` for the first that has none."""
+        asked = []
+        for frame in frames:
+            self._requests += 1
+            headers = {**frame.headers, "receipt": str(self._requests)}
+            asked.append(Frame(frame.command, headers, frame.body))
+        self.send(*asked)
+        for frame in asked:
+            self._next(Frame, ("receipt-id", frame.headers["receipt"]), frame.command, subject)
 
     def end(self) -> None:
         """Say farewell, so that the broker does not log a lost connection."""
         with contextlib.suppress(JmsxError):  # we have what we wanted
             self.request(Frame("DISCONNECT", {}), self.broker)
 
-    def send(self, frame: Frame) -> None:
-        """Write a frame; raises ConnectionFailedError."""
+    def send(self, *frames: Frame) -> None:
+        """Write frames; raises ConnectionFailedError."""
         try:
-            self._link.send(self._seal.put_on(frame).encode())
+            self._link.send(b"".join(self._seal.put_on(frame).encode() for frame in frames))
         except OSError as error:
             raise ConnectionFailedError(
                 f"the connection to {self._link.address} is gone: {error}"
@@ -154,20 +167,27 @@ class Talk:
         """
         return self._next(MessageFrame, ("subscription", subscription_id), command, subject)
 
-    def _next(self, kind: type[Came], header: tuple[str, str], command: str, subject: str) -> Came:
-        """The next frame of the kind that has the header; what came before it answers nobody any more."""
+    def message(self, subject: str) -> MessageFrame:
+        """The next message of any subscription to `subject`; raises as `shown`."""
+        return self._next(MessageFrame, None, "SUBSCRIBE", subject)
+
+    def _next(
+        self, kind: type[Came], header: tuple[str, str] | None, command: str, subject: str
+    ) -> Came:
+        """The next frame of the kind that has the header; those of the kind before it answer nobody any more."""
         broker = self.broker
         deadline = self._machine.monotonic() + PATIENCE
+        came = self._messages if kind is MessageFrame else self._frames
         while True:
-            while self._came:
-                frame = self._came.popleft()
-                if isinstance(frame, Frame) and frame.command == "ERROR":
-                    raise self._dialect.error(command, subject, frame, broker)
-                if (
-                    isinstance(frame, kind)
-                    and header in (legible := _legible(frame)).headers.items()
-                ):
-                    return legible
+            while came:
+                frame = came.popleft()
+                self._check(frame, command, subject)
+                if isinstance(frame, kind):
+                    legible = _legible(frame)
+                    if header is None or header in legible.headers.items():
+                        return legible
+            for frame in self._frames:  # behind the messages that came before it
+                self._check(frame, command, subject)
             try:
                 arrived = self._inbox.get(timeout=max(deadline - self._machine.monotonic(), 0))
             except queue.Empty:
@@ -177,8 +197,14 @@ class Talk:
                 raise ConnectionFailedError(
                     f"{broker} closed the connection at {command} {subject}: {arrival.detail}"
                 )
-            self._came.extend(arrival)
+            for one in arrival:
+                (self._messages if isinstance(one, MessageFrame) else self._frames).append(one)
         raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {PATIENCE:g} s")
+
+    def _check(self, frame: Frame | MessageFrame, command: str, subject: str) -> None:
+        """Raise what the broker says, if it is an ERROR."""
+        if isinstance(frame, Frame) and frame.command == "ERROR":
+            raise self._dialect.error(command, subject, frame, self.broker)
 
 
 class _Conversation(Talk):

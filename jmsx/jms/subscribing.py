@@ -71,9 +71,8 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
         non_blocking = link.options.non_blocking_redelivery
     non_blocking = non_blocking or policy.non_blocking
     ack = _stomp_ack(link, non_blocking=non_blocking)
+    own.check_mode(link.mode)
     auto = link.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
-    if own.optimize_acknowledge and not auto:
-        raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
     findings = link.examine(destination, kind, policy)
     queue, expired = findings.dead_letter_queue, findings.expired
     subscription_id = link.next_subscription_id()

@@ -26,6 +26,7 @@ from jmsx.core.option_checks import kind_of
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import StoreError, from_a_signal, text_of
 from jmsx.log import logger
+from jmsx.stores.pauses import pauses
 from jmsx.stores.sqlite_file import OwnFile
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-#: Seconds before a file that could not be written is tried again: at first, and at most; doubled from one to the next.
-FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 30.0
 
 #: Hand-outs between two looks for rows that are too old.
 PRUNE_EVERY: Final = 100_000
@@ -112,14 +109,14 @@ class DeliveryLedger:
         self._closed = False
         self._away: StoreError | None = None  #: why it could not be written the last time
         self._away_since = 0.0  #: seconds, monotonic
-        self._pause = FIRST_PAUSE
+        self._pauses = pauses()
         self._resume_at = 0.0
         self._file.open()
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: what is not written is the parent's; it goes on with a connection of its own."""
-        self._away, self._pause = None, FIRST_PAUSE
+        self._away, self._pauses = None, pauses()
         self._done.clear()
         self._open_entries.clear()
 
@@ -175,7 +172,7 @@ class DeliveryLedger:
             raise
         if self._away is not None:
             seconds = round(self._clock.monotonic() - self._away_since, 3)
-            self._away, self._pause = None, FIRST_PAUSE
+            self._away, self._pauses = None, pauses()
             _log.warning(
                 "delivery ledger back: messages go on", path=str(self.path), seconds=seconds
             )
@@ -191,8 +188,7 @@ class DeliveryLedger:
                 path=str(self.path),
                 error=str(why),
             )
-        self._away, self._resume_at = why, now + self._pause
-        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._away, self._resume_at = why, now + next(self._pauses)
 
     def _write(self, identity: StoreKey | None) -> Entry | None:
         """What is done, and the hand-out of `identity`, in one transaction."""

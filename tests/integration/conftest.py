@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.app import registration
 from jmsx.config import options
 from jmsx_broker import Broker, ClassicBroker
 from tests.integration.proxy import Proxy
@@ -64,5 +63,4 @@ def any_dead_letter_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
     One that is gone is what Classic refuses without users and permissions; it stands here for whatever is refused.
     """
-    for module in (options, registration):
-        monkeypatch.setattr(module, "dead_letter_place", str)
+    monkeypatch.setattr(options, "dead_letter_place", str)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx import AcknowledgeMode, Message, RedeliveryPolicy
-from jmsx.app import App, application, worker
+from jmsx.app import App
 from jmsx.errors import IllegalStateError, JmsxError, StoreAwayError, StoreError
-from jmsx.stores import DatabaseStore
+from jmsx.stores import DatabaseStore, pauses
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     CLIENT,
@@ -89,8 +89,7 @@ class Line(sqlite3.Connection):
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (worker, application):
-        monkeypatch.setattr(module, "FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(pauses, "FIRST_PAUSE", 0.1)
 
 
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL, TRANSACTED])

@@ -36,6 +36,7 @@ LAYERS: Final = {
     "jms": {"core", "config", "drivers", "stores", "jms", "errors", "clock", "log", "observe"},
     "app": {"core", "config", "drivers", "stores", "jms", "app", "errors", "clock", "log", "observe", "plugins"},
     "check": {"core", "config", "jms", "app", "check", "errors", "plugins"},
+    "dead_letters": {"core", "config", "jms", "dead_letters", "errors", "plugins"},
     "testing": {
         *("core", "config", "drivers", "jms", "app", "testing", "errors", "observe", "plugins"),
     },

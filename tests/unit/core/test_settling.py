@@ -6,7 +6,7 @@ import pytest
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.policy import RedeliveryPolicy
-from jmsx.core.values import Disposition, Failure
+from jmsx.core.values import AcknowledgeMode, Disposition, Failure
 from tests.unit.core.harness import (
     BROKEN,
     DISCARDED,
@@ -166,9 +166,9 @@ def test_the_discarded_of_a_transaction_take_nobody_along() -> None:
 
 
 @pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
-def test_a_batch_whose_link_is_lost(mode: object) -> None:
+def test_a_batch_whose_link_is_lost(mode: AcknowledgeMode) -> None:
     """Nothing of it reaches the new link; what nobody has handled has not failed."""
-    talk = Talk(mode)  # type: ignore[arg-type]
+    talk = Talk(mode)
     talk.subscribe()
     batch = taken(talk, "a", "b", "c")
     talk.cut()

@@ -13,7 +13,8 @@ import pytest
 
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.errors import StoreError
-from jmsx.stores.ledger import FIRST_PAUSE, LONGEST_PAUSE, DeliveryLedger, release, share
+from jmsx.stores.ledger import DeliveryLedger, release, share
+from jmsx.stores.pauses import FIRST_PAUSE, LONGEST_PAUSE
 from tests.unit.interrupts import Alarm, Interrupt
 from tests.unit.stores.parts import A, B, Clock
 

@@ -1,0 +1,226 @@
+"""
+Dead letter queues of ActiveMQ Artemis, by its management: STOMP has no browser there, and ACKs no transaction.
+
+The broker itself moves one message at each question, from queue to queue, so whoever is killed between two leaves each
+message in exactly one of them. Source: BROKER.md A44, A47, A62 and A63.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from jmsx import Session
+from jmsx.core.frames import Frame
+from jmsx.core.headers import whole
+from jmsx.core.management import Inquiry, Question
+from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
+from jmsx.drivers.exchange import Exchange, Talk, UnansweredError
+from jmsx.drivers.machine import Machine
+from jmsx.errors import InvalidDestinationError, UnsupportedError
+from jmsx.jms.session import link_of
+from jmsx_artemis.dead_letter_queues import OWN
+from jmsx_artemis.destinations import ANYCAST, MULTICAST
+from jmsx_artemis.management import ArtemisManagement
+from jmsx_artemis.questions import address_settings, count, make_queue, queues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+T = TypeVar("T")
+
+#: Messages between two reports, and on one link.
+BATCH: Final = 50
+
+#: Properties that `copyMessage` writes anew; what the management lists has the true ones.
+_REWRITTEN: Final = ("_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp")
+
+_MANAGEMENT: Final = ArtemisManagement()
+
+
+class ArtemisDeadLetters:
+    """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
+
+    remedy: Final = "raise management-browse-page-size in the address-setting of the queue"
+
+    def __init__(self, session: Session) -> None:
+        link = link_of(session)
+        if not link.options.use_management:
+            raise UnsupportedError(
+                f"{link.address} shows and moves dead letters only through its management, and use_management is off"
+            )
+        self._dialect = link.dialect
+        self._address = link.address
+        self._options = replace(link.options, heartbeat=(0.0, 0.0))  # a link lives for a batch
+        self._exchange = Exchange(self._address, self._options, Machine())
+
+    def queues(self) -> list[str]:
+        """Those of all addresses that some setting names as a dead letter address, and jmsx's own."""
+        return sorted(self._ask(_dead_letter_queues()))
+
+    def count(self, queue: str) -> int | None:
+        """How many the broker tells."""
+
+        def inquiry() -> Inquiry[int | None]:
+            found = yield from queues("NAME", queue)
+            return count(found[0], "messageCount") if found else None
+
+        return self._ask(inquiry())
+
+    def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
+        """
+        What waits at the head of the queue; texts longer than the management tells (256 characters) are cut.
+
+        With `bodies` the broker copies each message to a topic that nobody else reads.
+        """
+        listed = self._ask(_listed(queue))
+        if not bodies:
+            yield from map(_letter, listed)
+            return
+        with self._copying(queue) as copies:
+            for start in range(0, len(listed), BATCH):
+                yield from copies(listed[start : start + BATCH])
+
+    def replay(
+        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+    ) -> Iterator[list[str]]:
+        """The broker moves each; a queue that went because it was empty is made again."""
+        targets = {letter.id: _target(to or letter.origin) for letter in letters}
+        self._ask(_made(set(targets.values())))
+        return self._each(
+            letters, lambda one: _told(queue, "moveMessage", whole(one), targets[one][1])
+        )
+
+    def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+        """The broker deletes each."""
+        return self._each(letters, lambda one: _told(queue, "removeMessage", whole(one)))
+
+    def _each(
+        self, letters: Sequence[DeadLetter], act: Callable[[str], Inquiry[bool]]
+    ) -> Iterator[list[str]]:
+        for start in range(0, len(letters), BATCH):
+            ids = [one.id for one in letters[start : start + BATCH]]
+            done = self._ask(_those(ids, act))
+            if done:
+                yield done
+
+    def _ask(self, inquiry: Inquiry[T]) -> T:
+        try:
+            return self._exchange.conduct(self._dialect, _MANAGEMENT, inquiry)
+        except UnansweredError as error:
+            told = f"; {_MANAGEMENT.remedy}" if error.reached else ""
+            raise type(error.cause)(f"{error.cause}{told}") from error
+
+    @contextmanager
+    def _copying(
+        self, queue: str
+    ) -> Iterator[Callable[[Sequence[Mapping[str, Any]]], Iterator[DeadLetter]]]:
+        """A function that yields messages, as listed, whole; but for those that have left the queue."""
+        topic = f"jmsx.copies.{uuid.uuid4().hex}"
+        talk = Talk(self._address, self._options, self._dialect, Machine())
+        try:
+            talk.connect()
+            headers = {"id": topic, "destination": topic, "subscription-type": MULTICAST}
+            talk.request(Frame("SUBSCRIBE", {**headers, "ack": "auto"}), topic)
+            target = self._ask(_queue_of(topic))
+
+            def copies(listed: Sequence[Mapping[str, Any]]) -> Iterator[DeadLetter]:
+                ids = {str(one["messageID"]): one for one in listed}
+                copied = self._ask(
+                    _those(list(ids), lambda one: _told(queue, "copyMessage", whole(one), target))
+                )
+                for one in copied:
+                    frame = talk.shown(topic, "SUBSCRIBE", topic)
+                    kept = {name: str(ids[one][name]) for name in _REWRITTEN if name in ids[one]}
+                    yield _letter({**ids[one], **frame.headers, **kept}, frame.body)
+
+            yield copies
+            talk.end()
+        finally:
+            talk.drop()
+
+
+def _dead_letter_queues() -> Inquiry[set[str]]:
+    addresses = yield Question("broker", "getAddressNames")
+    dead: set[str] = set()
+    for address in addresses:
+        settings = yield from address_settings(address)
+        if settings.dead_letter_address:
+            dead.add(settings.dead_letter_address)
+    found: set[str] = set()
+    for address in (*dead, OWN.destination.removeprefix("queue://")):
+        found.update(one["name"] for one in (yield from queues("ADDRESS", address)))
+    return found
+
+
+def _listed(queue: str) -> Inquiry[list[Mapping[str, Any]]]:
+    """
+    The messages at the head of a queue; raises InvalidDestinationError if there is no such queue.
+
+    The management looks at no more than `management-browse-page-size` (200), also where a filter is given (seen on
+    2.44.0).
+    """
+    if not (yield from queues("NAME", queue)):
+        raise InvalidDestinationError(f"there is no queue {queue}")
+    told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
+    listed: list[Mapping[str, Any]] = json.loads(told)
+    return listed
+
+
+def _made(wanted: set[tuple[str, str]]) -> Inquiry[None]:
+    """Have the queues of addresses, as (address, queue); raises InvalidDestinationError if a subscription is gone."""
+    for address, queue in sorted(wanted):
+        if (yield from queues("NAME", queue)):
+            continue
+        if address != queue:
+            raise InvalidDestinationError(
+                f"queue {queue} of {address} is gone; name another one to send its messages to (--to)"
+            )
+        yield from make_queue(queue, ANYCAST)
+
+
+def _queue_of(topic: str) -> Inquiry[str]:
+    names = yield Question(f"address.{topic}", "getQueueNames")
+    target: str = names[0]
+    return target
+
+
+def _those(ids: Sequence[str], act: Callable[[str], Inquiry[bool]]) -> Inquiry[list[str]]:
+    """Those of `ids` that the broker did it with."""
+    done = []
+    for one in ids:
+        if (yield from act(one)):
+            done.append(one)  # noqa: PERF401 - a comprehension cannot ask
+    return done
+
+
+def _told(queue: str, operation: str, *arguments: int | str | None) -> Inquiry[bool]:
+    """Whether the broker did it; not with a message that is not there."""
+    told = yield Question(f"queue.{queue}", operation, arguments)
+    return told is True
+
+
+def _target(uri: str) -> tuple[str, str]:
+    """Address and queue of `queue://ADDRESS` or `queue://ADDRESS::QUEUE`."""
+    address, _, queue = uri.removeprefix("queue://").partition("::")
+    return address, queue or address
+
+
+def _letter(listed: Mapping[str, Any], body: bytes | None = None) -> DeadLetter:
+    headers = {name: str(value) for name, value in listed.items()}
+    address, queue = headers.get("_AMQ_ORIG_ADDRESS", ""), headers.get("_AMQ_ORIG_QUEUE", "")
+    origin = f"queue://{address}" if queue == address else f"queue://{address}::{queue}"
+    known = bool(address and queue)
+    return read(
+        headers["messageID"],
+        headers,
+        origin=origin if known else None,
+        message_id=headers.get("_AMQ_ORIG_MESSAGE_ID"),
+        reason=EXPIRED if "_AMQ_ACTUAL_EXPIRY" in headers else UNTOLD,
+        size=None if body is None else len(body),
+        astray="" if known else "it does not tell the queue that it came from",
+        body=body,
+    )

@@ -1,0 +1,293 @@
+"""
+Dead letter queues of ActiveMQ Classic, looked at with a browser, and emptied by transactions.
+
+What is sent back is one transaction with the acknowledgement of what lay there, so nothing that happens to this process
+or to the broker leaves a message in two places or in none. ACKs and COMMIT go out when every SEND has its receipt: an
+ERROR for a SEND without one would not spoil the transaction. Source: BROKER.md C18, C20, C42.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from jmsx import Session, Topic
+from jmsx.core.delivery import Delivery
+from jmsx.core.destination_names import is_pattern
+from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.identity import stamp_again
+from jmsx.core.values import StompAck
+from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
+from jmsx.drivers.exchange import Talk
+from jmsx.drivers.machine import Machine
+from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, ProtocolError, UnsupportedError
+from jmsx.jms.session import link_of
+from jmsx_classic.copies import replayed_headers
+from jmsx_classic.dialect import DIALECT, destination_uri
+from jmsx_classic.statistics import Statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+#: Messages in one transaction.
+BATCH: Final = 100
+
+#: Messages that are settled on one link: Classic keeps each until the link ends, and searches all of them at a COMMIT.
+LINK: Final = 500
+
+#: Messages that a subscription may hold that are not settled. What is not meant stays at the one that it came to, and
+#: another one is made for what lies behind it: so no more than this many bodies wait here.
+_PREFETCH: Final = 500
+
+#: Messages that a browser is sent ahead.
+_BROWSED: Final = 500
+
+#: Seconds in which the broker tells of all its queues.
+_PATIENCE: Final = 2.0
+
+#: A queue in an advisory that it is there, as the transformation `jms-map-xml` has it (seen on 6.1.8).
+_QUEUE: Final = re.compile(
+    r'<destination class="ActiveMQQueue">\s*<string>([^<]*)</string>.*<operationType>0<', re.DOTALL
+)
+
+#: How dead letter queues are called: shared or individual ones, by the broker's default or by habit.
+_NAMES: Final = re.compile(
+    r"(?:^|[.\-_])(?:DLQ|dead|deadletters?|dead-letters?)(?:$|[.\-_])", re.IGNORECASE
+)
+
+#: How the broker words that a message has expired (`dlqDeliveryFailureCause`).
+_EXPIRED: Final = re.compile(r"\bexpired\b", re.IGNORECASE)
+
+
+class ClassicDeadLetters:
+    """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
+
+    remedy: Final = "they do not fit into the broker's memory; raise its memoryUsage limit"
+
+    def __init__(self, session: Session) -> None:
+        link = link_of(session)
+        self._session = session
+        self._address = link.address
+        # The pauses of a slow replay are the caller's, and nobody sends heart-beats in them
+        self._options = replace(link.options, heartbeat=(0.0, 0.0))
+
+    def queues(self) -> list[str]:
+        """Those that are called like one: Classic does not tell over STOMP what its strategies are."""
+        return sorted(name for name in self._all() if _NAMES.search(name))
+
+    def _all(self) -> set[str]:
+        """
+        All queues: who subscribes to their advisories is told at once of each.
+
+        Raises UnsupportedError where the broker sends no advisories (`advisorySupport="false"`).
+        """
+        link_of(self._session).shared.start()
+        found = set()
+        # Our own temporary topic is told of, too, and behind the queues that were there before it
+        consume = self._session.create_consumer
+        with (
+            closing(consume(Topic("ActiveMQ.Advisory.Queue"))) as advisories,
+            closing(consume(Topic("ActiveMQ.Advisory.TempTopic"))) as end,
+        ):
+            consume(self._session.create_temporary_topic()).close()
+            if end.receive(_PATIENCE) is None:
+                raise UnsupportedError(
+                    f"{self._address} does not tell which queues it has (advisorySupport is off); name one"
+                )
+            while (advisory := advisories.receive(0.0)) is not None:
+                text = advisory.body if advisory.readable else ""
+                found |= set(_QUEUE.findall(str(text)))
+        return {html.unescape(name) for name in found}
+
+    def count(self, queue: str) -> int | None:
+        """How many the statistics plugin tells, or else a browser is shown."""
+        try:
+            if queue not in self._all():
+                return None
+        except UnsupportedError:  # no advisories
+            return sum(1 for _ in self.look(queue))
+        asked = Statistics(self._session)
+        told = None if asked.broker() is None else asked.queues([queue]).get(queue, {}).get("size")
+        return told if isinstance(told, int) else sum(1 for _ in self.look(queue))
+
+    def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
+        """What a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known."""
+        with suppress(UnsupportedError):
+            if queue not in self._all():  # a browser would make it
+                raise InvalidDestinationError(f"there is no queue {queue}")
+        headers = DIALECT.browse_headers(
+            destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
+        )
+        with self._talk() as talk:
+            talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
+            while (frame := talk.message(queue)).headers.get("browser") != "end":
+                yield _letter(frame, bodies=bodies)
+
+    def replay(
+        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+    ) -> Iterator[list[str]]:
+        """A batch is one transaction. Where each goes back to is read anew: two messages may have one id."""
+
+        def copy(frame: MessageFrame) -> list[Frame] | None:
+            letter = _letter(frame)
+            if letter.obstacle(to):
+                return None
+            destination = to or letter.origin
+            delivery = _delivery(frame, queue)
+            headers = replayed_headers(delivery) | DIALECT.send_headers(destination)
+            send = Frame("SEND", headers, frame.body)
+            return [stamp_again(send, delivery, destination, DIALECT)]
+
+        return self._settle(queue, letters, copy)
+
+    def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+        """A batch is one transaction."""
+        return self._settle(queue, letters, lambda _: [])
+
+    def _settle(
+        self,
+        queue: str,
+        letters: Sequence[DeadLetter],
+        instead: Callable[[MessageFrame], list[Frame] | None],
+    ) -> Iterator[list[str]]:
+        """
+        Acknowledge `letters` with the SENDs that `instead` makes of each (None: it stays), and give the rest back.
+
+        Several links are used, one after the other.
+        """
+        wanted = Counter(letter.id for letter in letters)
+        while wanted.total():
+            left = wanted.total()
+            with self._talk() as talk:
+                for batch in _batches(talk, queue, wanted, instead):
+                    _commit(talk, batch, queue)
+                    yield [one.id for one in batch]
+                talk.end()
+            if wanted.total() == left:  # they are not there any more
+                return
+
+    @contextmanager
+    def _talk(self) -> Iterator[Talk]:
+        talk = Talk(self._address, self._options, DIALECT, Machine())
+        try:
+            talk.connect()
+            yield talk
+        finally:
+            talk.drop()
+
+
+class _Taken(NamedTuple):
+    """A message that leaves the queue."""
+
+    id: str
+    ack_id: str
+    instead: list[Frame]  #: SENDs
+
+
+def _batches(
+    talk: Talk,
+    queue: str,
+    wanted: Counter[str],
+    instead: Callable[[MessageFrame], list[Frame] | None],
+) -> Iterator[list[_Taken]]:
+    """Consume `queue`: what comes of the ids `wanted`, which loses it, as much as one link takes well."""
+    batch: list[_Taken] = []
+    subscriptions, held, taken = 0, 0, 0
+    while wanted.total() and taken < LINK:
+        if held >= subscriptions * _PREFETCH - BATCH:
+            subscriptions += 1
+            talk.send(_subscribe(queue, f"move-{subscriptions}"))
+        try:
+            frame = talk.message(queue)
+        except BrokerTimeoutError:  # that was all
+            break
+        name = DIALECT.message_id(frame.headers)
+        sends = instead(frame) if wanted[name] else None
+        if sends is None:
+            held += 1
+            continue
+        wanted[name] -= 1
+        taken += 1
+        batch.append(_Taken(name, DIALECT.ack_id(frame.headers), sends))
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _subscribe(queue: str, name: str) -> Frame:
+    headers = DIALECT.subscribe_headers(
+        destination=f"queue://{queue}",
+        ack=StompAck.CLIENT_INDIVIDUAL,
+        selector=None,
+        durable_name=None,
+        no_local=False,
+        options={"prefetchSize": str(_PREFETCH)},
+    )
+    return Frame("SUBSCRIBE", {"id": name, **headers})
+
+
+def _commit(talk: Talk, batch: Sequence[_Taken], queue: str) -> None:
+    """Send what takes their place and settle the messages, all or nothing."""
+    within = {"transaction": "move"}
+    talk.send(Frame("BEGIN", within))
+    sends = [send for one in batch for send in one.instead]
+    talk.request_all(
+        [Frame("SEND", {**send.headers, **within}, send.body) for send in sends],
+        f"of what lay in {queue}",
+    )
+    talk.send(*(Frame("ACK", {"id": one.ack_id, **within}) for one in batch))
+    talk.request(Frame("COMMIT", within), queue)
+
+
+def _delivery(frame: MessageFrame, queue: str) -> Delivery:
+    """As a consumer of `queue` has it, for what is made of its headers."""
+    delivery = Delivery(
+        frame,
+        arrival=0,
+        message_id=DIALECT.message_id(frame.headers),
+        epoch=0,
+        received_at=0.0,
+        expires_at=None,
+    )
+    delivery.subscribed = f"queue://{queue}"
+    return delivery
+
+
+def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
+    try:
+        headers = frame.headers
+    except ProtocolError:
+        frame = frame.bare()
+        headers = frame.headers
+    origin = headers.get("jmsx_original_destination") or destination_uri(
+        headers.get("original-destination")
+    )
+    cause = headers.get("dlqDeliveryFailureCause", "")
+    carried = DIALECT.carries(headers, frame.body)
+    return read(
+        DIALECT.message_id(headers),
+        headers,
+        origin=origin,
+        reason=EXPIRED if _EXPIRED.search(cause) else UNTOLD,
+        size=len(frame.body),
+        stuck="" if carried else "its body does not come over STOMP; use the broker's console",
+        astray=_astray(origin),
+        body=frame.body if bodies else None,
+    )
+
+
+def _astray(origin: str | None) -> str:
+    """Why a message cannot go back to `origin` (URI)."""
+    if not origin:
+        return "it does not tell where it came from"
+    if not origin.startswith("queue://"):
+        return f"every subscriber of {origin} would get it again"
+    if is_pattern(origin):
+        return f"{origin} is not one queue"
+    return ""

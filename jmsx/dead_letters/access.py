@@ -1,0 +1,48 @@
+"""What an operator may do with the dead letters of a broker: the seam that adapters fill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from jmsx.dead_letters.letter import DeadLetter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class Access(Protocol):
+    """
+    What one kind of broker lets an operator do with dead letters. Queues are names, without scheme.
+
+    Every call raises JmsxError where the broker does not answer or refuses.
+    """
+
+    @property
+    def remedy(self) -> str:
+        """What to do where `look` shows less than `count` tells, a clause."""
+
+    def queues(self) -> list[str]:
+        """The dead letter queues that the broker's settings, or their names, tell of; sorted."""
+
+    def count(self, queue: str) -> int | None:
+        """How many messages lie in `queue`; None: there is no such queue, or nobody tells."""
+
+    def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
+        """
+        What lies in `queue`, from its head, as far as the broker shows it; nothing is taken.
+
+        With `bodies` each message whole, where it comes.
+        """
+
+    def replay(
+        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+    ) -> Iterator[list[str]]:
+        """
+        Send `letters` of `queue` back to where they came from, or to the queue `to` (URI).
+
+        Yields the ids of those that have been moved, some at a time; what is missing at the end was not there any more.
+        Whoever stops the iteration, or kills the process, leaves each message in exactly one of the two queues.
+        """
+
+    def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+        """Delete `letters` from `queue` for good; yields as `replay`."""

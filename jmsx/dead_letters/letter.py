@@ -1,0 +1,172 @@
+"""
+One dead letter: what its headers tell of why it died, which of them are meant, and groups of a kind.
+
+All of it was written by whoever sent the message, or its copy: it is shown, and it decides nothing but which messages
+an operator means. Where one goes back to is shown to him before it goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: The reason of a dead letter that tells none: its broker has moved it, or somebody has put it there.
+UNTOLD: Final = "untold"
+
+#: The reason of what expired; jmsx's word and, for what the broker moved, its adapter's.
+EXPIRED: Final = "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """
+    A message in a dead letter queue. Times are epoch seconds; a text that nobody told is empty.
+
+    `id` names it in its queue, and to the broker alone: it is another one when the message has come back.
+    """
+
+    id: str
+    message_id: str  #: under which it was consumed, as log and events have it
+    key: str  #: its sender's, as told; else empty
+    origin: str  #: URI of where it was consumed
+    reason: str  #: `max_redeliveries`, `rejected`, `expired`, `undecodable` or `untold`
+    error: str  #: type of the last exception
+    error_message: str
+    consumer: str
+    deliveries: int | None
+    first_failure: float | None
+    last_failure: float | None
+    sent_at: float | None  #: as its headers say; of a copy on Artemis: when that was made
+    size: int | None  #: of the body, bytes
+    stuck: str  #: why it cannot be sent anywhere, a clause; empty: it can
+    astray: str  #: why it cannot go back to where it came from; empty: it can
+    headers: Mapping[str, str]
+    body: bytes | None = None  #: None: it was not asked for
+
+    @property
+    def seen(self) -> float | None:
+        """When it died, or else when it was sent."""
+        return self.sent_at if self.last_failure is None else self.last_failure
+
+    def obstacle(self, to: str | None = None) -> str:
+        """Return why it cannot be sent to `to` (URI; None: back to where it came from); empty: it can."""
+        return self.stuck or (self.astray if to is None else "")
+
+
+def read(
+    id: str,  # noqa: A002 - as the field
+    headers: Mapping[str, str],
+    *,
+    origin: str | None,
+    message_id: str | None = None,
+    reason: str = UNTOLD,
+    size: int | None = None,
+    stuck: str = "",
+    astray: str = "",
+    body: bytes | None = None,
+) -> DeadLetter:
+    """
+    Read what `headers` tell of a dead letter.
+
+    `origin` is where the adapter would send it back to; `message_id` and `reason` are what the broker itself tells, and
+    count where no copy of jmsx's says more.
+    """
+    told = headers.get
+    return DeadLetter(
+        id=id,
+        message_id=told("jmsx_original_message_id") or message_id or id,
+        key=told(KEY_HEADER, ""),
+        origin=origin or told("jmsx_original_destination", ""),
+        reason=told("jmsx_death_reason") or reason,
+        error=told("jmsx_exception", ""),
+        error_message=told("jmsx_exception_message", ""),
+        consumer=told("jmsx_consumer", ""),
+        deliveries=whole(told("jmsx_delivery_count"), most=INT),
+        first_failure=_seconds(told("jmsx_first_failure")),
+        last_failure=_seconds(told("jmsx_last_failure")),
+        sent_at=_seconds(told("timestamp")),
+        size=size,
+        stuck=stuck,
+        astray=astray,
+        headers=headers,
+        body=body,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which dead letters are meant: those that fit all that is said; by default every one."""
+
+    ids: frozenset[str] = frozenset()  #: of `id`, `message_id` or `key`
+    reason: str | None = None
+    error: str | None = None  #: the type, or how its message begins
+    consumer: str | None = None
+    origin: str | None = None  #: URI
+    since: float | None = None  #: epoch seconds of `seen`
+    until: float | None = None
+
+    def fits(self, letter: DeadLetter) -> bool:
+        """Return whether `letter` is one of them; one that tells no time is outside of every period."""
+        if self.ids and self.ids.isdisjoint(
+            (letter.id, letter.message_id, letter.key or letter.id)
+        ):
+            return False
+        if self.error is not None and not (
+            letter.error == self.error or letter.error_message.startswith(self.error)
+        ):
+            return False
+        for wanted, told in (
+            (self.reason, letter.reason),
+            (self.consumer, letter.consumer),
+            (self.origin, letter.origin),
+        ):
+            if wanted is not None and wanted != told:
+                return False
+        if self.since is None and self.until is None:
+            return True
+        seen = letter.seen
+        return seen is not None and (self.since or 0) <= seen < (self.until or float("inf"))
+
+
+@dataclass(slots=True)
+class Group:
+    """Dead letters of one cause, consumer and destination. Times are epoch seconds."""
+
+    origin: str
+    reason: str
+    error: str
+    consumer: str
+    count: int = 0
+    stuck: int = 0  #: those of them that cannot be sent back
+    first: float | None = None
+    last: float | None = None
+    example: str = ""  #: id of the newest
+
+    def add(self, letter: DeadLetter) -> None:
+        """Count one more."""
+        self.count += 1
+        self.stuck += bool(letter.obstacle())
+        seen = letter.seen
+        if seen is not None:
+            self.first = seen if self.first is None else min(self.first, seen)
+        if self.last is None or (seen is not None and seen >= self.last):
+            self.last, self.example = seen, letter.id
+
+
+def groups(letters: Iterable[DeadLetter]) -> list[Group]:
+    """Groups by destination, reason, error and consumer; the largest first."""
+    found: dict[tuple[str, str, str, str], Group] = {}
+    for letter in letters:
+        of = (letter.origin, letter.reason, letter.error, letter.consumer)
+        found.setdefault(of, Group(*of)).add(letter)
+    return sorted(found.values(), key=lambda one: (-one.count, one.origin, one.reason, one.error))
+
+
+def _seconds(text: str | None) -> float | None:
+    ms = time_ms(text)
+    return None if ms is None else ms / 1000

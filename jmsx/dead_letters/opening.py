@@ -1,0 +1,50 @@
+"""Opening the dead letters of a broker, with the adapter of its dialect."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from jmsx import plugins
+from jmsx.config.uri import parse_broker_uri
+from jmsx.dead_letters.access import Access
+from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError
+from jmsx.jms.one_broker import connect_to
+from jmsx.jms.session import Session, link_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The entry point group of what adapters register: a callable that makes an Access of a Session.
+GROUP: Final = "jmsx.dead_letters"
+
+
+@contextmanager
+def open_access(url: str) -> Iterator[Access]:
+    """
+    Access to the dead letters of the first broker of `url` that answers.
+
+    Raises ConfigurationError for a broker whose kind has no adapter for it, else what a `Connection` raises.
+    """
+    uri = parse_broker_uri(url)
+    failure: JmsxError = ConnectionFailedError(f"no broker in {url}")
+    for address in uri.addresses:
+        try:
+            connection = connect_to(address, uri.options)
+            session = connection.create_session()
+        except JmsxError as error:
+            failure = error
+            continue
+        with connection:
+            yield _access(session)
+        return
+    raise failure
+
+
+def _access(session: Session) -> Access:
+    name = link_of(session).dialect.name
+    if name not in plugins.names(GROUP):
+        known = ", ".join(plugins.names(GROUP))
+        raise ConfigurationError(f"dead letters of a {name} broker cannot be moved; of: {known}")
+    made: Access = plugins.load(GROUP, name)(session)
+    return made

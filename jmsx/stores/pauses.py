@@ -1,0 +1,20 @@
+"""How long a store that is away is left alone before it is tried again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Seconds before the store is tried again: at first, and at most.
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+
+
+def pauses() -> Iterator[float]:
+    """Seconds before each next try, without end: each is twice the one before, up to the longest."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)

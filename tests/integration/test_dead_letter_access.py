@@ -1,0 +1,215 @@
+"""`jmsx dlq` on real brokers: what lies there, the way back, and kills on the way."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from jmsx import AcknowledgeMode, Connection, Message, Queue, RedeliveryPolicy
+from jmsx.app import App
+from jmsx.cli.dlq import app as dlq
+from jmsx.dead_letters.opening import open_access
+from jmsx_broker import ArtemisBroker
+from tests.integration.broker_support import eventually, python
+from tests.integration.support import fresh_queue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+
+
+def run(broker: Broker, *arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    done = CliRunner().invoke(dlq, [*arguments, "--broker", broker.url])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+def printed(broker: Broker, *arguments: str) -> Any:
+    """What a command tells as JSON."""
+    done = CliRunner().invoke(dlq, [*arguments, "--json", "--broker", broker.url])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+def bury(broker: Broker, count: int) -> tuple[Queue, Queue]:
+    """Have an application fail with so many messages; returns its queue and that of its dead letters."""
+    origin, dead = fresh_queue(), fresh_queue()
+    app = App(broker.url)
+
+    @app.consumer(
+        origin.uri,
+        dead_letter=dead.uri,
+        redelivery=RedeliveryPolicy(maximum_redeliveries=0),
+        name="ship",
+    )
+    def ship(order: Message) -> None:
+        raise TimeoutError("late") if int(order.text) % 2 else ValueError("odd")
+
+    with app:
+        for number in range(count):
+            app.send(origin.uri, str(number), properties={"n": number})
+        eventually(lambda: broker.statistics(dead.name).size == count)
+    return origin, dead
+
+
+def put(broker: Broker, queue: Queue, *bodies: str) -> None:
+    """Send what nobody has consumed yet."""
+    with Connection(broker.url) as connection:
+        session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        producer = session.create_producer(queue)
+        for body in bodies:
+            producer.send(Message(body))
+        session.commit()
+
+
+def lying(broker: Broker, queue: Queue) -> Counter[str]:
+    """The bodies in a queue; it is empty then."""
+    with Connection(broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        return Counter(
+            message.text for message in iter(lambda: consumer.receive(1.0), None) if message
+        )
+
+
+def test_causes_are_told(broker: Broker) -> None:
+    """Groups, a line each, one of them whole, and a file with all."""
+    origin, dead = bury(broker, 5)
+    found = printed(broker, "groups", dead.name)
+    assert [
+        (one["origin"], one["reason"], one["error"], one["consumer"], one["count"]) for one in found
+    ] == [
+        (origin.uri, "max_redeliveries", "ValueError", "ship", 3),
+        (origin.uri, "max_redeliveries", "TimeoutError", "ship", 2),
+    ]
+    shown = printed(broker, "show", dead.name, "--error", "TimeoutError")
+    assert [one["error_message"] for one in shown] == ["late", "late"]
+    whole = run(broker, "show", dead.name, shown[0]["id"])
+    assert "raise TimeoutError" in whole
+    assert "n: 1" in whole
+    assert whole.rstrip().endswith("\n1")
+    assert printed(broker, "ls", dead.name) == [{"queue": dead.name, "messages": 5}]
+    assert broker.statistics(dead.name).size == 5
+
+
+def test_what_is_meant_goes_back_and_the_rest_stays(broker: Broker) -> None:
+    """By its cause, with properties and key; the application gets it as it was."""
+    origin, dead = bury(broker, 6)
+    before = {one["key"] for one in printed(broker, "show", dead.name, "--error", "ValueError")}
+    assert run(broker, "replay", dead.name, "--error", "ValueError", "--dry-run")
+    assert broker.statistics(dead.name).size == 6
+    told = printed(broker, "replay", dead.name, "--error", "ValueError", "--yes")
+    assert told == {"planned": 3, "done": 3, "missing": 0, "dry_run": False}
+    with Connection(broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(origin)
+        came = [
+            message for message in (consumer.receive(5.0) for _ in range(3)) if message is not None
+        ]
+    assert sorted((message.text, message.properties["n"]) for message in came) == [
+        ("0", 0),
+        ("2", 2),
+        ("4", 4),
+    ]
+    assert {message.key for message in came} == before
+    assert {message.delivery_count for message in came} == {1}
+    assert lying(broker, dead) == Counter("135")
+
+
+def test_what_tells_no_origin_needs_a_queue(broker: Broker) -> None:
+    """It stays where it is, and the reason is told; a queue that is named takes it."""
+    dead, other = fresh_queue(), fresh_queue()
+    put(broker, dead, "a", "b")
+    assert "2 stay: it does not tell" in run(broker, "replay", dead.name, "--yes")
+    assert broker.statistics(dead.name).size == 2
+    assert "2 done" in run(broker, "replay", dead.name, "--to", other.uri, "--yes")
+    assert lying(broker, other) == Counter("ab")
+
+
+def test_nobody_to_ask_changes_nothing(broker: Broker) -> None:
+    """A script has to say --yes."""
+    dead = fresh_queue()
+    put(broker, dead, "a")
+    done = CliRunner().invoke(dlq, ["purge", dead.name, "--broker", broker.url])
+    assert done.exit_code == 1
+    assert "--yes" in str(done.exception)
+    assert broker.statistics(dead.name).size == 1
+
+
+def test_purge_deletes_what_is_meant_from_behind_the_rest(broker: Broker) -> None:
+    """More lie before it than one subscription may hold."""
+    dead = fresh_queue()
+    put(broker, dead, *(f"m{number}" for number in range(1300)))
+    last = [one["id"] for one in printed(broker, "show", dead.name, "--limit", "1300")][-3:]
+    chosen = [part for one in last for part in ("--id", one)]
+    assert "3 done" in run(broker, "purge", dead.name, *chosen, "--yes")
+    assert set(lying(broker, dead)) == {f"m{number}" for number in range(1297)}
+
+
+def test_export_keeps_all_of_it(broker: Broker, tmp_path: Path) -> None:
+    """A line each, with headers and body, in a file of its own."""
+    dead, out = fresh_queue(), tmp_path / "dead.jsonl"
+    put(broker, dead, "grüße", "b")
+    run(broker, "export", dead.name, str(out))
+    lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    assert [one["text"] for one in lines] == ["grüße", "b"]
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert "is there already" in str(
+        CliRunner().invoke(dlq, ["export", dead.name, str(out), "--broker", broker.url]).exception
+    )
+    assert broker.statistics(dead.name).size == 2
+
+
+def test_a_queue_that_is_not_there_is_not_made(broker: Broker) -> None:
+    """Looking changes nothing."""
+    dead = fresh_queue()
+    assert printed(broker, "ls", dead.name) == [{"queue": dead.name, "messages": None}]
+    done = CliRunner().invoke(dlq, ["groups", dead.name, "--broker", broker.url])
+    assert f"there is no queue {dead.name}" in str(done.exception)
+    assert not broker.statistics(dead.name).exists
+
+
+def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:
+    """Kill -9 at any moment, again and again: none is lost, none is there twice."""
+    dead, target = fresh_queue(), fresh_queue()
+    bodies = [f"m{number}" for number in range(3000)]
+    put(broker, dead, *bodies)
+    command = (
+        "-m", "jmsx", "dlq", "replay", dead.name, "--to", target.uri, "--yes", "--broker", broker.url
+    )  # fmt: skip
+    for _ in range(5):
+        moved = broker.statistics(target.name).size
+        with python(*command) as process:
+            eventually(
+                lambda: process.poll() is not None or broker.statistics(target.name).size > moved  # noqa: B023 - called here
+            )
+            process.send_signal(signal.SIGKILL)
+    eventually(lambda: broker.statistics(dead.name).inflight_count == 0)
+    with open_access(broker.url) as access:
+        there = list(access.look(dead.name))
+        assert len(there) + broker.statistics(target.name).size == 3000
+        done = sum(len(ids) for ids in access.replay(dead.name, there, target.uri))
+    assert done == len(there)
+    assert lying(broker, target) == Counter(bodies)
+    assert lying(broker, dead) == Counter()
+
+
+def test_a_long_queue_of_a_broker_that_shows_little() -> None:
+    """Artemis shows 200 messages unless told otherwise: that is said, and all of them go back in the end."""
+    with ArtemisBroker(address_settings={"#": {"management-browse-page-size": 50}}) as broker:
+        dead, target = fresh_queue(), fresh_queue()
+        put(broker, dead, *(f"m{number}" for number in range(180)))
+        assert "50 of 180 messages can be seen; raise" in run(broker, "groups", dead.name)
+        told = run(broker, "replay", dead.name, "--to", target.uri, "--yes", "--limit", "120")
+        assert "120 done" in told
+        assert "60 done" in run(broker, "replay", dead.name, "--to", target.uri, "--yes")
+        assert lying(broker, target).total() == 180

@@ -1,0 +1,121 @@
+"""What a dead letter tells, which of them are meant, and groups of a kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, groups, read
+
+COPY = {
+    "jmsx_death_reason": "max_redeliveries",
+    "jmsx_original_destination": "queue://orders",
+    "jmsx_original_message_id": "ID:7",
+    "jmsx_delivery_count": "5",
+    "jmsx_consumer": "ship",
+    "jmsx_first_failure": "1700000000000",
+    "jmsx_last_failure": "1700000060500",
+    "jmsx_exception": "TimeoutError",
+    "jmsx_exception_message": "no answer",
+    "jmsx_key": "k7",
+    "timestamp": "1700000061000",
+}
+
+
+def letter(**changes: str) -> DeadLetter:
+    """A copy that jmsx made, with headers changed."""
+    return read("ID:9", {**COPY, **changes}, origin=None)
+
+
+def test_a_copy_tells_its_death() -> None:
+    """Names, counts and times as its headers have them."""
+    read_ = letter()
+    assert (read_.id, read_.message_id, read_.key) == ("ID:9", "ID:7", "k7")
+    assert (read_.origin, read_.reason, read_.consumer) == (
+        "queue://orders",
+        "max_redeliveries",
+        "ship",
+    )
+    assert (read_.error, read_.error_message, read_.deliveries) == ("TimeoutError", "no answer", 5)
+    assert (read_.first_failure, read_.last_failure, read_.seen) == (
+        1.7e9,
+        1.7e9 + 60.5,
+        1.7e9 + 60.5,
+    )
+
+
+def test_what_the_broker_moved_tells_less() -> None:
+    """Its id is its own, its time is that of sending, and nothing is made up."""
+    told = read("ID:9", {"timestamp": "1700000061000"}, origin="queue://orders")
+    assert (told.message_id, told.key, told.origin, told.reason) == (
+        "ID:9",
+        "",
+        "queue://orders",
+        UNTOLD,
+    )
+    assert (told.deliveries, told.last_failure, told.seen) == (None, None, 1_700_000_061.0)
+
+
+@pytest.mark.parametrize("odd", ["²", "-1", "9" * 30, "soon", ""])
+def test_odd_numbers_tell_nothing(odd: str) -> None:
+    """Anybody may have written them."""
+    told = letter(jmsx_delivery_count=odd, jmsx_last_failure=odd, timestamp=odd)
+    assert (told.deliveries, told.last_failure, told.seen) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "fits"),
+    [
+        (Choice(), True),
+        (Choice(ids=frozenset({"ID:9"})), True),
+        (Choice(ids=frozenset({"ID:7", "other"})), True),
+        (Choice(ids=frozenset({"k7"})), True),
+        (Choice(ids=frozenset({"ID:8"})), False),
+        (Choice(error="TimeoutError"), True),
+        (Choice(error="no ans"), True),
+        (Choice(error="Timeout"), False),
+        (Choice(reason="expired"), False),
+        (Choice(consumer="ship", origin="queue://orders", reason="max_redeliveries"), True),
+        (Choice(consumer="bill", origin="queue://orders"), False),
+        (Choice(since=1.7e9, until=1.7e9 + 61), True),
+        (Choice(since=1.7e9 + 61), False),
+        (Choice(until=1.7e9 + 60.5), False),
+    ],
+)
+def test_a_choice_fits_all_that_it_says(choice: Choice, *, fits: bool) -> None:
+    """Ids are those of the queue, of the log, and keys."""
+    assert choice.fits(letter()) is fits
+
+
+def test_what_tells_no_time_is_outside_of_every_period() -> None:
+    """It would be deleted with what is old otherwise."""
+    told = letter(jmsx_last_failure="", timestamp="")
+    assert Choice().fits(told)
+    assert not Choice(until=1e12).fits(told)
+    assert not Choice(since=0.0).fits(told)
+
+
+def test_an_empty_key_is_no_id() -> None:
+    """Who gives an empty id means nothing by it."""
+    assert not Choice(ids=frozenset({""})).fits(letter(jmsx_key=""))
+
+
+def test_groups_count_and_name_the_newest() -> None:
+    """The largest group first, with what cannot go back."""
+    early = read(
+        "a", {**COPY, "jmsx_last_failure": "1600000000000"}, origin=None, astray="it was a topic"
+    )
+    found = groups([early, letter(), letter(jmsx_exception="ValueError")])
+    assert [(one.error, one.count, one.stuck) for one in found] == [
+        ("TimeoutError", 2, 1),
+        ("ValueError", 1, 0),
+    ]
+    assert (found[0].first, found[0].last, found[0].example) == (1.6e9, 1.7e9 + 60.5, "ID:9")
+
+
+def test_what_stands_in_its_way() -> None:
+    """A named queue helps who does not know where he came from, and not who has lost his body."""
+    astray = read("a", COPY, origin=None, astray="it was a topic")
+    stuck = read("a", COPY, origin=None, stuck="no body")
+    assert (astray.obstacle(), astray.obstacle("queue://x")) == ("it was a topic", "")
+    assert (stuck.obstacle(), stuck.obstacle("queue://x")) == ("no body", "no body")
+    assert letter().obstacle() == ""
