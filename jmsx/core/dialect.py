@@ -94,7 +94,8 @@ class Dialect(Protocol):
         """
         Whether the broker writes names of properties without escapes, so that one may look like lines of a head.
 
-        Where it does not, a second header of one name is a property, and the first one counts (STOMP 1.2).
+        Then its frames have a mark (drivers/mark.py). Where it does not, it must tell the true length of each body, and
+        a second header of one name is a property: the first one counts (STOMP 1.2).
         """
 
     @property

@@ -10,7 +10,8 @@ A broker may not tell where a body ends: Classic writes a text with a NUL in it 
 or hold lines of it. Then what a sender wrote stands where frames are expected. So each link has a mark that no sender
 knows (mark.py); the broker repeats it in every MESSAGE and RECEIPT, once. What has it not is no frame, and what has it
 inside a body ended before. A message without a certain end is truncated: all up to the next frame with the mark is its.
-That is done where the broker writes a line feed behind each NUL.
+That is done where the broker writes a line feed behind each NUL. Artemis escapes names and counts bodies itself: its
+frames are believed without a mark.
 
 By which header `ack` a truncated message is settled is not certain: a sender may have written those of its neighbours.
 Classic numbers what it dispatches, so its own is the lowest above that of the message before; a sender's below that one
@@ -106,9 +107,8 @@ class Splitter:
         self._odd_from = 0  #: where it begins in the chunk
         self._headless = False  #: the next mark has come, and not the rest of its head
         self._whole = 0  #: frames that were complete
-        self.mark = b""  #: what every MESSAGE and RECEIPT has in its head; empty: none needs it
-        #: The broker writes the names of properties as they are, so that they may hold whole header lines.
-        self.raw_names = True
+        #: What every MESSAGE and RECEIPT has in its head; empty: the broker says truly where each frame ends.
+        self.mark = b""
         self.origin = b""  #: how every `ack` of the broker begins, as far as it is known
         self._spaced = False  #: the broker writes a line feed behind each frame
         #: Where the frames of this chunk begin in it, and what was known of acks before each.
@@ -267,7 +267,7 @@ class Splitter:
         body = data[body_start:body_end]
         known = self._known
         if command == _MESSAGE:
-            if guarded and self.raw_names:
+            if guarded:
                 self._note_ack(block, body)
             frames.append(self._message(block, body))
         else:
@@ -295,7 +295,7 @@ class Splitter:
         """
         Whether the mark is where the broker repeats it: at the end of the header `name`.
 
-        It may stand elsewhere, too: Artemis repeats a SEND's headers in the text of its ERROR.
+        It may stand elsewhere, too: an ERROR may repeat the headers of what it answers.
         """
         at = block.find(self.mark)
         while at >= 0:
@@ -363,7 +363,7 @@ class Splitter:
             return self._wait(_Oddity.UNCLEAR, position)
         inside = _borders(data, position, own)
         written_in_front = inside and self._begins_at(data, position, inside) > position
-        if not self.raw_names or (accused and written_in_front):
+        if accused and written_in_front:
             return self._blame(data, position, frames, error)
         self._why = str(error)
         return self._mend(data, position, frames)
@@ -439,7 +439,7 @@ class Splitter:
         borders = _borders(data, own, following)
         if not borders:
             raise ProtocolError("the broker sent a frame inside the head of another")
-        if not self.raw_names or _is_of_receipt(data, following):
+        if _is_of_receipt(data, following):
             return borders[-1]
         found = self._acks(data, position, following)
         lowest = _lowest(found)[0] if found and own > position else -1
@@ -464,7 +464,7 @@ class Splitter:
         at = text.find(self.mark)
         start = text.rfind(b"\n", 0, at) + 1
         lines = [text[start:at]]
-        found = self._acks(text) if self.raw_names else []
+        found = self._acks(text)
         if found:
             (prefix, _), (number, _) = self._floor(text), _lowest(found)
             self._known = b"ack:%s%d" % (prefix, number)

@@ -115,14 +115,13 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Whether bytes have come that are not handed over yet."""
         return self._transport.unread
 
-    def expect(self, mark: bytes, *, raw_names: bool, origin: str) -> None:
+    def expect(self, mark: bytes, *, origin: str) -> None:
         """
         From the next frame on, every MESSAGE and RECEIPT has `mark` in its head, which is not shown.
 
-        `raw_names`: as `Dialect.raw_names`; `origin`: how what the broker numbers begins.
+        `origin`: how what the broker numbers begins.
         """
         self._transport.splitter.mark = mark
-        self._transport.splitter.raw_names = raw_names
         self._transport.splitter.origin = escape(origin).encode()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -136,6 +137,30 @@ def test_headers_from_stomp_stop_nobody(broker: Broker) -> None:
     got = handled(broker, queue, len(sent), AcknowledgeMode.AUTO_ACKNOWLEDGE)
     assert sorted(got) == sorted(sent)
     assert eventually(lambda: broker.statistics(queue.name).size == 0)
+
+
+def test_what_one_has_read_may_be_told_in_another(broker: Broker) -> None:
+    """Who reads what a session sends, and writes to it, may put all that he has read into a body, or frames of it."""
+    queue, output = fresh_queue(), fresh_queue()
+    with Connection(broker.url) as connection, Wire(broker.url) as wire:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(output).send(Message("read me"))
+        consumer = session.create_consumer(queue)
+        place, kind = ("", "ANYCAST") if wire.is_artemis else ("/queue/", "queue")
+        reading = {"id": "r", "destination": place + output.name, "subscription-type": kind}
+        wire.send(Frame("SUBSCRIBE", reading))
+        told = "\n".join(
+            f"{name}:{value}" for name, value in wire.receive("MESSAGE").headers.items()
+        )
+        mark = re.search(r"~\w+", told)
+        forged = f"MESSAGE\nsubscription:1{mark[0] if mark else ''}\nmessage-id:9\nack:9\n{told}\n\nno\0\n"
+        bodies = [told, f"RECEIPT\nreceipt-id:1\n{told}\n\n\0\n", f"x\0\n{forged}", "last"]
+        head = {"destination": place + queue.name, "destination-type": kind, "persistent": "true"}
+        for body in bodies:
+            sized = {"content-length": str(len(body.encode()))}
+            wire.request(Frame("SEND", {**head, **sized}, body.encode()))
+        assert [one.text for one in take(consumer, len(bodies))] == bodies
 
 
 @NEEDS_JDK
