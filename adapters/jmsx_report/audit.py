@@ -53,7 +53,15 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         held.complete.writers.filter(pl.col("ended") == "recovered")["writer"]
     ) | frozenset(held.horizon.silent["writer"])
     found = balance.causes(
-        balance.judged(by_key, held.routes, held.begun, now, held.deadline_us), died
+        balance.judged(
+            by_key,
+            held.routes,
+            begun=held.begun,
+            now=now,
+            clocks=held.clocks,
+            deadline_us=held.deadline_us,
+        ),
+        died,
     )
     # Of foreign senders not all was looked at: what was done twice counts here, and all of it in `strangers`.
     twice = pl.sum_horizontal("duplicates", "effect_duplicates", "doubtful_duplicates") > 0

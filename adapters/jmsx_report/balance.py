@@ -329,6 +329,7 @@ def keys(stories: pl.DataFrame, doubts: pl.DataFrame, routes: Routes) -> pl.Data
 FOUND: Final = (
     "unaccounted",
     "in_flight",
+    "undated",
     "unread",
     "expired_at_broker",
     "duplicates",
@@ -347,14 +348,17 @@ FOUND: Final = (
 def judged(
     by_key: pl.DataFrame,
     routes: Routes,
+    *,
     begun: pl.DataFrame,
     now: pl.DataFrame,
+    clocks: Clocks,
     deadline_us: int,
 ) -> pl.DataFrame:
     """
     Say of each key what is wrong, if anything; columns as `by_key`, and `FOUND`.
 
-    unaccounted: sent more than the deadline ago, and not settled. in_flight: the same, sent later. unread: sent where
+    unaccounted: sent more than the deadline ago, and not settled. in_flight: the same, sent later. undated: which of
+    these it is a clock that was set does not tell; it is in in_flight, too. unread: sent where
     nobody in the log reads. expired_at_broker: not settled, and its time is over. duplicates: done more often than
     sent. effect_duplicates: its handler succeeded more often than that. unsent: settled, and nobody in the log sent it;
     foreign: the same, by who is not jmsx. unanswered: sent without a receipt, and not settled. late_confirmed:
@@ -372,7 +376,9 @@ def judged(
     limit = pl.col("now_us")
     nobody = ~pl.col("route").is_in(list(routes.read))
     gone = (pl.col("expires_us") <= limit).fill_null(value=False)
-    overdue = (pl.coalesce("key_us", "hour_us") + deadline_us <= limit).fill_null(value=True)
+    due_us = pl.coalesce("key_us", "hour_us") + deadline_us
+    overdue = (due_us + pl.col("most_us").fill_null(0) <= limit).fill_null(value=True)
+    maybe_overdue = (due_us + pl.col("least_us").fill_null(0) <= limit).fill_null(value=True)
     open_ = ~gone & ~nobody
     doubtful = pl.col("doubtful") > 0
     lost = pl.col("lost")
@@ -382,6 +388,11 @@ def judged(
     return (
         by_key.join(begun, on=["sender", "route"], how="left")
         .join(now, on=["sender", "route"], how="left")
+        .join(
+            clocks.shifts(by_key.select("sender", "key_us").drop_nulls()),
+            on=["sender", "key_us"],
+            how="left",
+        )
         # A copy that a broker moved, as to a dead letter queue, is settled there; each such settlement is of one copy.
         .with_columns(missing.alias("missing"), stray.alias("stray"))
         .with_columns(
@@ -402,6 +413,7 @@ def judged(
             pl.when(open_ & overdue & doubtful).then(lost).otherwise(0).alias("in_doubt"),
             pl.when(open_ & overdue & ~doubtful).then(lost).otherwise(0).alias("unaccounted"),
             pl.when(open_ & ~overdue).then(lost).otherwise(0).alias("in_flight"),
+            pl.when(open_ & ~overdue & maybe_overdue).then(lost).otherwise(0).alias("undated"),
             (pl.col("done") > due.clip(lower_bound=1)).cast(pl.Int64).alias("duplicates"),
             (ran_again & ~doubtful).cast(pl.Int64).alias("effect_duplicates"),
             (ran_again & doubtful).cast(pl.Int64).alias("doubtful_duplicates"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -84,13 +84,13 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
     """Put together what the merged partials `sums` (name -> rows, as `PARTIALS`) say of messages of the period."""
     clocked = context.clocks
     # Whoever wrote, whatever the period is.
-    here = roster(completeness(sums[RUNS.name], sums[NOTES.name]), context.writers, clocked)
+    here = roster(_completeness(sums, clocked), context.writers, clocked)
     sums = within(sums, asked, clocked)
     flowing, readers = sums[FLOWS.name], sums[READERS.name]
     sent = flowing.filter(pl.col("kind") == "send")["dest"].drop_nulls().unique()
     read = readers.select("dest", "subscription").unique()
     found_routes = routes(sent, read.iter_rows())
-    complete = completeness(sums[RUNS.name], sums[NOTES.name])
+    complete = _completeness(sums, clocked)
     compared = balance.buckets(flowing, found_routes)
     stats = sums[brokerbook.STATS.name].join(
         context.sockets.select("writer", "session_id", "epoch", "broker"),
@@ -125,6 +125,11 @@ def books(sums: Sums, context: Context, terms: Terms, asked: Period) -> Books:
         roster=here,
         absent=absent(here, terms.expect, terms.before),
     )
+
+
+def _completeness(sums: Sums, clocks: Clocks) -> Completeness:
+    found = completeness(sums[RUNS.name], sums[NOTES.name])
+    return replace(found, writers=clocks.ended(found.writers))
 
 
 def second_look(held: Books) -> pl.Series:

@@ -4,6 +4,10 @@ How far the clock of each writer is ahead of the broker's.
 Nothing is received before it was sent. So what the consumer's clock shows on receipt, less the broker's timestamp, is
 never less than the consumer's offset; and what the sender's clock showed when it made the key, less the broker's
 timestamp, is never more than the sender's. The bounds of all writers of one host hold for its one clock.
+
+A clock that is set while its process runs has several offsets. When it was set, and by how much, the lines of the
+process tell: each has the time of a second clock, which is never set. Between two such moments is a *stretch*. Offsets
+are those of the last stretch, because ends are compared most; times of others are turned into it.
 """
 
 from __future__ import annotations
@@ -24,8 +28,53 @@ _SAMPLES: Final = 32
 _CUT_US: Final = 1000
 #: By so much may a clock of which nothing is known be ahead, where something must be assumed.
 UNKNOWN_US: Final = 3_600_000_000
+#: What a clock that is never set shows: it begins with its host.
+_RUNNING_US: Final = (0, PLAUSIBLE_US[1])
+_SECOND_US: Final = 1_000_000
+#: So long before the first line of a stretch may a key of it have been made.
+_BEFORE_US: Final = 60_000_000
 #: A clock that is less wrong than this is not told of.
 TOLD_US: Final = 1_000_000
+
+
+#: By how much the clock of a line is ahead of the one that is never set; null where one of the two tells no time.
+_AHEAD_US: Final = pl.when(
+    pl.col("ts_us").is_between(*PLAUSIBLE_US) & pl.col("mono_us").is_between(*_RUNNING_US)
+).then(pl.col("ts_us") - pl.col("mono_us"))
+#: The stretch of a line: what comes after a clock was set by a second or more is another one.
+_STRETCH: Final = (_AHEAD_US // _SECOND_US).alias("stretch")
+
+
+def _stretches(events: Events) -> pl.DataFrame:
+    frames = [
+        events.of(kind)
+        .group_by("writer", _STRETCH)
+        .agg(
+            _AHEAD_US.min().alias("ahead_us"),
+            pl.col("ts_us").min().alias("first_us"),
+            pl.col("ts_us").max().alias("last_us"),
+            pl.col("mono_us").max().alias("running_us"),
+        )
+        .drop_nulls("stretch")
+        for kind in events.kinds()
+    ]
+    return (
+        pl.concat(frames)
+        .group_by("writer", "stretch")
+        .agg(
+            pl.col("ahead_us", "first_us").min(),
+            pl.col("last_us", "running_us").max(),
+        )
+    )
+
+
+#: The stretches of each writer's clock: from when to when, by itself, and up to when by the clock that is never set.
+STRETCHES: Final = Partial(
+    "stretches",
+    ("writer", "stretch"),
+    {"ahead_us": Adds.MIN, "first_us": Adds.MIN, "last_us": Adds.MAX, "running_us": Adds.MAX},
+    _stretches,
+)
 
 
 def _receipts(events: Events) -> pl.DataFrame:
@@ -36,35 +85,27 @@ def _receipts(events: Events) -> pl.DataFrame:
             pl.col("recv_us").is_between(*PLAUSIBLE_US)
             & pl.col("sent_us").is_between(*PLAUSIBLE_US)
         )
-        .group_by("writer")
-        .agg(
-            waited.min().alias("high_us"),
-            pl.len().cast(pl.Int64).alias("n"),
-            (waited < 0).sum().cast(pl.Int64).alias("negative"),
-        )
+        .group_by("writer", _STRETCH)
+        .agg(waited.min().alias("high_us"))
     )
 
 
-#: Of each receiving writer: the least that a message was on its way (`high_us`), and how many came before their time.
-RECEIPTS: Final = Partial(
-    "receipts",
-    ("writer",),
-    {"high_us": Adds.MIN, "n": Adds.SUM, "negative": Adds.SUM},
-    _receipts,
-)
+#: The least that a message was on its way to a writer.
+RECEIPTS: Final = Partial("receipts", ("writer", "stretch"), {"high_us": Adds.MIN}, _receipts)
 
 
 def _samples(events: Events) -> pl.DataFrame:
     none = pl.lit(None, pl.Int64)
     sends = events.of("send").select(
         "writer",
+        _STRETCH,
         pl.lit("send").alias("side"),
         "msg_key",
         none.alias("sent_us"),
         none.alias("recv_us"),
     )
     deliveries = events.of("delivery").select(
-        "writer", pl.lit("delivery").alias("side"), "msg_key", "sent_us", "recv_us"
+        "writer", _STRETCH, pl.lit("delivery").alias("side"), "msg_key", "sent_us", "recv_us"
     )
     least = pl.col("hash") <= pl.col("hash").bottom_k(_SAMPLES).max().over("writer", "side")
     return (
@@ -73,7 +114,7 @@ def _samples(events: Events) -> pl.DataFrame:
         .filter(least)
         .with_columns(key_us(pl.col("msg_key")).alias("key_us"))
         .filter(pl.col("key_us").is_not_null())
-        .group_by("writer", "side", "hash")
+        .group_by("writer", "stretch", "side", "hash")
         .agg(pl.col("key_us", "sent_us", "recv_us").min())
     )
 
@@ -81,7 +122,7 @@ def _samples(events: Events) -> pl.DataFrame:
 #: Messages by which the clocks of senders and receivers are compared.
 SAMPLES: Final = Partial(
     "samples",
-    ("writer", "side", "hash"),
+    ("writer", "stretch", "side", "hash"),
     {"key_us": Adds.MIN, "sent_us": Adds.MIN, "recv_us": Adds.MIN},
     _samples,
 )
@@ -92,11 +133,12 @@ class Clocks:
     """What is known of each writer's clock."""
 
     #: writer, host, low_us, high_us (bounds of the offset, null: none), offset_us (the best guess; null: none),
-    #: believed_us (what is nearest to 0 within the bounds), least_us and most_us (of the two, or what a clock that
-    #: was set showed).
+    #: believed_us (what is nearest to 0 within the bounds); least_us and most_us (of the two, in any stretch).
     offsets: pl.DataFrame
     #: sender, receiver, at_most_us: by so much the receiver's clock is ahead of the sender's, at the most.
     pairs: pl.DataFrame
+    #: writer, stretch, first_us, last_us (by its clock), shift_us (turns its times into those of the last stretch).
+    stretches: pl.DataFrame
 
     def believed(self, writer: str = "writer") -> pl.Expr:
         """Microseconds that the clock of each row's `writer` is ahead, as far as that is proven; 0: unknown."""
@@ -118,6 +160,41 @@ class Clocks:
         """The same: not after this."""
         return pl.col(instant) - self.least(writer)
 
+    @property
+    def _set(self) -> pl.DataFrame:
+        """The stretches of clocks that were set."""
+        return self.stretches.filter(pl.col("stretch").n_unique().over("writer") > 1)
+
+    def ended(self, writers: pl.DataFrame) -> pl.DataFrame:
+        """Correct `last_us` of writers: what a clock that was set showed last is not the latest that it showed."""
+        ends = self._set.filter(shift_us=0).select("writer", pl.col("last_us").alias("end_us"))
+        return (
+            writers.join(ends, on="writer", how="left")
+            .with_columns(pl.coalesce("end_us", "last_us").alias("last_us"))
+            .drop("end_us")
+        )
+
+    def shifts(self, made: pl.DataFrame) -> pl.DataFrame:
+        """
+        Tell what turns times of keys into those of the last stretch of who made them; `made`: sender, key_us.
+
+        Columns: sender, key_us, least_us, most_us (they differ where the clock showed that time more than once); only
+        of senders whose clock was set.
+        """
+        begin, end = pl.col("first_us") - _BEFORE_US, pl.col("last_us")
+        mine = made.unique().join(self._set, left_on="sender", right_on="writer")
+        near = pl.col("key_us").is_between(begin, end)
+        # A time that no stretch has may be of any of them.
+        sure = near | ~near.any().over("sender", "key_us")
+        return (
+            mine.filter(sure.fill_null(value=True))
+            .group_by("sender", "key_us")
+            .agg(
+                pl.col("shift_us").min().alias("least_us"),
+                pl.col("shift_us").max().alias("most_us"),
+            )
+        )
+
     def _of(self, column: str, writer: str) -> pl.Expr:
         known = pl.col(writer).replace_strict(
             self.offsets["writer"], self.offsets[column], default=0, return_dtype=pl.Int64
@@ -134,14 +211,32 @@ class Clocks:
         )
 
 
-def clocks(receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame) -> Clocks:
-    """Estimate the offsets; columns as `RECEIPTS`, `SAMPLES`, and at least writer and host."""
+def clocks(
+    stretches: pl.DataFrame, receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame
+) -> Clocks:
+    """Estimate the offsets; columns as `STRETCHES`, `RECEIPTS`, `SAMPLES`, and at least writer and host."""
+    last = pl.col("ahead_us").sort_by("running_us", "stretch").last().over("writer")
+    shifted = stretches.select(
+        "writer", "stretch", "first_us", "last_us", (last - pl.col("ahead_us")).alias("shift_us")
+    )
+
+    def in_last(rows: pl.DataFrame, *instants: str) -> pl.DataFrame:
+        shift = pl.col("shift_us").fill_null(0)
+        return rows.join(shifted, on=["writer", "stretch"], how="left").with_columns(
+            pl.col(name) + shift for name in instants
+        )
+
+    samples = in_last(samples, "key_us", "recv_us")
     sides = {
         side: samples.filter(pl.col("side") == side).select(
             "writer", "hash", "key_us", "sent_us", "recv_us"
         )
         for side in ("send", "delivery")
     }
+    highs = in_last(receipts, "high_us").group_by("writer").agg(pl.col("high_us").min())
+    reach = shifted.group_by("writer").agg(
+        pl.col("shift_us").max().alias("back_us"), pl.col("shift_us").min().alias("on_us")
+    )
     both = (
         sides["send"]
         .select(pl.col("writer").alias("sender"), "hash", "key_us")
@@ -166,7 +261,9 @@ def clocks(receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame)
         writers.select("writer", "host")
         .unique("writer", keep="any")
         .join(lows, on="writer", how="left")
-        .join(receipts.select("writer", "high_us"), on="writer", how="left")
+        .join(highs, on="writer", how="left")
+        .join(reach, on="writer", how="left")
+        .with_columns(pl.col("back_us", "on_us").fill_null(0))
         .with_columns(low.max().over(host), high.min().over(host))
         .with_columns(
             pl.when(low.is_null() | high.is_null())
@@ -179,16 +276,21 @@ def clocks(receipts: pl.DataFrame, samples: pl.DataFrame, writers: pl.DataFrame)
             .fill_null(0)
             .alias("believed_us"),
         )
-        # Bounds that contradict each other are those of a clock that was set.
+        # Bounds that contradict each other are those of a clock that was set between two processes of its host.
         .with_columns(
-            pl.when(low > high)
-            .then(high)
-            .otherwise(pl.min_horizontal("believed_us", "offset_us"))
-            .alias("least_us"),
-            pl.when(low > high)
-            .then(low)
-            .otherwise(pl.max_horizontal("believed_us", "offset_us"))
-            .alias("most_us"),
+            (
+                pl.when(low > high)
+                .then(high)
+                .otherwise(pl.min_horizontal("believed_us", "offset_us"))
+                - pl.col("back_us")
+            ).alias("least_us"),
+            (
+                pl.when(low > high)
+                .then(low)
+                .otherwise(pl.max_horizontal("believed_us", "offset_us"))
+                - pl.col("on_us")
+            ).alias("most_us"),
         )
+        .drop("back_us", "on_us")
     )
-    return Clocks(offsets, pairs)
+    return Clocks(offsets, pairs, shifted)

@@ -46,7 +46,14 @@ NUMBERS: Final = (
 )
 SAMPLED: Final = 5
 LISTED: Final = 50
-ALL_NUMBERS: Final = (*NUMBERS, "doubtful_duplicates", "phantoms", "refused_settled", "explained")
+ALL_NUMBERS: Final = (
+    *NUMBERS,
+    "undated",
+    "doubtful_duplicates",
+    "phantoms",
+    "refused_settled",
+    "explained",
+)
 PROOFS: Final = {
     "lost": "{} sent and not settled after the deadline",
     "duplicates": "{} done more than once",
@@ -55,6 +62,7 @@ PROOFS: Final = {
 }
 DOUBTS: Final = {
     "explained": "{} not settled, but a gap in the log or the broker may explain it",
+    "undated": "{} not settled, and a clock that was set does not tell whether they are overdue",
     "unread": "{} sent to where nobody in the log reads",
     "unsent": "{} settled, but no log tells of their sending",
     "incomparable": "{} of senders that are not jmsx cannot be compared",

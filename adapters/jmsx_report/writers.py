@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial
-from jmsx_report.clocks import RECEIPTS, SAMPLES, clocks
+from jmsx_report.clocks import RECEIPTS, SAMPLES, STRETCHES, clocks
 from jmsx_report.events import Events
 from jmsx_report.table import Context, Sums
 
@@ -36,15 +36,15 @@ SOCKETS: Final = Partial(
 def context(sums: Sums) -> Context:
     """Gather what tables need to know of writers; `sums` has KNOWN."""
     writers = sums[WRITERS.name]
-    seen = [writers, *(sums[partial.name] for partial in (RECEIPTS, SAMPLES))]
+    seen = [writers, *(sums[partial.name] for partial in (STRETCHES, RECEIPTS, SAMPLES))]
     hosts = (
         pl.concat([rows.select("writer") for rows in seen])
         .unique()
         .join(writers.select("writer", "host"), on="writer", how="left")
     )
-    told = clocks(sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
+    told = clocks(sums[STRETCHES.name], sums[RECEIPTS.name], sums[SAMPLES.name], hosts)
     return Context(writers=writers, sockets=sums[SOCKETS.name], clocks=told)
 
 
 #: What `context` is made of.
-KNOWN: Final = (WRITERS, SOCKETS, RECEIPTS, SAMPLES)
+KNOWN: Final = (WRITERS, SOCKETS, STRETCHES, RECEIPTS, SAMPLES)

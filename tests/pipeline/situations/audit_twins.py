@@ -53,6 +53,7 @@ _KEYS: Final = f"""
 _UNTOLD: Final = frozenset(
     {
         "in_flight",
+        "undated",
         "unread",
         "foreign",
         "expired_at_broker",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from jmsx_report.period import Period
@@ -208,3 +209,43 @@ def test_a_gap_of_a_clock_that_was_set_is_as_long_as_it_moved() -> None:
     log.closes(SENDER, START + 4 * HOUR).closes("mail", START + 4 * HOUR)
 
     assert told(log)["destinations"][ORDERS]["verdict"] == "unverifiable"
+
+
+def _put_back(sent: int) -> Log:
+    """After two hours the sender's clock is put back by one; one message is lost that it sent by `sent`, true time."""
+    log = opened()
+    for ten in range(21):
+        at = START + ten * 10 * MINUTE
+        deal(log, at, sender=-3600 if ten > 12 else 0)
+        if at == sent:
+            log.send(SENDER, at + (-HOUR if ten > 12 else 0))
+    for writer, back in ((SENDER, HOUR), (WORKER, 0)):
+        log.closes(writer, START + 4 * HOUR - back)
+    for line in log.lines:
+        back = HOUR if line["writer"] == SENDER and line["seq"] >= _of_last_stretch(log) else 0
+        line["mono_us"] = line["ts_us"] - START + back + HOUR
+    return log
+
+
+def _of_last_stretch(log: Log) -> int:
+    """The number of the first line of the sender after its clock was put back."""
+    mine = [line for line in log.lines if line["writer"] == SENDER]
+    return next(
+        number
+        for number, (one, other) in enumerate(pairwise(mine), 1)
+        if one["ts_us"] > other["ts_us"]
+    )
+
+
+def test_a_time_that_a_clock_shows_twice_proves_no_delay() -> None:
+    """A key of the hour that came twice may be an hour younger; one of before, or after, tells its time."""
+    for sent, deadline, verdict, in_flight in (
+        (90 * MINUTE, 120 * MINUTE, "unverifiable", 1),
+        (90 * MINUTE, 80 * MINUTE, "suspect", 0),
+        (30 * MINUTE, 120 * MINUTE, "suspect", 0),
+        (200 * MINUTE, 35 * MINUTE, "suspect", 0),
+        (200 * MINUTE, 60 * MINUTE, "balanced", 1),
+    ):
+        summary = told(_put_back(START + sent), deadline_us=deadline)
+        assert (summary["verdict"], summary["in_flight"]) == (verdict, in_flight), (sent, deadline)
+        assert summary["unaccounted"] == 1 - in_flight
