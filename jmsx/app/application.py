@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
 
 from jmsx.app.availability import Availability
@@ -12,6 +13,7 @@ from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, Verdict, WorkerState, live, ready
+from jmsx.app.overview import overview
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
 from jmsx.app.registry import (
@@ -38,6 +40,7 @@ from jmsx.config.options import (
 from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.destination_names import is_swapped
 from jmsx.core.dialect import Body
+from jmsx.core.durations import Duration, seconds
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.policy import Policy
 from jmsx.core.values import AcknowledgeMode
@@ -64,6 +67,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from wsgiref.types import WSGIApplication
 
+
+#: Seconds between two looks whether the app has nothing to do, at the most.
+LOOK_FOR_IDLENESS: Final = 1.0
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [
@@ -401,18 +407,24 @@ class App:
         self,
         drain_timeout: float = DRAIN_TIMEOUT,
         *,
+        until_idle: Duration | None = None,
         announce: Callable[[str], object] = lambda _words: None,
     ) -> None:
         """
         Start, stay until SIGTERM or Ctrl-C, then drain; a second signal aborts. From the main thread.
 
-        `announce` is given words for the operator. Raises what `start` and `stop` raise, KeyboardInterrupt after a
-        second signal, and IllegalStateError in another thread.
+        `until_idle`: drain also when the queues are empty, as far as one can see: no handler has run, no message has
+        come, and none has waited here for its redelivery, for that long (seconds, a timedelta, or a text such as "5s").
+        A broker that is away is waited for. `announce` is given words for the operator.
+
+        Raises what `start` and `stop` raise, KeyboardInterrupt after a second signal, and IllegalStateError in another
+        thread than the main one.
         """
         if threading.current_thread() is not threading.main_thread():
             raise IllegalStateError(
                 "run() waits for signals, which only the main thread gets; in another one use start() and stop()"
             )
+        patience = None if until_idle is None else seconds("until_idle", until_idle)
         with Signals() as signals:
             self._wake = signals.wake
             try:
@@ -420,6 +432,11 @@ class App:
                 self._begin()
                 if self.endpoint is not None:
                     _tell(announce, f"health at {self.endpoint.url}")
+                for line in overview(self._workers):
+                    _tell(announce, line)
+                if patience is not None:
+                    idleness = partial(self._quit_when_idle, patience)
+                    self._machine.thread(idleness, "jmsx-idle").start()
                 number = signals.wait()
                 busy = sum(1 for worker in self._workers if worker.call is not None)
                 why = number.name if number is not None else "told to stop"
@@ -435,6 +452,15 @@ class App:
             except BaseException:
                 self.abort()
                 raise
+
+    def _quit_when_idle(self, patience: float) -> None:
+        while not self._stopping.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
+            since = self._machine.monotonic() - patience
+            movements = [self._progress.movement(one.session_id) for one in tuple(self._workers)]
+            calls = any(worker.call is not None for worker in tuple(self._workers))
+            if not calls and all(one.idle_since(since) for one in movements):
+                _log.info("idle", seconds=patience)
+                self.quit()
 
     def _open_unless_told(self, signals: Signals) -> None:
         """As `_open`; raises Interrupted if a signal or `quit()` comes meanwhile."""

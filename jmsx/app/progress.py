@@ -54,6 +54,10 @@ class Movement:
 
     poison_frames: PoisonFrames = field(default_factory=PoisonFrames)
 
+    def idle_since(self, moment: float) -> bool:
+        """Whether it could have had messages since then, and had none, nor any that waits."""
+        return self.subscribed and self.in_hand == 0 and self.moved_at <= moment
+
     def note(self, event: Event) -> None:
         """Follow `event`."""
         self.poison_frames.note(event)

@@ -54,6 +54,12 @@ class Signals:
             with contextlib.suppress(queue.Empty):
                 return self._notices.get(timeout=LOOK_EVERY)
 
+    def wait_briefly(self, timeout: float) -> signal.Signals | None:
+        """The next signal; None for a `wake()`, or if none has come in `timeout` seconds."""
+        with contextlib.suppress(queue.Empty):
+            return self._notices.get(timeout=timeout)
+        return None
+
     def wake(self) -> None:
         """End one `wait()`; from any thread."""
         self._notices.put(None)

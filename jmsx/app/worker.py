@@ -11,6 +11,7 @@ from jmsx.app.health import WorkerState
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, error_types
 from jmsx.app.signature import connection_parameter
+from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.ledger import StoreKey
 from jmsx.core.values import AcknowledgeMode
@@ -129,6 +130,16 @@ class Worker:
     def dialect(self) -> str:
         """The kind of its broker."""
         return self._link.dialect.name
+
+    @property
+    def server(self) -> str:
+        """The broker's own words for itself."""
+        return self.greeting.get("server", "")
+
+    @property
+    def options(self) -> ConnectionOptions:
+        """Of its connection."""
+        return self._link.options
 
     @property
     def address(self) -> BrokerAddress:

@@ -3,47 +3,235 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
+import tomllib
 import traceback
-from typing import Annotated
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
 import jmsx
+from jmsx.cli.supervisor import Supervised, Supervisor
 from jmsx.cli.terminal import console
 from jmsx.config.options import DRAIN_TIMEOUT
 from jmsx.config.uri import parse_broker_uri
+from jmsx.core.durations import seconds
+from jmsx.core.option_checks import check_names
 from jmsx.errors import ConfigurationError
+
+#: The levels of `logging`, as the option spells them.
+LEVELS: Final = ("debug", "info", "warning", "error")
 
 _err = console(stderr=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What `jmsx run` goes by: its options, else JMSX_* variables, else `[tool.jmsx]` of pyproject.toml."""
+
+    app: str | None = None  #: MODULE:APP
+    broker_url: str | None = None
+    drain_timeout: float | str = DRAIN_TIMEOUT
+    health: str | None = None
+    workers: int = 1
+    until_idle: float | str | None = None
+    log_level: str | None = None
+    factory: bool = False
+
+    @classmethod
+    def of(cls, folder: Path, **given: Any) -> RunSettings:
+        """Those that are `given` (not None) win over those in `folder`; raises ConfigurationError."""
+        settings = replace(_from_file(folder), **{k: v for k, v in given.items() if v is not None})
+        if (
+            isinstance(settings.workers, bool)
+            or not isinstance(settings.workers, int)
+            or settings.workers < 1
+        ):
+            raise ConfigurationError(
+                f"workers must be a whole number from 1, not {settings.workers!r}"
+            )
+        if settings.log_level is not None and settings.log_level not in LEVELS:
+            raise ConfigurationError(
+                f"log-level must be one of {', '.join(LEVELS)}, not {settings.log_level!r}"
+            )
+        if settings.until_idle is not None:
+            seconds("until-idle", settings.until_idle)
+        return replace(settings, drain_timeout=seconds("drain-timeout", settings.drain_timeout))
+
+
+def _from_file(folder: Path) -> RunSettings:
+    file = folder / "pyproject.toml"
+    try:
+        told = tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("jmsx", {})
+    except FileNotFoundError:
+        return RunSettings()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"cannot read [tool.jmsx] of {file}: {error}") from error
+    names = [one.name.replace("_", "-") for one in fields(RunSettings)]
+    check_names("setting in [tool.jmsx]", told, names)
+    return RunSettings(**{name.replace("-", "_"): value for name, value in told.items()})
+
+
 def run_app(
-    target: Annotated[str, typer.Argument(help="MODULE:APP, such as shop:app.")],
+    context: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(help="MODULE:APP, such as shop:app; else app= in [tool.jmsx]."),
+    ] = None,
+    *,
     url: Annotated[
         str | None, typer.Option(envvar="JMSX_BROKER_URL", help="The broker; wins over the app's.")
     ] = None,
     drain_timeout: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that stopping may take.")
-    ] = DRAIN_TIMEOUT,
+        str | None,
+        typer.Option(
+            envvar="JMSX_DRAIN_TIMEOUT", help="How long stopping may take, such as 25 or 1m. [25 s]"
+        ),
+    ] = None,
     health: Annotated[
         str | None,
-        typer.Option(help="HOST:PORT for /healthz, /readyz and /metrics; wins over the app's."),
+        typer.Option(
+            envvar="JMSX_HEALTH",
+            help="HOST:PORT for /healthz, /readyz and /metrics; wins over the app's.",
+        ),
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(envvar="JMSX_WORKERS", help="Processes that run the app. [1]")
+    ] = None,
+    until_idle: Annotated[
+        str | None,
+        typer.Option(
+            envvar="JMSX_UNTIL_IDLE", help="End when nothing has come for so long, such as 5s."
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(envvar="JMSX_LOG_LEVEL", help=f"One of {', '.join(LEVELS)}.")
+    ] = None,
+    factory: Annotated[
+        bool, typer.Option("--factory", help="APP is a function that returns the App.")
+    ] = False,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload", help="Start again when a Python file here changes; for development."
+        ),
+    ] = False,
+    supervised: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run an application's consumers."""
-    app = load_app(target)
-    if not app.consumers:
+    """
+    Run an application's consumers.
+
+    Example: jmsx run shop:app --url stomp://broker:61613 --workers 4 --health 8080
+
+    Each option may also be set by a variable (JMSX_WORKERS=4) or in pyproject.toml ([tool.jmsx] workers = 4); the
+    option wins, then the variable. SIGTERM or Ctrl-C drains, a second one aborts. Exit code 0: drained; 1: not all
+    could be drained, or it could not run; 130: aborted.
+    """
+    settings = RunSettings.of(
+        Path.cwd(),
+        app=target,
+        broker_url=url,
+        drain_timeout=_number(drain_timeout),
+        health=health,
+        workers=workers,
+        until_idle=_number(until_idle),
+        log_level=log_level,
+        factory=factory or None,
+    )
+    if settings.log_level is not None:
+        logging.getLogger().setLevel(settings.log_level.upper())
+    if settings.app is None:
         raise ConfigurationError(
-            f"{target} has no consumers, so there is nothing to run; put @app.consumer('queue://NAME') above a function"
+            'jmsx run needs MODULE:APP, such as shop:app, or app = "shop:app" in [tool.jmsx]'
         )
-    app.url = url or app.url
-    app.health = health or app.health
+    if supervised is None and (settings.workers > 1 or reload):
+        app = None if reload else _prepared(settings)
+        where = settings.health or (app.health if app is not None else None)
+        verbose = bool(context.parent and context.parent.params.get("verbose"))
+        supervisor = Supervisor(
+            _command(settings, verbose=verbose),
+            count=settings.workers,
+            health=where,
+            drain_timeout=float(settings.drain_timeout),
+            reload=Path.cwd() if reload else None,
+            announce=_err.print,
+        )
+        if app is not None:
+            _introduce(settings, app, f"{settings.workers} workers")
+        code = supervisor.run()
+        if code:
+            raise typer.Exit(code)
+        return
+    app = _prepared(settings)
+    _run_here(settings, app, supervised)
+
+
+def _run_here(settings: RunSettings, app: jmsx.App, supervised: int | None) -> None:
+    """In this process, be it a supervisor's worker or alone."""
+    drain_timeout = float(settings.drain_timeout)
+    if supervised is None:
+        _introduce(settings, app, "Ctrl-C drains")
+        app.run(drain_timeout, until_idle=settings.until_idle, announce=_err.print)
+        _err.print("drained")
+        return
+    app.health = "127.0.0.1:0"
+    with Supervised(supervised) as supervisor:
+
+        def announce(words: str) -> None:
+            if app.endpoint is not None:
+                supervisor.started(app.endpoint.url)
+            if supervisor.number == 0 and not words.startswith("health at"):
+                _err.print(words)
+
+        app.run(drain_timeout, until_idle=settings.until_idle, announce=announce)
+
+
+def _introduce(settings: RunSettings, app: jmsx.App, how: str) -> None:
     broker = parse_broker_uri(app.url) if app.url else "no broker"  # shown without its password
     count = len(app.consumers)
-    _err.print(f"{target}: {count} consumer{'' if count == 1 else 's'} on {broker}; Ctrl-C drains")
-    app.run(drain_timeout, announce=_err.print)
-    _err.print("drained")
+    consumers = f"{count} consumer{'' if count == 1 else 's'}"
+    _err.print(f"jmsx {version('jmsx')}, {settings.app}: {consumers} on {broker}; {how}")
+
+
+def _prepared(settings: RunSettings) -> jmsx.App:
+    """The app, with what the settings say of it."""
+    app = load_app(str(settings.app), factory=settings.factory)
+    if not app.consumers:
+        raise ConfigurationError(
+            f"{settings.app} has no consumers, so there is nothing to run; put @app.consumer('queue://NAME') above a"
+            " function"
+        )
+    app.url = settings.broker_url or app.url
+    app.health = settings.health or app.health
+    return app
+
+
+def _command(settings: RunSettings, *, verbose: bool) -> list[str]:
+    """What starts one worker; the rest it finds where we found it."""
+    options = {
+        "--url": settings.broker_url,
+        "--drain-timeout": settings.drain_timeout,
+        "--until-idle": settings.until_idle,
+        "--log-level": settings.log_level,
+    }
+    given = [f"{name}={value}" for name, value in options.items() if value is not None]
+    return [
+        *(sys.executable, "-m", "jmsx.cli", *(["-v"] if verbose else []), "run", str(settings.app)),
+        *given,
+        *(["--factory"] if settings.factory else []),
+    ]
+
+
+def _number(text: str | None) -> float | str | None:
+    """Seconds, where a text is a number alone."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 class ImportFailedError(ConfigurationError):
@@ -70,8 +258,12 @@ def _parents(module: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
-def load_app(target: str) -> jmsx.App:
-    """The App that MODULE:NAME names; raises ConfigurationError saying what is missing."""
+def load_app(target: str, *, factory: bool = False) -> jmsx.App:
+    """
+    The App that MODULE:NAME names, or that the function of that name returns (`factory`).
+
+    Raises ConfigurationError saying what is missing, and ImportFailedError with the traceback of the user's own code.
+    """
     module_name, colon, name = target.partition(":")
     if not colon:
         raise ConfigurationError(f"{target!r} is not MODULE:APP, such as shop:app")
@@ -83,6 +275,15 @@ def load_app(target: str) -> jmsx.App:
         told = f"cannot import {module_name}: {type(error).__name__}: {error}"
         raise ImportFailedError(told, None if absent else error) from error
     app = getattr(module, name, None)
+    if factory and callable(app):
+        try:
+            app = app()
+        except Exception as error:
+            told = f"{target}() failed: {type(error).__name__}: {error}"
+            raise ImportFailedError(told, error) from error
+        if not isinstance(app, jmsx.App):
+            raise ConfigurationError(f"{target}() returned no App, but {app!r}")
     if not isinstance(app, jmsx.App):
-        raise ConfigurationError(f"{module_name} has no App called {name!r}")
+        hint = "; is it a function that returns one? Then say --factory" if callable(app) else ""
+        raise ConfigurationError(f"{module_name} has no App called {name!r}{hint}")
     return app

@@ -18,11 +18,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -30,6 +28,7 @@ from jmsx import plugins
 from jmsx.app.application import App
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
+from jmsx.core.durations import Duration, seconds
 from jmsx.core.events import Event, MessageDeadLettered, Source
 from jmsx.core.frames import MessageFrame
 from jmsx.core.values import DestinationKind
@@ -57,9 +56,6 @@ _LENT: Final = (
     *("_machine", "_observers", "_closed_observers", "_progress", "_sender", "_stopping"),
     *("_availability", "_failure", "url", "health", "watch", "broker_stats"),
 )
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +126,14 @@ class Harness:
         self._world.settle()
         return key
 
-    def advance(self, duration: float | timedelta | str) -> None:
+    def advance(self, duration: Duration) -> None:
         """
         Let time go on by seconds, a timedelta, or a text such as "90s", "1h" or "1h30m", with all that is due then.
 
         Raises BlockedError if a handler does not return.
         """
         self._check()
-        self._world.advance_to(self._world.monotonic() + _seconds(duration))
+        self._world.advance_to(self._world.monotonic() + seconds("duration", duration))
 
     def settle(self) -> None:
         """Let all happen that can happen now; other steps have done so when they return."""
@@ -154,7 +150,7 @@ class Harness:
         """As `send`, while the loop goes on."""
         return await asyncio.to_thread(functools.partial(self.send, to, body, **options))
 
-    async def aadvance(self, duration: float | timedelta | str) -> None:
+    async def aadvance(self, duration: Duration) -> None:
         """As `advance`, while the loop goes on."""
         await asyncio.to_thread(self.advance, duration)
 
@@ -418,17 +414,3 @@ def _frame_of(view: object) -> MessageFrame:
 
 def _classic_name(named: ClassicDestination) -> str:
     return named.stomp_name
-
-
-def _seconds(duration: float | timedelta | str) -> float:
-    """Raises ConfigurationError for what is no duration."""
-    if isinstance(duration, timedelta):
-        return duration.total_seconds()
-    if isinstance(duration, str):
-        parts = _DURATION.findall(duration)
-        if not parts or _DURATION.sub("", duration).strip():
-            raise ConfigurationError(
-                f"{duration!r} is no duration; write seconds, a timedelta, or a text such as 90s, 1h or 1h30m"
-            )
-        return sum((float(number) * _UNITS[unit] for number, unit in parts), 0.0)
-    return float(duration)

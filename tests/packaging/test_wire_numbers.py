@@ -39,8 +39,7 @@ ALLOWED: Final = {
     ("jmsx/testing/selector.py", "int(text, 16)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text, 8)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text.rstrip('lL'))"): "a token of a selector",
-    ("jmsx/testing/harness.py", "float(number)"): "of a form that was checked",
-    ("jmsx/testing/harness.py", "float(duration)"): "a number of the test's",
+    ("jmsx/core/durations.py", "float(number)"): "of a form that was checked",
     ("jmsx/testing/classic/message.py", "int(v.lower() == 'true')"): "a truth",
 }  # fmt: skip
 

@@ -1,0 +1,84 @@
+"""What an application tells its operator when it has started: how its consumers work, and what is not promised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.app.worker import Worker
+from jmsx.core.policy import Policy, RedeliveryMode
+from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: Delays that are named one by one.
+NAMED: Final = 6
+
+#: What is not promised, by mode; `*`: whatever the dialect is.
+_CAVEATS: Final = {
+    ("*", AcknowledgeMode.DUPS_OK_ACKNOWLEDGE): "a crash brings up to a batch of messages again",
+    ("artemis", AcknowledgeMode.SESSION_TRANSACTED): (
+        "a commit takes two steps; after a crash between them the message comes again, and the broker drops what was"
+        " sent already by its duplicate id"
+    ),
+}
+
+
+def overview(workers: Iterable[Worker]) -> Iterator[str]:
+    """Lines for people: the broker, and each consumer."""
+    by_name = {worker.consumer.name: worker for worker in workers}
+    places = {(worker.dialect, worker.server, str(worker.address)) for worker in by_name.values()}
+    for dialect, server, address in sorted(places):
+        yield f"broker {address}: {server or dialect} ({dialect})"
+    for name, worker in by_name.items():
+        yield f"{name}: {_told(worker)}"
+
+
+def _told(worker: Worker) -> str:
+    consumer, options = worker.consumer, worker.options
+    policy = options.policy(consumer.destination.uri, consumer.options)
+    sessions = f"{consumer.concurrency} session{'' if consumer.concurrency == 1 else 's'}"
+    told = [
+        f"{consumer.destination.uri}, {consumer.mode.label}, {sessions}",
+        _redeliveries(policy),
+        _death(consumer.dead_letter or options.dead_letter, worker.dialect),
+        *_caveats(worker),
+    ]
+    return "; ".join(told)
+
+
+def _redeliveries(policy: Policy) -> str:
+    """How often and when, as far as that can be told in a line."""
+    most = policy.maximum_redeliveries
+    if most == 0:
+        return "never delivered again"
+    try:
+        delays = [
+            policy.delay(number)
+            for number in range(1, (NAMED if most < 0 else min(most, NAMED)) + 1)
+        ]
+    except Exception:  # noqa: BLE001 - a policy of the application's own may raise anything
+        return f"delivered again by {type(policy).__name__}"
+    more = ", ..." if most < 0 or most > NAMED else ""
+    times = "for ever" if most < 0 else f"{most} times"
+    by = " by the broker's scheduler" if policy.mode == RedeliveryMode.SCHEDULED else ""
+    return f"delivered again {times}{by} after {', '.join(f'{one:g}' for one in delays)}{more} s"
+
+
+def _death(dead_letter: str, dialect: str) -> str:
+    if dead_letter == DeadLetterStrategy.BROKER or (
+        dead_letter == DeadLetterStrategy.SAFE and dialect == "classic"
+    ):
+        return "then a dead letter by the broker's strategy"
+    if dead_letter == DeadLetterStrategy.SAFE:
+        return "then a dead letter in the broker's dead letter address, else jmsx.DLQ"
+    return f"then a dead letter in {dead_letter}"
+
+
+def _caveats(worker: Worker) -> Iterator[str]:
+    mode = worker.consumer.mode
+    for key in (("*", mode), (worker.dialect, mode)):
+        if key in _CAVEATS:
+            yield f"not promised: {_CAVEATS[key]}"
+    if worker.consumer.dedupe is None and mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
+        yield "not promised without dedupe=: that a message is handled once, if the process dies in between"

@@ -1,0 +1,410 @@
+"""
+Worker processes with one supervisor: it starts them again, answers probes for all of them, and ends with all of them.
+
+Each worker has one end of a socket pair. It writes there where its own health is served; that the other end is gone
+means that the supervisor is, and then the worker drains as at SIGTERM. So no worker is left behind, however the
+supervisor ends. Workers have sessions of their own, because Ctrl-C of a terminal goes to all processes of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from jmsx.app.endpoint import Endpoint, application
+from jmsx.app.health import Verdict
+from jmsx.app.signals import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+#: Seconds before a worker that died is started again: at first, and at most; doubled from one to the next.
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+
+#: A worker that ran for so many seconds had a good start: the next pause is the first one.
+STEADY: Final = 60.0
+
+#: Seconds beyond its drain timeout after which a worker is killed.
+OVERTIME: Final = 5.0
+
+#: Seconds between two looks at the workers and, with reload, at the files.
+LOOK: Final = 0.2
+
+#: Seconds that a worker has to answer a probe.
+_ANSWER: Final = 3.0
+
+#: HTTP's code for it.
+_OK: Final = 200
+
+_STARTED: Final = b"started "
+
+
+class Supervised:
+    """In a `with`: the worker's side of the socket pair with the descriptor `fd`."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._told = False
+        self.number = int(os.environ.get("JMSX_WORKER", "0"))
+        self._over = False
+
+    def started(self, url: str) -> None:
+        """Tell, once, where health is served."""
+        if not self._told:
+            self._told = True
+            with contextlib.suppress(OSError):
+                self._socket.sendall(_STARTED + url.encode() + b"\n")
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._watch, name="jmsx-supervisor", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over = True
+
+    def _watch(self) -> None:
+        with contextlib.suppress(OSError):
+            while self._socket.recv(1):
+                pass
+        if not self._over:  # nobody but the supervisor has the other end
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@dataclass(slots=True)
+class _Place:
+    """One of the workers, whichever process it is now."""
+
+    number: int
+    process: subprocess.Popen[bytes] | None = None
+    socket: socket.socket | None = None
+    url: str | None = None  #: of its health
+    began: float = 0.0
+    due: float | None = 0.0  #: when it is started; None: it is not to be
+    pause: float = FIRST_PAUSE
+    heard: bytearray = field(default_factory=bytearray)
+
+    def listen(self) -> None:
+        """Take in what the worker has told."""
+        if self.socket is None or self.url is not None:
+            return
+        with contextlib.suppress(OSError):  # nothing has come
+            self.heard += self.socket.recv(4096)
+        line, end, _ = bytes(self.heard).partition(b"\n")
+        if end:
+            self.url = line.removeprefix(_STARTED).decode()
+
+    def forget(self) -> None:
+        """The process is gone."""
+        if self.socket is not None:
+            self.socket.close()
+        self.process, self.socket, self.url = None, None, None
+        self.heard.clear()
+
+
+class Supervisor:
+    """
+    Runs `command` in `count` processes until SIGTERM or Ctrl-C, or until all have ended well.
+
+    Args:
+        command: a `jmsx run`, to which the descriptor of its socket is added.
+        count: of workers.
+        health: HOST:PORT where all of them are probed and scraped at once; None: nowhere.
+        drain_timeout: seconds that a worker may drain.
+        reload: the folder whose Python files have the workers started again when they change.
+        announce: is given words for the operator.
+
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        count: int,
+        health: str | None,
+        drain_timeout: float,
+        reload: Path | None,
+        announce: Callable[[str], object],
+    ) -> None:
+        self._command = tuple(command)
+        self._health = health
+        self._drain_timeout = drain_timeout
+        self._reload = reload
+        self._announce = announce
+        self._places = [_Place(number) for number in range(count)]
+        self._stopping = False
+        self._reached = False  #: a worker has once been up
+        self._code = 0
+        self.restarts = 0  #: of workers that died
+        self.endpoint: Endpoint | None = None
+
+    def run(self) -> int:
+        """The exit code: 0 if all ended well, 1 if one did not, 130 after a second signal."""
+        with Signals() as signals:
+            if self._health is not None:
+                probes = {"/healthz": self._probe("healthz"), "/readyz": self._probe("readyz")}
+                self.endpoint = Endpoint(self._health, application(probes, self._metrics))
+                self._announce(f"health of all at {self.endpoint.url}")
+            try:
+                return self._supervise(signals)
+            finally:
+                self._kill()
+                if self.endpoint is not None:
+                    self.endpoint.close()
+
+    # Processes -------------------------------------------------------------------------------------------------------
+
+    def _supervise(self, signals: Signals) -> int:
+        files = self._files()
+        while True:
+            for place in self._places:
+                self._look_at(place)
+            if self._is_over():
+                return self._code
+            number = signals.wait_briefly(LOOK)
+            if number is not None:
+                break
+            if self._reload is not None and files != (files := self._files()):
+                self._start_again()
+        self._announce(
+            f"{number.name}: {len(self._running())} workers drain, {self._drain_timeout:g} s at the most;"
+            " a second signal aborts"
+        )
+        return self._drain(signals)
+
+    def _is_over(self) -> bool:
+        if self._reload is not None:
+            return False
+        return not self._running() and all(place.due is None for place in self._places)
+
+    def _look_at(self, place: _Place) -> None:
+        place.listen()
+        self._reached = self._reached or place.url is not None
+        now = time.monotonic()
+        if place.process is None:
+            if place.due is not None and now >= place.due:
+                self._start(place)
+            return
+        code = place.process.poll()
+        if code is None:
+            return
+        lived = now - place.began
+        place.forget()
+        if code == 0:
+            place.due = None  # it was told to end, or had nothing more to do
+        elif self._reload is not None:
+            place.due = None
+            self._announce(
+                f"worker {place.number} ended with {_ending(code)}; waiting for a change"
+            )
+        elif not self._reached and code == 1:
+            self._code, place.due = 1, None  # it has said why, and no second try would help
+            for other in self._places:
+                other.due = None
+                self._signal(other, signal.SIGTERM)
+        else:
+            place.pause = FIRST_PAUSE if lived >= STEADY else place.pause
+            place.due = now + place.pause
+            self.restarts += 1
+            self._announce(
+                f"worker {place.number} ended with {_ending(code)} after {lived:.1f} s; started again in"
+                f" {place.pause:g} s"
+            )
+            place.pause = min(2 * place.pause, LONGEST_PAUSE)
+
+    def _start(self, place: _Place) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - its only parameter
+            place.process = subprocess.Popen(  # noqa: S603 - our own command
+                [*self._command, f"--supervised={theirs.fileno()}"],
+                env={**os.environ, "JMSX_WORKER": str(place.number), "JMSX_WORKERS": "1"},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        ours.setblocking(False)  # noqa: FBT003 - its only parameter
+        place.socket, place.began, place.due = ours, time.monotonic(), None
+
+    def _start_again(self) -> None:
+        """A file has changed."""
+        self._announce("a file has changed: workers start again")
+        for place in self._places:
+            self._signal(place, signal.SIGTERM)
+        for place in self._places:
+            if place.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    place.process.wait(self._drain_timeout + OVERTIME)
+                if place.process.poll() is None:
+                    place.process.kill()
+                    place.process.wait()
+                place.forget()
+            place.due = 0.0
+
+    def _drain(self, signals: Signals) -> int:
+        self._stopping = True
+        for place in self._places:
+            place.due = None
+            self._signal(place, signal.SIGTERM)
+        deadline = time.monotonic() + self._drain_timeout + OVERTIME
+        codes: list[int] = []
+        while self._running():
+            for place in self._places:
+                if place.process is not None and (code := place.process.poll()) is not None:
+                    codes.append(code)
+                    place.forget()
+            if signals.wait_briefly(LOOK / 4) is not None:
+                self._kill()
+                return 130
+            if time.monotonic() > deadline:
+                self._announce("workers that did not end in time are killed")
+                codes.append(1)
+                self._kill()
+        if not any(codes):
+            self._announce("drained")
+        return 1 if any(codes) else self._code
+
+    def _running(self) -> list[_Place]:
+        return [place for place in self._places if place.process is not None]
+
+    def _signal(self, place: _Place, number: int) -> None:
+        if place.process is not None and place.process.poll() is None:
+            place.process.send_signal(number)
+
+    def _kill(self) -> None:
+        for place in self._running():
+            self._signal(place, signal.SIGKILL)
+            if place.process is not None:
+                place.process.wait()
+            place.forget()
+
+    def _files(self) -> dict[str, float]:
+        """When each Python file was last changed; nothing where nobody looks."""
+        if self._reload is None:
+            return {}
+        found = {}
+        for path in self._reload.rglob("*.py"):
+            if not any(part.startswith(".") for part in path.relative_to(self._reload).parts):
+                with contextlib.suppress(OSError):
+                    found[str(path)] = path.stat().st_mtime
+        return found
+
+    # Health and metrics ----------------------------------------------------------------------------------------------
+
+    def _probe(self, path: str) -> Callable[[], Verdict]:
+        def probe() -> Verdict:
+            told = self._ask_all(path)
+            ok = all(code == _OK for code, _ in told.values()) and not (
+                self._stopping and path == "readyz"
+            )
+            workers = {str(number): json.loads(body) for number, (_, body) in told.items()}
+            body = {
+                "status": "ok" if ok else "not all are",
+                "restarts": self.restarts,
+                "workers": workers,
+            }
+            return Verdict(ok=ok, body=body)
+
+        return probe
+
+    def _metrics(self, _environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        answers = self._ask_all("metrics")
+        told = {number: body for number, (code, body) in answers.items() if code == _OK}
+        own = {
+            "jmsx_worker_restarts": (
+                *("# HELP jmsx_worker_restarts_total Workers that died and were started again.",),
+                *(
+                    "# TYPE jmsx_worker_restarts_total counter",
+                    f"jmsx_worker_restarts_total {self.restarts}",
+                ),
+            ),
+            "jmsx_workers_running": (
+                *(
+                    "# HELP jmsx_workers_running Worker processes.",
+                    "# TYPE jmsx_workers_running gauge",
+                ),
+                f"jmsx_workers_running {len(self._running())}",
+            ),
+        }
+        text = merged(told) + "".join(f"{line}\n" for lines in own.values() for line in lines)
+        start("200 OK", [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
+        return [text.encode()]
+
+    def _ask_all(self, path: str) -> dict[int, tuple[int, str]]:
+        """By number of the worker: HTTP's code and what it said."""
+        places = list(self._places)
+        with ThreadPoolExecutor(len(places)) as pool:
+            return dict(
+                zip(
+                    (place.number for place in places),
+                    pool.map(lambda place: _ask(place.url, path), places),
+                    strict=True,
+                )
+            )
+
+
+def _ask(url: str | None, path: str) -> tuple[int, str]:
+    if url is None:
+        return 503, '{"status": "not up"}'
+    try:
+        with urllib.request.urlopen(f"{url}/{path}", timeout=_ANSWER) as answer:  # noqa: S310 - our own worker
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError as error:
+        return 503, json.dumps({"status": f"no answer: {error}"})
+
+
+def merged(told: dict[int, str]) -> str:
+    """Expositions of several workers as one: each sample gets the label `worker`, each family stands once."""
+    families: dict[str, tuple[list[str], list[str]]] = {}
+    for number, text in told.items():
+        family = ""
+        for line in text.splitlines():
+            if line.startswith("# ") and len(words := line.split(" ", 3)) > 2:  # noqa: PLR2004 - "# HELP name"
+                family = words[2]
+                heads, _ = families.setdefault(family, ([], []))
+                if line not in heads and not any(
+                    head.split(" ", 3)[1] == words[1] for head in heads
+                ):
+                    heads.append(line)
+            elif line:
+                families.setdefault(family, ([], []))[1].append(_labelled(line, number))
+    lines = (line for heads, samples in families.values() for line in (*heads, *samples))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labelled(sample: str, number: int) -> str:
+    name, brace, rest = sample.partition("{")
+    if brace and " " not in name:
+        comma = "" if rest.startswith("}") else ","
+        return f'{name}{{worker="{number}"{comma}{rest}'
+    name, _, value = sample.partition(" ")
+    return f'{name}{{worker="{number}"}} {value}'
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"

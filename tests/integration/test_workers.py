@@ -1,0 +1,245 @@
+"""`jmsx run` with several workers, until it is idle, and with reload: real processes on a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jmsx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from jmsx_broker import Broker
+
+pytestmark = pytest.mark.broker
+
+SHOP = """
+import os, time
+from jmsx import App, Message
+from jmsx_prometheus import PrometheusObserver
+
+app = App(observers=[PrometheusObserver()])
+
+@app.consumer({queue!r}, prefetch=1)
+def handle(message: Message) -> None:
+    if message.text == "die":
+        os._exit(7)
+    time.sleep({seconds})
+    with open("done.txt", "a") as file:
+        file.write(f"{{os.getpid()}} {{message.text}} {word}\\n")
+"""
+
+
+class Shop:
+    """A folder with an application, and how it is run."""
+
+    def __init__(self, folder: Path, broker: Broker, queue: str) -> None:
+        self.folder, self.broker, self.queue = folder, broker, queue
+        self.write()
+
+    def write(self, seconds: float = 0.05, word: str = "old") -> None:
+        """The module."""
+        text = SHOP.format(queue=self.queue, seconds=seconds, word=word)
+        (self.folder / "shop.py").write_text(text, encoding="utf-8")
+
+    def put(self, *texts: str) -> None:
+        """Send them."""
+        with jmsx.Connection(self.broker.url) as connection:
+            producer = connection.create_session().create_producer(self.queue)
+            for text in texts:
+                producer.send(jmsx.Message(text))
+
+    def done(self) -> list[tuple[int, str, str]]:
+        """What was handled: by which process, what, with which version."""
+        file = self.folder / "done.txt"
+        lines = file.read_text("utf-8").splitlines() if file.exists() else []
+        return [(int(pid), text, word) for pid, text, word in map(str.split, lines)]
+
+    @contextmanager
+    def runs(self, *options: str) -> Iterator[subprocess.Popen[str]]:
+        """`jmsx run`; killed at the end if it still runs."""
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "jmsx.cli",
+                "run",
+                "shop:app",
+                f"--url={self.broker.url}",
+                *options,
+            ],
+            cwd=self.folder,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=10)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, classic_broker: Broker, request: pytest.FixtureRequest) -> Shop:
+    """One with a queue of its own."""
+    return Shop(
+        tmp_path, classic_broker, f"queue://{request.node.name.replace('[', '.').rstrip(']')}"
+    )
+
+
+def eventually(what: Callable[[], Any], seconds: float = 40.0) -> Any:
+    """Its result, as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    """The line in which it is."""
+    assert process.stderr is not None
+    read = []
+    for line in process.stderr:
+        read.append(line)
+        if found := re.search(pattern, line):
+            return found
+    raise AssertionError("".join(read))
+
+
+def workers(supervisor: subprocess.Popen[str]) -> list[int]:
+    """The processes that it has started."""
+    told = subprocess.run(
+        ["pgrep", "-P", str(supervisor.pid)], capture_output=True, text=True, check=False
+    )
+    return [int(line) for line in told.stdout.split()]
+
+
+def answer(url: str, path: str) -> tuple[int, str]:
+    """What is served there."""
+    try:
+        with urllib.request.urlopen(f"{url}/{path}", timeout=10) as told:  # noqa: S310 - our own
+            return told.status, told.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_workers_share_the_work_and_drain(shop: Shop) -> None:
+    """Two processes, one health, one exposition; SIGTERM drains both."""
+    with shop.runs("--workers=2", "--health=127.0.0.1:0", "--log-level=warning") as process:
+        url = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        shop.put(*(f"m{number}" for number in range(20)))
+        eventually(lambda: len(shop.done()) == 20)
+        assert {pid for pid, _, _ in shop.done()} == set(workers(process))
+        code, body = answer(url, "healthz")
+        assert (code, sorted(json.loads(body)["workers"])) == (200, ["0", "1"])
+        _, metrics = answer(url, "metrics")
+        assert 'worker="0"' in metrics
+        assert 'worker="1"' in metrics
+        assert "jmsx_workers_running 2\n" in metrics
+        assert metrics.count("# TYPE jmsx_worker_restarts_total counter") == 1
+        left = workers(process)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 0, errors
+        assert "drained" in errors
+        assert "Traceback" not in errors
+        assert [pid for pid in left if alive(pid)] == []
+
+
+def test_a_worker_that_dies_is_started_again(shop: Shop) -> None:
+    """And counted; the message that killed it comes to the next one, which handles the rest."""
+    with shop.runs("--workers=2", "--health=127.0.0.1:0") as process:
+        url = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        os.kill(workers(process)[0], signal.SIGKILL)
+        assert read_until(process, r"worker \d ended with SIGKILL after .* started again in 1 s")
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        assert "jmsx_worker_restarts_total 1\n" in answer(url, "metrics")[1]
+        shop.put("a")
+        eventually(lambda: [text for _, text, _ in shop.done()] == ["a"])
+
+
+def test_no_worker_outlives_its_supervisor(shop: Shop) -> None:
+    """Also when that is killed: what runs is finished, and then they end."""
+    shop.write(seconds=1.0)
+    with shop.runs("--workers=2", "--health=127.0.0.1:0") as process:
+        url = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: answer(url, "readyz")[0] == 200)
+        left = workers(process)
+        assert len(left) == 2
+        process.kill()
+        eventually(lambda: not any(alive(pid) for pid in left))
+
+
+def test_what_can_never_run_ends_at_once(shop: Shop) -> None:
+    """A worker that says why it cannot begin is not started again and again."""
+    shop.write()
+    with (shop.folder / "shop.py").open("a", encoding="utf-8") as file:
+        file.write("import os\nif 'JMSX_WORKER' in os.environ: raise ValueError('not here')\n")
+    with shop.runs("--workers=2") as process:
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 1
+        assert "not here" in errors
+
+
+def test_until_idle(shop: Shop) -> None:
+    """It does what is there, and ends with 0; with several workers too."""
+    for options in (["--until-idle=1s"], ["--until-idle=1s", "--workers=2"]):
+        shop.put("a", "b", "c")
+        with shop.runs(*options) as process:
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors
+    assert sorted(text for _, text, _ in shop.done()) == ["a", "a", "b", "b", "c", "c"]
+
+
+def test_banner(shop: Shop) -> None:
+    """Version, broker, dialect, and how each consumer works."""
+    with shop.runs("--until-idle=0.5s") as process:
+        _, errors = process.communicate(timeout=60)
+    assert re.search(r"jmsx \d+\.\d+\.\d+, shop:app: 1 consumer on .*; Ctrl-C drains", errors)
+    assert re.search(r"broker 127.0.0.1:\d+: ActiveMQ/6\.\d+\.\d+ \(classic\)", errors)
+    flat = " ".join(errors.split())
+    assert (
+        f"handle: {shop.queue}, auto, 1 session; delivered again 6 times after 1, 1, 1, 1, 1, 1 s;"
+        " then a dead letter by the broker's strategy; not promised without dedupe=: that a message is handled once"
+        in flat
+    )
+
+
+def test_reload(shop: Shop) -> None:
+    """A changed file is what runs next; a broken one is waited out."""
+    with shop.runs("--reload") as process:
+        shop.put("a")
+        eventually(lambda: len(shop.done()) == 1)
+        (shop.folder / "shop.py").write_text("raise ValueError('broken')", encoding="utf-8")
+        assert read_until(process, "waiting for a change")
+        shop.write(word="newer")
+        shop.put("b")
+        eventually(lambda: ("b", "newer") in [one[1:] for one in shop.done()])
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 0, errors
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""What `jmsx run` goes by, and what its supervisor makes of its workers' metrics."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx import ConfigurationError
+from jmsx.cli.run import ImportFailedError, RunSettings, load_app
+from jmsx.cli.supervisor import merged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def written(folder: Path, text: str) -> Path:
+    """A folder with that in its pyproject.toml."""
+    (folder / "pyproject.toml").write_text(f"[tool.jmsx]\n{text}", encoding="utf-8")
+    return folder
+
+
+def test_settings_of_a_file(tmp_path: Path) -> None:
+    """Are taken where nothing else is said."""
+    folder = written(
+        tmp_path,
+        'app = "shop:app"\nbroker-url = "stomp://b"\nworkers = 4\ndrain-timeout = "1m"\nuntil-idle = "5s"\n',
+    )
+    assert RunSettings.of(folder) == RunSettings(
+        app="shop:app", broker_url="stomp://b", workers=4, drain_timeout=60.0, until_idle="5s"
+    )
+    assert RunSettings.of(folder, workers=2, app=None, drain_timeout=3.0) == RunSettings(
+        app="shop:app", broker_url="stomp://b", workers=2, drain_timeout=3.0, until_idle="5s"
+    )
+    assert RunSettings.of(tmp_path / "nowhere").workers == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("wrokers = 2", "'wrokers'.*did you mean 'workers'"),
+        ("workers = 0", "workers must be a whole number from 1"),
+        ('workers = "2"', "workers must be a whole number from 1"),
+        ('drain-timeout = "soon"', "drain-timeout='soon' is no duration"),
+        ('until-idle = "x"', "until-idle='x' is no duration"),
+        ('log-level = "loud"', "log-level must be one of debug, info"),
+        ("workers = ", "cannot read .*pyproject.toml"),
+    ],
+)
+def test_settings_that_make_no_sense(tmp_path: Path, text: str, told: str) -> None:
+    """Are told by their names."""
+    with pytest.raises(ConfigurationError, match=told):
+        RunSettings.of(written(tmp_path, text))
+
+
+def test_factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that makes the app is called, if one says so."""
+    text = "from jmsx import App\ndef make(): return App('stomp://made')\n"
+    text += "def none(): return 1\ndef bad(): raise OSError('no')\n"
+    (tmp_path / "made_by_factory.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert load_app("made_by_factory:make", factory=True).url == "stomp://made"
+    with pytest.raises(ConfigurationError, match="say --factory"):
+        load_app("made_by_factory:make")
+    with pytest.raises(ConfigurationError, match="returned no App, but 1"):
+        load_app("made_by_factory:none", factory=True)
+    with pytest.raises(ImportFailedError, match="OSError: no") as caught:
+        load_app("made_by_factory:bad", factory=True)
+    assert "made_by_factory.py" in caught.value.trace
+
+
+def test_metrics_of_several_workers() -> None:
+    """Each family once, each sample with its worker."""
+    one = '# HELP a_total Help.\n# TYPE a_total counter\na_total{q="x y"} 1.0\n# TYPE b gauge\nb 2.0\n'
+    two = '# HELP a_total Help.\n# TYPE a_total counter\na_total{q="x y"} 5.0\n'
+    assert merged({0: one, 1: two}).splitlines() == [
+        "# HELP a_total Help.",
+        "# TYPE a_total counter",
+        'a_total{worker="0",q="x y"} 1.0',
+        'a_total{worker="1",q="x y"} 5.0',
+        "# TYPE b gauge",
+        'b{worker="0"} 2.0',
+    ]
+    assert merged({}) == ""
