@@ -305,7 +305,7 @@ def _borrow(
     app._move_to(world)  # noqa: SLF001 - see above
     app.url = app.url or "stomp://harness"
     app.health, app.watch, app.broker_stats = None, 0.0, 0.0
-    app._observers = [*(_Kept(one) for one in app._observers), _Deaths(deaths)]  # noqa: SLF001
+    app._observers = [*(_Kept(one) for one in app._observers), _Deaths(deaths)]  # noqa: SLF001 - see above
     for consumer in consumers:
         record = records.setdefault(consumer.name, HandlerRecord(consumer.name))
         app.change(consumer.name, handler=_recording(consumer.handler, record, world))

@@ -489,7 +489,7 @@ def test_what_it_is_given_is_checked(kind: str) -> None:
     """At once, and in words."""
     app = shop()
     with pytest.raises(ConfigurationError, match="takes an App"):
-        harness(kind)  # type: ignore[arg-type]
+        harness(kind)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ConfigurationError, match="no profile is called 'rabbit'"):
         harness(app, "rabbit")
     with harness(app, kind) as mq:
