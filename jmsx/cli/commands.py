@@ -16,6 +16,7 @@ from jmsx.cli.check import check
 from jmsx.cli.demo import demo
 from jmsx.cli.dlq import app as dlq
 from jmsx.cli.events import app as events
+from jmsx.cli.explain import explain
 from jmsx.cli.report import ReportCommand, report
 from jmsx.cli.run import ImportFailedError, run_app
 from jmsx.cli.terminal import VisibleFormatter, console
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(check)
 app.command()(demo)
+app.command()(explain)
 app.command("run")(run_app)
 app.command(cls=ReportCommand)(report)
 app.add_typer(dlq, name="dlq")

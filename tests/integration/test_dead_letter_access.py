@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 from jmsx import AcknowledgeMode, Connection, Message, Queue, RedeliveryPolicy
 from jmsx.app import App
+from jmsx.cli.commands import app as main
 from jmsx.cli.dlq import app as dlq
 from jmsx.dead_letters.opening import open_access
 from jmsx_broker import ArtemisBroker
+from jmsx_eventlog import EventLog
 from tests.integration.broker_support import eventually, python
 from tests.integration.support import fresh_queue
 
@@ -213,3 +215,34 @@ def test_a_long_queue_of_a_broker_that_shows_little() -> None:
         assert "120 done" in told
         assert "60 done" in run(broker, "replay", dead.name, "--to", target.uri, "--yes")
         assert lying(broker, target).total() == 180
+
+
+def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:
+    """The log tells how it died, and the broker where it lies."""
+    origin, dead = fresh_queue(), fresh_queue()
+    app = App(broker.url, observers=[EventLog(tmp_path, service="shop")], broker_stats=0)
+
+    @app.consumer(
+        origin.uri,
+        dead_letter=dead.uri,
+        redelivery=RedeliveryPolicy(maximum_redeliveries=1, initial_redelivery_delay=0.01),
+    )
+    def ship(_: Message) -> None:
+        raise TimeoutError("late")
+
+    with app:
+        app.send(origin.uri, "1")
+        eventually(lambda: broker.statistics(dead.name).size == 1)
+    (key,) = {one["key"] for one in printed(broker, "show", dead.name)}
+    told = CliRunner().invoke(
+        main, ["explain", key, "--events", str(tmp_path), "--broker", broker.url]
+    )
+    assert told.exit_code == 0, told.output
+    assert (
+        told.output.count(
+            "failed with TimeoutError at tests/integration/test_dead_letter_access.py:"
+        )
+        == 2
+    )
+    assert f"dead letter in {dead.uri}: max_redeliveries, after 2 deliveries" in told.output
+    assert f"the broker has it in {dead.name}, as " in told.output

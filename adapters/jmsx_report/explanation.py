@@ -1,0 +1,330 @@
+"""
+The life of one message, from the event logs of all services: who sent it, each delivery and its error, its end.
+
+Lines are looked for by their bytes, so a log of any size is read once for the message and once for its transactions;
+nothing is parsed but the lines that are found. What the log cannot tell is said: a missing send, an open end, lines
+that are missing somewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from jmsx.errors import ConfigurationError
+from jmsx_report.local import content
+from jmsx_report.segments import survey
+from jmsx_report.wording import count, duration, moment, name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+
+Line = dict[str, Any]
+
+#: Outcomes of a delivery behind which nothing comes.
+_ENDS: Final = {
+    "acknowledged": "done, and acknowledged",
+    "committed": "done, and committed",
+    "discarded": "given up on purpose, and acknowledged",
+    "dead_lettered": "given to the dead letters",
+    "duplicate": "known as done before; acknowledged without being handled",
+    "expired": "expired before it was handled",
+}
+_DONE: Final = ("acknowledged", "committed")
+#: Outcomes after which it comes again.
+_GOES_ON: Final = {
+    "rolled_back": "given back",
+    "released": "given back by a consumer that closed",
+    "abandoned": "its connection was lost before it was settled",
+}
+_SENT: Final = {
+    "confirmed": "sent to {dest}, and confirmed by the broker",
+    "unconfirmed": "sent to {dest}; no receipt came, so nobody knows whether the broker has it",
+    "error": "not sent to {dest}: the broker refused it",
+    "rolled_back": "sent to {dest} in a transaction that was rolled back",
+}
+_TRANSACTION: Final = {
+    "tx.commit": "transaction {tx_id} was committed",
+    "tx.rollback": "transaction {tx_id} was rolled back",
+    "tx.in_doubt": "nobody knows how transaction {tx_id} ended",
+}
+#: Steps from a delivery to the next but one.
+_NEXT_BUT_ONE: Final = 2
+#: Places in one list.
+_MOST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of the log, in words."""
+
+    at_us: int  #: since the epoch, by the clock of its writer
+    writer: str
+    service: str  #: "" where the log has no first line of the writer
+    text: str
+    line: Line
+
+
+@dataclass(slots=True)
+class Story:
+    """What the log tells of one message."""
+
+    keys: list[str]
+    happenings: list[Happening] = field(default_factory=list)
+    #: What was sent in the transactions that consumed it: key, destination, outcome
+    outputs: list[tuple[str, str, str]] = field(default_factory=list)
+    #: What was consumed in the transactions that sent it: key, destination
+    inputs: list[tuple[str, str]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  #: what the log does not tell, sentences
+    fate: str = ""  #: in a clause
+
+
+def explain(events: Path, wanted: str) -> Story:
+    """
+    Tell the life of the message with the key or message id `wanted`, from the log in `events`.
+
+    Raises:
+        ConfigurationError: there is no log, no line tells of such a message, or `wanted` is nothing to look for.
+
+    """
+    if not wanted:
+        raise ConfigurationError("say a message key or a message id")
+    log = _Log(events)
+    named = {wanted}
+    own = log.find(named, lambda line: bool(named & {line.get("msg_key"), line.get("msg_id")}))
+    keys = sorted({str(line["msg_key"]) for line in own if "msg_key" in line})
+    if not own:
+        raise ConfigurationError(
+            f"no line of {events} tells of {wanted!r}: it is neither a key (jmsx_key) nor a message id there"
+        )
+    if keys != [wanted]:
+        own = log.find(keys, lambda line: line.get("msg_key") in keys)
+    transactions = {within for line in own if (within := _transaction(line)) is not None}
+    beside = [
+        line
+        for writer, number in sorted(transactions)
+        for line in log.find([number], lambda line: _transaction(line) in transactions, writer)
+    ]
+    return _told(log, keys, own, beside)
+
+
+class _Log:
+    """The segments of a log, and what is known of their writers."""
+
+    def __init__(self, events: Path) -> None:
+        self._events = events
+        found = survey(events)
+        self._segments = found.segments
+        self.unread = found.files.filter("unread").height
+        self.services: dict[str, str] = {}  #: writer -> service
+        self.gaps: dict[
+            tuple[str, int], int
+        ] = {}  #: writer and number of a line that tells of so many missing events
+
+    def find(
+        self, texts: Collection[str], fits: Callable[[Line], bool], writer: str = ""
+    ) -> list[Line]:
+        """The lines (of `writer`, if one is named) that have one of `texts` as a value and fit, ordered by time."""
+        needles = [orjson.dumps(text) for text in texts]
+        found: dict[tuple[str, int], Line] = {}
+        for segment in self._segments:
+            if writer in segment.path:
+                data = content(self._events, segment).data
+                self._note(data)
+                for line in filter(fits, _lines(data, needles)):
+                    found[line["writer"], line["seq"]] = line
+        return sorted(found.values(), key=_in_time)
+
+    def _note(self, data: bytes) -> None:
+        """Keep what is told of the writers themselves."""
+        for line in _lines(data, [b'"kind":"log.gap"']):
+            self.gaps[line["writer"], line["seq"]] = (
+                line["dropped"] if isinstance(line.get("dropped"), int) else 1
+            )
+        first = _parsed(data[: data.find(b"\n")])
+        if first is not None and first["kind"] == "log.open":
+            self.services[first["writer"]] = str(first.get("service") or "")
+
+
+def _in_time(line: Line) -> tuple[int, str, int]:
+    return line["ts_us"], line["writer"], line["seq"]
+
+
+def _lines(data: bytes, needles: Iterable[bytes]) -> Iterator[Line]:
+    """Each whole line that has one of the needles, as far as it can be read; perhaps several times."""
+    for needle in needles:
+        at = data.find(needle)
+        while at >= 0:
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            line = _parsed(data[data.rfind(b"\n", 0, at) + 1 : end])
+            if line is not None:
+                yield line
+            at = data.find(needle, end)
+
+
+def _parsed(line: bytes) -> Line | None:
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    whole = isinstance(found, dict) and all(
+        isinstance(found.get(one), kind)
+        for one, kind in (("kind", str), ("writer", str), ("seq", int), ("ts_us", int))
+    )
+    return found if whole else None
+
+
+def _told(log: _Log, keys: list[str], own: list[Line], beside: list[Line]) -> Story:
+    """The story of `own` lines, and of those of the same transactions `beside` them."""
+    story = Story(keys)
+    consumed = {_transaction(line) for line in own if line["kind"] == "delivery"}
+    sent = {_transaction(line) for line in own if line["kind"] == "send"}
+    ends = [line for line in beside if line["kind"] in _TRANSACTION]
+    for line in sorted([*own, *ends], key=_in_time):
+        service = log.services.get(line["writer"], "")
+        story.happenings.append(
+            Happening(line["ts_us"], line["writer"], service, _words(line), line)
+        )
+    for line in beside:
+        if line.get("msg_key") not in keys:
+            if line["kind"] == "send" and _transaction(line) in consumed:
+                story.outputs.append((line["msg_key"], line["dest"], line["outcome"]))
+            elif line["kind"] == "delivery" and _transaction(line) in sent:
+                story.inputs.append((line["msg_key"], line["dest"]))
+    story.fate = _fate(own)
+    story.unknown = list(_unknown(log, keys, own))
+    return story
+
+
+def _transaction(line: Line) -> tuple[str, str] | None:
+    return (line["writer"], line["tx_id"]) if line.get("tx_id") else None
+
+
+def _words(line: Line) -> str:
+    """One line of the log as a clause."""
+    worded = _WORDED.get(line["kind"])
+    return name(line["kind"]) if worded is None else worded(line)
+
+
+def _send(line: Line) -> str:
+    text = _SENT.get(line.get("outcome", ""), "sent to {dest}")
+    return text.format(dest=name(line.get("dest"))) + _within(line)
+
+
+def _redelivery(line: Line) -> str:
+    blocks = "; what lies behind it waits" if line.get("blocking") else ""
+    return f"delivery {line.get('next_attempt')} comes in {duration(line.get('delay_us'))}{blocks}"
+
+
+def _dead(line: Line) -> str:
+    where = (
+        f"in {name(line['dlq_dest'])}" if line.get("dlq_dest") else "where the broker keeps them"
+    )
+    return (
+        f"dead letter {where}: {line.get('reason')}, after {line.get('attempts', '?')} deliveries"
+    )
+
+
+def _delivery(line: Line) -> str:
+    outcome = line.get("outcome", "")
+    ended = _ENDS.get(outcome) or _GOES_ON.get(outcome) or name(outcome)
+    text = f"delivery {line.get('attempt')} to {name(line.get('consumer'))} of {name(line.get('dest'))}: "
+    if line.get("error_type"):
+        place = f" at {name(line['error_place'])}" if line.get("error_place") else ""
+        text += f"failed with {name(line['error_type'])}{place}; "
+    text += ended
+    if isinstance(line.get("start_us"), int) and isinstance(line.get("end_us"), int):
+        text += f" ({duration(line['end_us'] - line['start_us'])} in the handler)"
+    return text + _within(line)
+
+
+def _within(line: Line) -> str:
+    return f", in transaction {line['tx_id']}" if line.get("tx_id") else ""
+
+
+def _transaction_ended(line: Line) -> str:
+    return _TRANSACTION[line["kind"]].format(tx_id=line.get("tx_id"))
+
+
+_WORDED: Final[Mapping[str, Callable[[Line], str]]] = {
+    "send": _send,
+    "delivery": _delivery,
+    "redelivery.scheduled": _redelivery,
+    "dlq": _dead,
+    "dlq.failed": lambda line: (
+        f"could not be made a dead letter, and is kept: {name(line.get('reason'))}"
+    ),
+    **dict.fromkeys(_TRANSACTION, _transaction_ended),
+}
+
+
+def _fate(own: list[Line]) -> str:
+    """How it ended, as far as the log goes."""
+    ended = [line for line in own if line["kind"] == "delivery" and line.get("outcome") in _ENDS]
+    dead = [line for line in own if line["kind"] == "dlq"]
+    last = max(ended, key=lambda line: line["ts_us"], default=None)
+    if dead and (last is None or last["outcome"] == "dead_lettered"):
+        return f"a dead letter since {moment(dead[-1]['ts_us'])} UTC"
+    if last is not None:
+        return f"{_ENDS[last['outcome']]}, {moment(last['ts_us'])} UTC"
+    if any(line["kind"] == "delivery" for line in own):
+        return "delivered, and not settled as far as the log goes"
+    return "sent, and not delivered as far as the log goes"
+
+
+def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
+    if not any(line["kind"] == "send" for line in own):
+        yield "no send of it is in the log: its sender is not jmsx, keeps no log, or that log is not here"
+    if len(keys) > 1:
+        yield f"several messages have that message id: {', '.join(map(name, keys))}"
+    yield from _open_ends([line for line in own if line["kind"] == "delivery"])
+    missing = sum(log.gaps.values())
+    if missing:
+        yield f"{count(missing, 'event')} missing from the log, as it says itself"
+    if log.unread:
+        yield f"{count(log.unread, 'file')} in the folder not read: see jmsx events validate"
+    if len({line["writer"] for line in own}) > 1:
+        yield "times are by the clock of each process, so their order may deceive"
+
+
+def _open_ends(deliveries: list[Line]) -> Iterator[str]:
+    if not any(line.get("outcome") in _ENDS for line in deliveries):
+        yield "how it ended is not in the log: ask the broker (--broker)"
+    effects = [line for line in deliveries if line.get("outcome") in _DONE]
+    subscribers = {(line.get("dest"), line.get("subscription")) for line in effects}
+    if len(effects) > len(subscribers):
+        yield f"it was done {len(effects)} times, for {count(len(subscribers), 'subscriber')}"
+    for before, after in pairwise(deliveries):
+        skipped = after.get("attempt", 0) - before.get("attempt", 0)
+        if after.get("consumer") == before.get("consumer") and skipped > 1:
+            between = "1 delivery" if skipped == _NEXT_BUT_ONE else f"{skipped - 1} deliveries"
+            yield f"{between} behind number {before['attempt']} not in the log"
+    if any(line.get("outcome") == "acknowledged" for line in deliveries):
+        yield "what its handler sent: only transactions tell that"
+
+
+def worded(story: Story) -> Iterator[str]:
+    """The story as lines of text."""
+    yield f"{', '.join(map(name, story.keys))}: {story.fate}"
+    yield ""
+    for one in story.happenings:
+        us = one.at_us % 1_000_000
+        who = f"{name(one.service)} {name(one.writer)}".strip()
+        yield f"{moment(one.at_us)}.{us:06}  {who}  {one.text}"
+    for title, rows in (("sent because of it", story.outputs), ("sent because of", story.inputs)):
+        if rows:
+            yield ""
+            yield f"{title}:"
+            yield from (f"  {'  '.join(map(name, row))}" for row in rows[:_MOST])
+            if len(rows) > _MOST:
+                yield f"  and {len(rows) - _MOST:,} more"
+    if story.unknown:
+        yield ""
+        yield "not known:"
+        yield from (f"  {text}" for text in story.unknown)

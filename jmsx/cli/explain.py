@@ -1,0 +1,73 @@
+"""`jmsx explain`: the life of one message, from the event logs and the broker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jmsx import plugins
+from jmsx.cli.terminal import console, visible
+from jmsx.errors import JmsxError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_out = console()
+
+
+def explain(
+    message: Annotated[str, typer.Argument(help="A message key (jmsx_key) or a message id.")],
+    *,
+    events: Annotated[
+        Path, typer.Option(help="The event log, or a folder with those of all services.")
+    ],
+    broker: Annotated[
+        str | None,
+        typer.Option(help="Look for it on this broker, too: in its queues and the dead letters."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+) -> None:
+    """
+    Tell the life of one message: sent, delivered, failed, settled, dead; and what the log does not know.
+
+    Example: jmsx explain 01a204cf767502ed3d5d520bb14ae787 --events /var/log/jmsx
+    """
+    told, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
+    story = told(events, message)
+    places = None if broker is None else list(_places(broker, story))
+    if as_json:
+        _out.print_json(json.dumps({**asdict(story), "broker": places}), indent=None)
+        return
+    for line in worded(story):
+        _out.print(visible(line, keep=""))
+    if places is not None:
+        _out.print("")
+        for place in places:
+            _out.print(visible(place, keep=""))
+
+
+def _places(url: str, story: Any) -> Iterator[str]:
+    """Where the broker has it now, a sentence each."""
+    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
+
+    lines = [one.line for one in story.happenings]
+    queues = {line.get(name) for line in lines for name in ("dest", "dlq_dest")}
+    names = {str(uri).removeprefix("queue://") for uri in queues if str(uri).startswith("queue://")}
+    ids = {str(line["msg_id"]) for line in lines if line.get("msg_id")} | set(story.keys)
+    with open_access(url) as access:
+        looked = sorted(names | set(access.queues()))
+        found = 0
+        for queue in looked:
+            try:
+                for letter in access.look(queue):
+                    if ids & {letter.id, letter.message_id, letter.key}:
+                        found += 1
+                        yield f"the broker has it in {queue}, as {letter.id}"
+            except JmsxError as error:
+                yield f"the broker does not show {queue}: {error}"
+        if not found:
+            yield f"the broker shows it in none of {', '.join(looked)}"

@@ -1,0 +1,173 @@
+"""`jmsx explain`: one message's life told rightly, and what is not known said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from jmsx.cli.commands import app
+from jmsx.core.events import (
+    MessageDeadLettered,
+    Outcome,
+    RedeliveryScheduled,
+    TransactionEnded,
+    TransactionOutcome,
+)
+from jmsx.errors import ConfigurationError
+from jmsx_report.compaction import compact
+from jmsx_report.explanation import explain, worded
+from tests.pipeline.lines import segments
+from tests.pipeline.simulator import SOURCE, Clock, delivery, open_log, seeded, sent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jmsx.core.events import Event
+
+KEY = "01a0c5a4f5b2aaaaaaaaaaaaaaaaaaaa"
+OTHER = "01a0c5a4f5b2bbbbbbbbbbbbbbbbbbbb"
+CHANCE = seeded(1)
+FAILED = {"error_type": "ValueError", "error_place": "shop.py:12"}
+
+
+def write(directory: Path, *events: Event) -> None:
+    """A log of one process."""
+    log = open_log(directory, Clock())
+    for event in events:
+        log.observe(event, SOURCE)
+    log.close()
+
+
+def came(at: float, **members: object) -> Event:
+    """A delivery of KEY."""
+    return replace(delivery(KEY, "queue://orders", at, CHANCE), **members)  # type: ignore[arg-type]  # of the table
+
+
+def test_a_troubled_life(tmp_path: Path) -> None:
+    """Sent by one service, failed twice at another, then dead: in order, with error and place."""
+    write(
+        tmp_path / "a", sent(KEY, "queue://orders", 1000.0), sent(OTHER, "queue://orders", 1000.0)
+    )
+    write(
+        tmp_path / "b",
+        came(1001.0, outcome=Outcome.ROLLED_BACK, **FAILED),
+        RedeliveryScheduled(
+            at=1001.5, consumer="shop.orders", destination="queue://orders", message_key=KEY, next_attempt=2,
+            delay=5.0, blocking=True,
+        ),
+        replace(delivery(OTHER, "queue://orders", 1002.0, CHANCE), attempt=7),
+        came(1007.0, outcome=Outcome.DEAD_LETTERED, attempt=2, **FAILED),
+        MessageDeadLettered(
+            at=1008.0, consumer="shop.orders", destination="queue://orders", message_id="ID:1", message_key=KEY,
+            attempts=2, reason="max_redeliveries", error_type="ValueError", error_message="bad",
+            dead_letter_destination="queue://dead", by_copy=True,
+        ),
+    )  # fmt: skip
+    story = explain(tmp_path, KEY)
+    told = [one.text for one in story.happenings]
+    assert [one.service for one in story.happenings] == ["shop"] * 5
+    assert told[0] == "sent to queue://orders, and confirmed by the broker"
+    assert told[1].startswith(
+        "delivery 1 to shop.orders of queue://orders: failed with ValueError at shop.py:12; given back ("
+    )
+    assert told[2] == "delivery 2 comes in 5 s; what lies behind it waits"
+    assert "; given to the dead letters (" in told[3]
+    assert told[4] == "dead letter in queue://dead: max_redeliveries, after 2 deliveries"
+    assert story.fate.startswith("a dead letter since ")
+    assert story.unknown == ["times are by the clock of each process, so their order may deceive"]
+
+
+def test_transactions_name_what_was_sent_because_of_it(tmp_path: Path) -> None:
+    """Of the transaction that was committed, and of no other of that number in another process."""
+    write(
+        tmp_path / "a",
+        came(1001.0, outcome=Outcome.COMMITTED, transaction_id="c1-s1:4"),
+        replace(sent(OTHER, "queue://ledger", 1001.4), transaction_id="c1-s1:4"),
+        TransactionEnded(
+            at=1001.5, transaction_id="c1-s1:4", outcome=TransactionOutcome.COMMITTED, started_at=1001.0, sends=1,
+            acknowledgements=1,
+        ),
+    )  # fmt: skip
+    write(
+        tmp_path / "b",
+        replace(
+            sent("01a0c5a4f5b2cccccccccccccccccccc", "queue://x", 1001.4), transaction_id="c1-s1:4"
+        ),
+    )
+    story = explain(tmp_path, KEY)
+    assert story.outputs == [(OTHER, "queue://ledger", "confirmed")]
+    assert story.happenings[-1].text == "transaction c1-s1:4 was committed"
+    assert "no send of it is in the log" in story.unknown[0]
+    assert explain(tmp_path, OTHER).inputs == [(KEY, "queue://orders")]
+    assert f"{OTHER}  queue://ledger  confirmed" in "\n".join(worded(story))
+
+
+def test_a_message_id_finds_the_key(tmp_path: Path) -> None:
+    """And with it the lines that have no message id."""
+    write(tmp_path, sent(KEY, "queue://orders", 1000.0), came(1001.0, message_id="ID:x-1"))
+    assert [one.line["kind"] for one in explain(tmp_path, "ID:x-1").happenings] == [
+        "send",
+        "delivery",
+    ]
+
+
+def test_compacted_segments_are_read(tmp_path: Path) -> None:
+    """As the others."""
+    write(tmp_path, sent(KEY, "queue://orders", 1000.0), came(1001.0))
+    before = list(worded(explain(tmp_path, KEY)))
+    assert list(compact(tmp_path))
+    assert not segments(tmp_path)
+    assert list(worded(explain(tmp_path, KEY))) == before
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    """An open end, a delivery that is not there, one too many."""
+    write(
+        tmp_path,
+        came(1001.0, outcome=Outcome.ABANDONED),
+        came(1002.0, attempt=4, outcome=Outcome.ABANDONED),
+    )
+    open_end = explain(tmp_path, KEY)
+    assert open_end.fate == "delivered, and not settled as far as the log goes"
+    assert "how it ended is not in the log: ask the broker (--broker)" in open_end.unknown
+    assert "2 deliveries behind number 1 not in the log" in open_end.unknown
+    write(tmp_path / "more", came(1003.0), came(1004.0))
+    assert "it was done 2 times, for 1 subscriber" in explain(tmp_path, KEY).unknown
+
+
+def test_gaps_and_odd_lines_are_said(tmp_path: Path) -> None:
+    """What the log says itself is missing, and what was no line."""
+    write(tmp_path, came(1001.0))
+    path = segments(tmp_path)[0]
+    gap = b'{"v":1,"kind":"log.gap","writer":"w","seq":1,"ts_us":1,"dropped":7,"dropped_kind":"send"}\n'
+    torn = b'{"v":1,"kind":"send","msg_key":"' + KEY.encode() + b'"\n[1]\n'
+    path.write_bytes(torn + path.read_bytes() + gap)
+    story = explain(tmp_path, KEY)
+    assert "7 events missing from the log, as it says itself" in story.unknown
+    assert len(story.happenings) == 1
+
+
+@pytest.mark.parametrize("wanted", ["", "nobody"])
+def test_nothing_to_tell_is_an_error(tmp_path: Path, wanted: str) -> None:
+    """With what was looked for."""
+    write(tmp_path, came(1001.0))
+    with pytest.raises(ConfigurationError, match="key"):
+        explain(tmp_path, wanted)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Text for a person, and JSON."""
+    write(tmp_path, sent(KEY, "queue://orders", 1000.0), came(1001.0))
+    text = CliRunner().invoke(app, ["explain", KEY, "--events", str(tmp_path)])
+    assert text.exit_code == 0
+    assert text.stdout.startswith(f"{KEY}: done, and acknowledged, ")
+    told = json.loads(
+        CliRunner().invoke(app, ["explain", KEY, "--events", str(tmp_path), "--json"]).stdout
+    )
+    assert told["keys"] == [KEY]
+    assert [one["line"]["kind"] for one in told["happenings"]] == ["send", "delivery"]
+    assert told["broker"] is None
