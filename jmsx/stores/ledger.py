@@ -27,7 +27,7 @@ from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import StoreError, from_a_signal, text_of
 from jmsx.log import logger
 from jmsx.stores.pauses import pauses
-from jmsx.stores.sqlite_file import OwnFile
+from jmsx.stores.sqlite_file import OPENING, OwnFile
 
 if TYPE_CHECKING:
     import sqlite3
@@ -111,7 +111,7 @@ class DeliveryLedger:
         self._away_since = 0.0  #: seconds, monotonic
         self._pauses = pauses()
         self._resume_at = 0.0
-        self._file.open()
+        self._file.open(OPENING)
         tell_of_forks(self)
 
     def after_fork(self) -> None:

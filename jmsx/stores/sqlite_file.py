@@ -20,6 +20,10 @@ T = TypeVar("T")
 #: Seconds that a write waits at most for other processes that write.
 PATIENCE: Final = 0.5
 
+#: Seconds that the first opening waits for them: processes that start together make and prune the file in turn, and on
+#: a busy host one may be stopped in the middle of that.
+OPENING: Final = 10.0
+
 #: What to do about what SQLite says.
 _ADVICE: Final = (
     ("unable to open", "name a file in a folder that exists and may be written"),
@@ -77,14 +81,14 @@ class OwnFile:
         self._forking: int | None = None  #: the thread that does
         suspend_for_forks(self)
 
-    def open(self) -> sqlite3.Connection:
-        """The connection, opened unless it is; raises StoreError."""
+    def open(self, patience: float = PATIENCE) -> sqlite3.Connection:
+        """The connection, opened unless it is, in `patience` seconds if others write; raises StoreError."""
         if self._interrupted:
             raise StoreError(
                 f"{self.path} cannot be used in this process: its parent was writing it when it forked"
             )
         if self.connection is None:
-            self.connection = _open_file(self.path, self._table, self._prepare)
+            self.connection = _open_file(self.path, self._table, self._prepare, patience)
             self._id = _file_id(self.path)
         return self.connection
 
@@ -146,7 +150,7 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 
 def _open_file(
-    path: Path, table: str, prepare: Callable[[sqlite3.Connection], object]
+    path: Path, table: str, prepare: Callable[[sqlite3.Connection], object], patience: float
 ) -> sqlite3.Connection:
     """
     A connection in autocommit mode to the file `path`, with a write-ahead log; what is made is for its owner alone.
@@ -163,7 +167,7 @@ def _open_file(
             make_file(path)  # what SQLite keeps beside it has the same mode
     try:
         connection = sqlite3.connect(
-            path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            path, timeout=patience, isolation_level=None, check_same_thread=False
         )
     except sqlite3.Error as error:
         raise unusable(path, str(error)) from error
@@ -174,6 +178,7 @@ def _open_file(
         connection.execute("PRAGMA wal_autocheckpoint=8000")
         connection.execute(table)
         prepare(connection)
+        connection.execute(f"PRAGMA busy_timeout={PATIENCE * 1000:.0f}")
     except sqlite3.Error as error:
         connection.close()
         raise unusable(path, str(error)) from error

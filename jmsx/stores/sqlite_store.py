@@ -13,7 +13,7 @@ from jmsx.drivers.process import Origin, tell_of_forks
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.log import logger
 from jmsx.stores.idempotency import Turns
-from jmsx.stores.sqlite_file import OwnFile
+from jmsx.stores.sqlite_file import OPENING, OwnFile
 
 if TYPE_CHECKING:
     import os
@@ -91,7 +91,7 @@ class SqliteStore:
     def open(self) -> None:
         """Open the file; raises StoreError."""
         with self._file.lock:
-            self._file.open()
+            self._file.open(OPENING)
             self._users += 1
             if self._owed:  # since it was closed
                 with contextlib.suppress(StoreError):
