@@ -7,23 +7,21 @@ files stay in the user's cache, keyed by the source.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from jmsx_broker.artefacts import cache_root
 from tests.conformance.traces import Trace
+from tests.jdk import CompileError, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.conformance.brokers import Broker, OpenWire
+    from tests.conformance.brokers import Broker
     from tests.conformance.scenario import Scenario
 
 _SOURCE: Final = Path(__file__).parent / "java" / "ScenarioRunner.java"
@@ -79,36 +77,14 @@ class JavaClient:
         openwire = self.broker.openwire
         if openwire is None:
             raise JavaRunnerError("the Java client cannot talk to this broker")
-        path = os.pathsep.join([str(compiled(openwire)), f"{openwire.jars}{os.sep}*"])
+        try:
+            classes = compiled(_SOURCE, java=openwire.java, jars=openwire.jars)
+        except CompileError as error:
+            raise JavaRunnerError(str(error)) from error
+        path = os.pathsep.join([str(classes), f"{openwire.jars}{os.sep}*"])
         command = [str(openwire.java / "java"), _HEAP, _QUIET, "-cp", path, _SOURCE.stem]
         command += ["--url", openwire.url, "--jobs", str(self.jobs)]
         return [*command, "--stomp-like"] if self.stomp_like else command
-
-
-def compiled(openwire: OpenWire) -> Path:
-    """
-    Compile the Java runner, unless that was done before, and give the folder of its classes.
-
-    Raises JavaRunnerError.
-    """
-    key = hashlib.sha256(_SOURCE.read_bytes())
-    key.update("\n".join(sorted(jar.name for jar in openwire.jars.glob("*.jar"))).encode())
-    classes = cache_root(os.environ) / f"conformance-{key.hexdigest()[:12]}"
-    if classes.is_dir():
-        return classes
-    classes.parent.mkdir(parents=True, exist_ok=True)
-    fresh = tempfile.mkdtemp(dir=classes.parent)
-    command = [str(openwire.java / "javac"), "-nowarn", "-d", fresh]
-    command += ["-cp", f"{openwire.jars}{os.sep}*", str(_SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        shutil.rmtree(fresh)
-        raise JavaRunnerError(f"{_SOURCE.name} does not compile: {done.stderr}")
-    try:
-        Path(fresh).rename(classes)
-    except OSError:  # another process was quicker
-        shutil.rmtree(fresh)
-    return classes
 
 
 def _trace(line: str, by_path: dict[str, Scenario]) -> Trace:

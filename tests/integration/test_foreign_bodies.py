@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -44,7 +42,7 @@ from tests.integration.support import (
     Diary,
     take,
 )
-from tests.jdk import NEEDS_JDK
+from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,22 +54,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-PEER = Path(__file__).parent / "java" / "BodyPeer.java"
-
 
 def java(
     broker: ClassicBroker | ArtemisBroker, queue: Queue, *kinds: str, delivery: str = "persistent"
 ) -> None:
     """Let the ActiveMQ Java client send a message of each kind."""
-    from jmsx_broker.artefacts import classic_libraries  # noqa: PLC0415 - fetches on demand
-    from jmsx_broker.java import find_java  # noqa: PLC0415 - the same
-
-    program = find_java()
-    jars = f"{classic_libraries(program)}/*"
-    url = broker.openwire_url
-    command = [str(program), "-cp", jars, str(PEER), url, queue.name, delivery, *kinds]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    run_peer("BodyPeer", broker.openwire_url, queue.name, delivery, *kinds)
 
 
 def received(broker: Broker, queue: Queue, count: int) -> list[Message]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jmsx import Connection, Message, Queue
-from tests.jdk import NEEDS_JDK
+from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from jmsx_broker import ClassicBroker
 
 pytestmark = pytest.mark.broker
-
-PEER = Path(__file__).parent / "java" / "MapPeer.java"
 
 
 @pytest.fixture
@@ -31,20 +27,7 @@ def connection(classic_broker: ClassicBroker) -> Iterator[Connection]:
 
 def java(broker: ClassicBroker, task: str, queue: Queue) -> str:
     """Run the Java peer; returns what it prints."""
-    from jmsx_broker.artefacts import classic_libraries  # noqa: PLC0415 - fetches on demand
-    from jmsx_broker.java import find_java  # noqa: PLC0415 - the same
-
-    program = find_java()
-    command = [str(program), "-cp", f"{classic_libraries(program)}/*", str(PEER)]
-    done = subprocess.run(
-        [*command, broker.openwire_url, task, queue.name],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_peer("MapPeer", broker.openwire_url, task, queue.name)
 
 
 @NEEDS_JDK

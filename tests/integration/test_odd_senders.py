@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,7 +29,7 @@ from tests.integration.support import (
     fresh_queue,
     take,
 )
-from tests.jdk import NEEDS_JDK
+from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
-
-SENDER = Path(__file__).parent / "java" / "OddSender.java"
 
 #: Texts that have ended sessions, or might.
 HOSTILE = ("²", "٣", "9" * 400, "-5", "NaN", "1e400", "", "queue://²")
@@ -62,24 +58,12 @@ Sent = tuple[Queue, str, int, str, dict[str, str]]
 
 def java(broker: Any, *lines: Sent) -> None:
     """Have a Java program send these."""
-    from jmsx_broker.artefacts import classic_libraries  # noqa: PLC0415 - fetches on demand
-    from jmsx_broker.java import find_java  # noqa: PLC0415 - the same
-
-    program = find_java()
-    command = [str(program), "-cp", f"{classic_libraries(program)}/*", str(SENDER)]
     text = "".join(
         "\t".join([queue.name, mode, str(ttl), body, *(f"{k}={v}" for k, v in given.items())])
         + "\n"
         for queue, mode, ttl, body, given in lines
     )
-    done = subprocess.run(
-        [*command, broker.openwire_url],
-        input=text.encode(),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_peer("OddSender", broker.openwire_url, told=text)
 
 
 def handled(
