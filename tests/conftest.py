@@ -14,8 +14,9 @@ from tests.spreading import Spreading, turn
 if TYPE_CHECKING:
     from xdist.remote import Producer
 
-#: Worker processes of a whole run: most tests wait for a broker, so that three keep two processors busy.
-_WORKERS = 3
+#: Worker processes of a whole run: most tests wait for a broker, so that five keep two processors busy. With three
+#: they were idle for a third of the time of the integration tests (measured).
+_WORKERS = 5
 
 #: Folders whose tests are many and wait for nothing, and worker processes for them.
 _BUSY, _BUSY_WORKERS = ("unit", "property"), 2

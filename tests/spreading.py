@@ -14,15 +14,22 @@ if TYPE_CHECKING:
 #: Beginnings of names of files that share what costs more to start than to use: a Spark session.
 _TOGETHER: Final = ("tests/pipeline/test_spark_",)
 
-#: Tests that share nothing and take half a minute each.
-_APART: Final = ("tests/conformance/test_conformance.py::test_every_scenario_passes",)
+#: Tests that share nothing but the brokers of their worker, and take a minute or more together.
+_APART: Final = (
+    "tests/conformance/test_conformance.py::test_every_scenario_passes",
+    "tests/integration/test_backlog.py::test_receive_takes_a_whole_backlog",
+    "tests/integration/test_broker_installation.py::test_each_tool_fetches_the_same_jars",
+    "tests/packaging/test_again.py::",
+)
 
 #: What takes longest begins first, or one worker would be left alone with it at the end.
 _FIRST: Final = (
     *_TOGETHER,
     "tests/pipeline/",
     "tests/conformance/",
+    "tests/integration/test_odd_senders",
     "tests/integration/",
+    "tests/packaging/test_again",
     "tests/property/",
 )
 
