@@ -219,8 +219,9 @@ class World(Machine):
                 self._move(wait.deadline)
                 return
             if due is None:
+                place = _place(sys._getframe())  # noqa: SLF001 - there is no other way
                 raise BlockedError(
-                    f"{_place(sys._getframe())} waits for ever: nothing in this test will happen any more"  # noqa: SLF001
+                    f"{place} waits for ever: nothing in this test will happen any more"
                 )
             self._move(due)
 
