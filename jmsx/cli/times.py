@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from jmsx.core import durations
 from jmsx.errors import ConfigurationError
 
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhdw]?)")
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 
 
 def instant(option: str, text: str | None, now: datetime) -> datetime | None:
     """Read an instant, in UTC where no zone is said, or so long before `now`."""
     if text is None:
         return None
-    if (length := _duration(text)) is not None and text[-1:].isalpha():
-        try:
-            return now - timedelta(seconds=length)
-        except OverflowError:
-            pass
+    if text[-1:].isalpha():
+        with suppress(ConfigurationError, OverflowError):
+            return now - timedelta(seconds=seconds(option, text))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -33,16 +31,12 @@ def instant(option: str, text: str | None, now: datetime) -> datetime | None:
 
 
 def seconds(option: str, text: str) -> float:
-    """Read a duration in seconds, or with its unit."""
-    length = _duration(text)
-    if length is None or not math.isfinite(length):
+    """Read a duration: seconds, or with units."""
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    try:
+        return durations.seconds(option, text)
+    except ConfigurationError as error:
         raise ConfigurationError(
             f"{option} {text!r} is no duration: write seconds, as 300, or 5m, 2h, 1d"
-        )
-    return length
-
-
-def _duration(text: str) -> float | None:
-    """Read seconds, or a number with one of the units s, m, h, d, w; None: it is neither."""
-    found = _DURATION.fullmatch(text.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2]]
+        ) from error

@@ -11,8 +11,16 @@ from jmsx.errors import ConfigurationError
 
 Duration: TypeAlias = float | timedelta | str
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*")
+_UNITS: Final = {
+    "ms": 0.001,
+    "s": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
+_PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)\s*")
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
 
