@@ -17,6 +17,7 @@ from jmsx.cli.demo import demo
 from jmsx.cli.dlq import app as dlq
 from jmsx.cli.events import app as events
 from jmsx.cli.explain import explain
+from jmsx.cli.messages import browse, send
 from jmsx.cli.report import ReportCommand, report
 from jmsx.cli.run import ImportFailedError, run_app
 from jmsx.cli.terminal import VisibleFormatter, console
@@ -29,11 +30,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(browse)
 app.command()(check)
 app.command()(demo)
 app.command()(explain)
 app.command("run")(run_app)
 app.command(cls=ReportCommand)(report)
+app.command()(send)
 app.add_typer(dlq, name="dlq")
 app.add_typer(events, name="events")
 

@@ -66,7 +66,7 @@ DryOption: TypeAlias = Annotated[
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask: for scripts.")]
 
-_LOCAL: Final = "stomp://127.0.0.1:61613"
+LOCAL: Final = "stomp://127.0.0.1:61613"
 
 
 def _choice(
@@ -129,7 +129,7 @@ def ls(
         list[str] | None, typer.Argument(help="Queues; else those that are dead letter queues.")
     ] = None,
     *,
-    broker: BrokerOption = _LOCAL,
+    broker: BrokerOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -137,8 +137,8 @@ def ls(
 
     Example: jmsx dlq ls --broker stomp://mq:61613
     """
-    with _opened(broker) as access:
-        names = [_name(one) for one in queues] if queues else access.queues()
+    with opened(broker) as access:
+        names = [queue_name(one) for one in queues] if queues else access.queues()
         counts = {name: access.count(name) for name in names}
     if as_json:
         _print_json([{"queue": name, "messages": count} for name, count in counts.items()])
@@ -158,7 +158,7 @@ def groups(
     queue: QueueArgument,
     *,
     choice: Choice,
-    broker: BrokerOption = _LOCAL,
+    broker: BrokerOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -166,8 +166,8 @@ def groups(
 
     Example: jmsx dlq groups ActiveMQ.DLQ --since 24h
     """
-    with _opened(broker) as access:
-        seen = _find(access, _name(queue), choice, None)
+    with opened(broker) as access:
+        seen = _find(access, queue_name(queue), choice, None)
     _warn(seen)
     found = grouped(seen.letters)
     if as_json:
@@ -176,7 +176,7 @@ def groups(
     rows = [
         (
             f"{one.count:,}", one.origin or "?", one.reason, _short(one.error) or "-", one.consumer or "-",
-            _time(one.first), _time(one.last), one.example,
+            timestamp(one.first), timestamp(one.last), one.example,
         )
         for one in found
     ]  # fmt: skip
@@ -196,7 +196,7 @@ def show(
     ] = None,
     *,
     choice: Choice,
-    broker: BrokerOption = _LOCAL,
+    broker: BrokerOption = LOCAL,
     limit: LimitOption = _SHOWN,
     as_json: JsonOption = False,
 ) -> None:
@@ -207,21 +207,21 @@ def show(
     """
     if message is not None:
         choice = replace(choice, ids=frozenset({message}))
-    with _opened(broker) as access:
+    with opened(broker) as access:
         whole = message is not None
-        seen = _find(access, _name(queue), choice, 1 if whole else limit, bodies=whole)
+        seen = _find(access, queue_name(queue), choice, 1 if whole else limit, bodies=whole)
     _warn(seen)
     found = seen.letters
     if as_json:
-        _print_json([_record(one) for one in found])
+        _print_json([record(one) for one in found])
     elif not found:
-        _out.print(f"nothing of that lies in {_name(queue)}")
+        _out.print(f"nothing of that lies in {queue_name(queue)}")
     elif message is not None:
         _print_whole(found[0])
     else:
         rows = [
             (
-                one.id, _time(one.seen), one.origin or "?", one.reason, str(one.deliveries or "?"),
+                one.id, timestamp(one.seen), one.origin or "?", one.reason, str(one.deliveries or "?"),
                 _short(f"{one.error}: {one.error_message}") if one.error else "-", one.obstacle() or "can go back",
             )
             for one in found
@@ -237,7 +237,7 @@ def replay(
     queue: QueueArgument,
     *,
     choice: Choice,
-    broker: BrokerOption = _LOCAL,
+    broker: BrokerOption = LOCAL,
     to: Annotated[
         str | None,
         typer.Option(help="Send them to this queue, and not to where they came from: queue://x."),
@@ -258,14 +258,14 @@ def replay(
 
     Example: jmsx dlq replay ActiveMQ.DLQ --error TimeoutError --rate 50
     """
-    target, name = _destination(to), _name(queue)
+    target, name = _destination(to), queue_name(queue)
 
     def plan(letters: Sequence[DeadLetter]) -> str:
         places = Counter(target or one.origin for one in letters)
         words = ", ".join(f"{count:,} to {place}" for place, count in places.most_common())
         return f"{len(letters):,} dead letters of {name} go back: {words}"
 
-    with _opened(broker) as access:
+    with opened(broker) as access:
 
         def find(limit: int | None) -> _Found:
             found = _find(access, name, choice, limit)
@@ -284,7 +284,7 @@ def purge(
     queue: QueueArgument,
     *,
     choice: Choice,
-    broker: BrokerOption = _LOCAL,
+    broker: BrokerOption = LOCAL,
     limit: LimitOption = None,
     dry_run: DryOption = False,
     yes: YesOption = False,
@@ -295,8 +295,8 @@ def purge(
 
     Example: jmsx dlq purge ActiveMQ.DLQ --reason expired --until 30d
     """
-    name = _name(queue)
-    with _opened(broker) as access:
+    name = queue_name(queue)
+    with opened(broker) as access:
         move = _Move(
             find=lambda limit: _find(access, name, choice, limit),
             plan=lambda letters: f"{len(letters):,} dead letters of {name} are deleted for good",
@@ -313,7 +313,7 @@ def export(
     out: Annotated[Path, typer.Argument(help="A file that is not there yet; a JSON line each.")],
     *,
     choice: Choice,
-    broker: BrokerOption = _LOCAL,
+    broker: BrokerOption = LOCAL,
     limit: LimitOption = None,
 ) -> None:
     """
@@ -324,10 +324,10 @@ def export(
     Example: jmsx dlq export ActiveMQ.DLQ dead.jsonl
     """
     count = 0
-    with _opened(broker) as access, _made(out) as lines:
-        for letter in access.look(_name(queue), bodies=True):
+    with opened(broker) as access, _made(out) as lines:
+        for letter in access.look(queue_name(queue), bodies=True):
             if choice.fits(letter):
-                lines(json.dumps(_record(letter)))
+                lines(json.dumps(record(letter)))
                 count += 1
                 if count == limit:
                     break
@@ -335,7 +335,8 @@ def export(
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[Access]:
+def opened(url: str) -> Iterator[Access]:
+    """Access to the queues of a broker."""
     from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
 
     with open_access(url) as access:
@@ -374,7 +375,7 @@ def _destination(text: str | None) -> str | None:
     return None if text is None else str(parse_destination(text))
 
 
-def _name(queue: str) -> str:
+def queue_name(queue: str) -> str:
     """The bare name of a queue; raises ConfigurationError for anything else."""
     uri = _destination(queue) or ""
     kind, _, name = uri.partition("://")
@@ -479,7 +480,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _record(letter: DeadLetter) -> dict[str, Any]:
+def record(letter: DeadLetter) -> dict[str, Any]:
     """One dead letter as JSON has it."""
     record = {
         **asdict(letter),
@@ -504,8 +505,8 @@ def _print_whole(letter: DeadLetter) -> None:
         "reason": letter.reason,
         "consumer": letter.consumer,
         "deliveries": letter.deliveries,
-        "first failure": _time(letter.first_failure),
-        "last failure": _time(letter.last_failure),
+        "first failure": timestamp(letter.first_failure),
+        "last failure": timestamp(letter.last_failure),
         "replay": letter.obstacle() or "can go back",
         "error": f"{letter.error}: {letter.error_message}" if letter.error else "",
     }
@@ -545,7 +546,8 @@ def _short(text: str) -> str:
     return line if len(line) <= _COLUMN else f"{line[: _COLUMN - 1]}…"
 
 
-def _time(seconds: float | None) -> str:
+def timestamp(seconds: float | None) -> str:
+    """An instant (epoch seconds) in UTC, to the second."""
     if seconds is None:
         return "-"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,129 @@
+"""`jmsx send` and `jmsx browse`: one message to a destination, and a look at what lies in a queue."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from jmsx.cli.dlq import LOCAL, BrokerOption, JsonOption, opened, queue_name, record, timestamp
+from jmsx.cli.terminal import console, visible
+from jmsx.dead_letters.letter import DeadLetter
+from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_out = console()
+
+#: Seconds between two looks.
+_PAUSE: Final = 1.0
+
+#: Characters of a body in a line.
+_SHOWN: Final = 100
+
+
+def send(
+    destination: Annotated[str, typer.Argument(help="queue://orders, or topic://prices.")],
+    body: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")] = "-",
+    *,
+    broker: BrokerOption = LOCAL,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", "-p", help="NAME=TEXT; may be repeated.")
+    ] = None,
+    correlation_id: Annotated[str | None, typer.Option(help="JMSCorrelationID.")] = None,
+    reply_to: Annotated[str | None, typer.Option(help="Where an answer shall go.")] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Each line of standard input is a message.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Send a text, and wait until the broker has it; prints the key of the message.
+
+    Example: jmsx send queue://orders '{"id": 7}' -p region=eu
+    """
+    from jmsx import Connection, Message  # noqa: PLC0415 - with it comes the client
+
+    given = _properties(properties or ())
+    if lines and body != "-":
+        raise ConfigurationError("--lines reads standard input; leave the text out")
+    with Connection(broker) as connection:
+        producer = connection.create_session().create_producer()
+        bodies: Iterable[str] = [body]
+        if body == "-":
+            bodies = (
+                (line.removesuffix("\n") for line in sys.stdin) if lines else [sys.stdin.read()]
+            )
+        for text in bodies:
+            message = Message(
+                text, properties=given, correlation_id=correlation_id, reply_to=reply_to
+            )
+            key = producer.send(message, destination=destination)
+            if as_json:
+                _out.print_json(
+                    json.dumps({"key": key, "message_id": message.message_id}), indent=None
+                )
+            else:
+                _out.print(key)
+
+
+def browse(
+    queue: Annotated[str, typer.Argument(help="A queue, such as orders or queue://orders.")],
+    *,
+    broker: BrokerOption = LOCAL,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many at a look.")] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Show what lies in a queue, from its head; nothing is taken.
+
+    With --follow the queue is looked at each second: what is consumed in between is not seen.
+
+    Example: jmsx browse orders --limit 5
+    """
+    seen: set[str] = set()
+    name = queue_name(queue)
+    try:
+        with opened(broker) as access:
+            while True:
+                here: set[str] = set()
+                for letter in access.look(name, bodies=True):
+                    here.add(letter.id)
+                    if letter.id not in seen:
+                        _show(letter, as_json=as_json)
+                    if not follow and len(here) == limit:
+                        return
+                if not follow:
+                    return
+                seen = here
+                time.sleep(_PAUSE)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _show(letter: DeadLetter, *, as_json: bool) -> None:
+    if as_json:
+        _out.print_json(json.dumps(record(letter)), indent=None)
+        return
+    body = (letter.body or b"").decode("utf-8", "backslashreplace")
+    text = body if len(body) <= _SHOWN else f"{body[: _SHOWN - 1]}…"
+    _out.print(
+        f"{timestamp(letter.sent_at)}\t{visible(letter.id, keep='')}\t{visible(text, keep='')}"
+    )
+
+
+def _properties(texts: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise ConfigurationError(f"--property {text!r} is not NAME=TEXT, as in region=eu")
+        found[name] = value
+    return found
