@@ -22,8 +22,9 @@ if TYPE_CHECKING:
         ReconnectPolicy,
         TlsOptions,
     )
+    from jmsx.core.modes import AcknowledgeMode
     from jmsx.core.policy import ArtemisRedeliveryPolicy, RedeliveryPolicy, RedeliveryPolicyMap
-    from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+    from jmsx.core.values import DeadLetterStrategy
     from jmsx.errors import (
         BrokerError,
         BrokerFaultError,
@@ -134,7 +135,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "AcknowledgeMode": "jmsx.core.values",
+    "AcknowledgeMode": "jmsx.core.modes",
     "App": "jmsx.app.application",
     "ArtemisRedeliveryPolicy": "jmsx.core.policy",
     "BatchError": "jmsx.app.batches",

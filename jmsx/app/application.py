@@ -41,9 +41,9 @@ from jmsx.config.uri import BrokerUri, parse_broker_uri
 from jmsx.core.destination_names import is_swapped
 from jmsx.core.dialect import Body
 from jmsx.core.durations import Duration, seconds
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.policy import Policy
-from jmsx.core.values import AcknowledgeMode
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (

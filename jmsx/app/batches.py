@@ -9,7 +9,7 @@ from jmsx.app.availability import Availability
 from jmsx.app.registration import Consumer, error_types
 from jmsx.app.worker import Call, Worker
 from jmsx.core.ledger import StoreKey
-from jmsx.core.values import AcknowledgeMode
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.errors import ConfigurationError
 from jmsx.jms.connection import Connection
 from jmsx.jms.gathering import Gathering
@@ -90,9 +90,7 @@ class BatchWorker(Worker):
     @staticmethod
     def _mode(consumer: Consumer) -> AcknowledgeMode:
         """One in which each message can be settled, or failed, by itself."""
-        if consumer.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE:
-            return AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
-        return consumer.mode
+        return consumer.mode.does.in_batches or consumer.mode
 
     def rest(self, timeout: float) -> bool:
         """Begin nothing more; a batch that is not full is handled as it is."""

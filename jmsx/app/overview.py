@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.app.worker import Worker
 from jmsx.core.policy import Policy, RedeliveryMode
-from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+from jmsx.core.values import DeadLetterStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 #: Delays that are named one by one.
 NAMED: Final = 6
 
-#: What is not promised, by mode; `*`: whatever the dialect is.
-_CAVEATS: Final = {
-    ("*", AcknowledgeMode.DUPS_OK_ACKNOWLEDGE): "a crash brings up to a batch of messages again",
-    ("artemis", AcknowledgeMode.SESSION_TRANSACTED): (
-        "a commit takes two steps; after a crash between them the message comes again, and the broker drops what was"
-        " sent already by its duplicate id"
-    ),
-}
+#: What is not promised where ACKs are batched.
+_BATCHED: Final = "a crash brings up to a batch of messages again"
+
+#: And where ACKs take no part in transactions.
+_TWO_STEPS: Final = (
+    "a commit takes two steps; after a crash between them the message comes again, and the broker drops what was"
+    " sent already by its duplicate id"
+)
 
 
 def overview(workers: Iterable[Worker]) -> Iterator[str]:
@@ -76,9 +76,10 @@ def _death(dead_letter: str, dialect: str) -> str:
 
 
 def _caveats(worker: Worker) -> Iterator[str]:
-    mode = worker.consumer.mode
-    for key in (("*", mode), (worker.dialect, mode)):
-        if key in _CAVEATS:
-            yield f"not promised: {_CAVEATS[key]}"
-    if worker.consumer.dedupe is None and mode is not AcknowledgeMode.DUPS_OK_ACKNOWLEDGE:
+    does = worker.consumer.mode.does
+    if does.batches_topics:
+        yield f"not promised: {_BATCHED}"
+    if does.transacted and worker.dialect == "artemis":
+        yield f"not promised: {_TWO_STEPS}"
+    if worker.consumer.dedupe is None and not does.batches_topics:
         yield "not promised without dedupe=: that a message is handled once, if the process dies in between"

@@ -9,6 +9,7 @@ from jmsx.app.signature import connection_parameter
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.core.destination_names import is_pattern, parts
 from jmsx.core.ledger import StoreKey
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import (
     LARGEST_INT,
     check_seconds,
@@ -19,7 +20,7 @@ from jmsx.core.option_checks import (
     wrong_type,
 )
 from jmsx.core.policy import Policy, check_policy, matches
-from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
+from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message, Property
@@ -102,7 +103,7 @@ class Consumer:
         if self.batch is None:
             return
         check_whole("batch", self.batch, 1)
-        if self.mode not in _BATCH_MODES:
+        if self.mode.does.in_batches is None:
             raise ConfigurationError(
                 f"mode={self.mode.label!r} acknowledges what failed with what was done; with batch= the mode is auto,"
                 " individual or transacted"
@@ -161,7 +162,7 @@ class Consumer:
             if self.dedupe_by is not None:
                 raise ConfigurationError("dedupe_by= needs a dedupe= store")
             return
-        sends = self.takes_session and self.mode is AcknowledgeMode.SESSION_TRANSACTED
+        sends = self.takes_session and self.mode.does.transacted
         if sends and store.connects:
             raise ConfigurationError(
                 "a message whose sends were lost with their transaction would be known as"
@@ -241,13 +242,6 @@ def _parted(name: str) -> list[str]:
     """The parts of a queue's name; of `address::queue`, Artemis' full name, the queue's (jmsx_artemis/BROKER.md A9)."""
     return name.rpartition("::")[2].split(".")
 
-
-#: In which each message can be failed by itself, or all of them together.
-_BATCH_MODES: Final = (
-    AcknowledgeMode.AUTO_ACKNOWLEDGE,
-    AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
-    AcknowledgeMode.SESSION_TRANSACTED,
-)
 
 #: What an idempotency store must have.
 _STORE: Final = ("connects", "open", "once", "close")

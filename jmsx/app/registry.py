@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Protocol, TypeVar, ov
 
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler, acknowledge_mode
 from jmsx.app.signature import takes_session
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names
 from jmsx.core.policy import Policy
-from jmsx.core.values import AcknowledgeMode
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination, destination
 from jmsx.jms.handlers import name_of

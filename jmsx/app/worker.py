@@ -14,7 +14,7 @@ from jmsx.app.signature import connection_parameter
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.ledger import StoreKey
-from jmsx.core.values import AcknowledgeMode
+from jmsx.core.modes import AcknowledgeMode, SettledBy
 from jmsx.errors import IllegalStateError, SpoiltTransactionError, StoreError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
@@ -87,11 +87,14 @@ class Worker:
                 name=consumer.name,
                 options=consumer.options,
             )
+        does = consumer.mode.does
         self._settle = {
-            AcknowledgeMode.SESSION_TRANSACTED: self._transact,
-            AcknowledgeMode.CLIENT_ACKNOWLEDGE: self._acknowledge_or_recover,
-            AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE: self._acknowledge,
-        }.get(consumer.mode, self._handle)
+            SettledBy.RETURN: self._handle,
+            SettledBy.CALL: (
+                self._acknowledge if does.redelivers_raised else self._acknowledge_or_recover
+            ),
+            SettledBy.COMMIT: self._transact,
+        }[does.settled_by]
         self._subscription = subscription
         subscription.set_listener(self._listen)
 

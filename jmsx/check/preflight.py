@@ -19,7 +19,8 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri, parse_broker_uri
 from jmsx.core.events import Event, LinkOpened, Source
 from jmsx.core.heartbeat import parse
-from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message

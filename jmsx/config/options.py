@@ -14,6 +14,7 @@ from jmsx import plugins
 from jmsx.config.custom_policy import careful
 from jmsx.core.destination_names import is_pattern, parse_destination
 from jmsx.core.ledger import Ledger
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import (
     LARGEST_INT,
     by_name,
@@ -27,12 +28,7 @@ from jmsx.core.option_checks import (
     wrong_type,
 )
 from jmsx.core.policy import Policy, RedeliveryPolicy, RedeliveryPolicyMap, check_policy
-from jmsx.core.values import (
-    AcknowledgeMode,
-    DeadLetterStrategy,
-    DestinationKind,
-    OptimizeAcknowledge,
-)
+from jmsx.core.values import DeadLetterStrategy, DestinationKind, OptimizeAcknowledge
 from jmsx.core.wire import BODY_LIMIT
 from jmsx.errors import ConfigurationError
 
@@ -188,7 +184,7 @@ class ConsumerOptions:
 
     def check_mode(self, mode: AcknowledgeMode) -> None:
         """Raise ConfigurationError for what makes no sense in a session of that mode."""
-        if self.optimize_acknowledge and mode is not AcknowledgeMode.AUTO_ACKNOWLEDGE:
+        if self.optimize_acknowledge and not mode.does.may_optimize:
             raise ConfigurationError("optimize_acknowledge is for AUTO_ACKNOWLEDGE only")
 
 

@@ -31,6 +31,7 @@ from jmsx.core.failed_deliveries import FailedDeliveries
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.handing_out import HandingOut
 from jmsx.core.lost_deliveries import LostDeliveries
+from jmsx.core.modes import Covers
 from jmsx.core.policy import Policy
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.requests import Request, Requests, answered, barrier
@@ -42,7 +43,6 @@ from jmsx.core.translating import Translating
 from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.core.values import (
     NO_FAILURE,
-    AcknowledgeMode,
     ConsumerSettings,
     Disposition,
     Failure,
@@ -112,7 +112,7 @@ class SessionCore:
     @property
     def transacted(self) -> bool:
         """Whether the session is SESSION_TRANSACTED."""
-        return self.settings.mode is AcknowledgeMode.SESSION_TRANSACTED
+        return self.settings.mode.does.transacted
 
     @property
     def idle(self) -> bool:
@@ -303,7 +303,7 @@ class SessionCore:
             return
         delivery.note_failure(failure, now)
         delivery.ended_at = now
-        if self.transacted or self.settings.mode is AcknowledgeMode.CLIENT_ACKNOWLEDGE:
+        if not self.settings.mode.does.redelivers_raised:
             return
         if consumer.settings.lazy and failure.disposition is Disposition.REDELIVER:
             consumer.consumed(delivery, now, returning=False)
@@ -361,16 +361,13 @@ class SessionCore:
         delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
         `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
         """
-        mode = self.settings.mode
-        if mode not in (
-            AcknowledgeMode.CLIENT_ACKNOWLEDGE,
-            AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
-        ):
+        covers = self.settings.mode.does.acknowledge_covers
+        if covers is Covers.NOTHING:
             return
         consumer = self._consumers.find(delivery.subscription_id)
         if self._is_stale(delivery):
             consumer.reports.dropped(1, now)
-        elif mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE:
+        elif covers is Covers.MESSAGE:
             consumer.acknowledge_one(delivery, now)
         else:
             for each in self._consumers:

@@ -1,35 +1,17 @@
-"""The words of the core: modes, kinds of destination, and the settings of a session and of a consumer."""
+"""The words of the core: kinds of destination, and the settings of a session and of a consumer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import Policy, RedeliveryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-class AcknowledgeMode(IntEnum):
-    """
-    How a session acknowledges, chosen once, by mode alone.
-
-    Source: jakarta.jms.Session and ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE (`ActiveMQSession.java:197`).
-    """
-
-    SESSION_TRANSACTED = 0  #: receives and sends take effect together, at commit()
-    AUTO_ACKNOWLEDGE = 1  #: after `receive()`, or when the listener has returned
-    CLIENT_ACKNOWLEDGE = 2  #: `message.acknowledge()` covers everything the session has delivered
-    DUPS_OK_ACKNOWLEDGE = 3  #: lazily; after a crash a topic's messages may come again
-    INDIVIDUAL_ACKNOWLEDGE = 4  #: `message.acknowledge()` covers that message only
-
-    @property
-    def label(self) -> str:
-        """The short name in metrics and events, such as `auto` or `transacted`."""
-        return self.name.lower().removesuffix("_acknowledge").removeprefix("session_")
 
 
 class StompAck(StrEnum):
@@ -114,12 +96,12 @@ class ConsumerSettings:
     @property
     def transacted(self) -> bool:
         """Whether what is received takes effect at commit."""
-        return self.mode is AcknowledgeMode.SESSION_TRANSACTED
+        return self.mode.does.transacted
 
     @property
     def acknowledges_itself(self) -> bool:
         """Whether the session acknowledges without being told to (AUTO and DUPS_OK)."""
-        return self.mode in (AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE)
+        return self.mode.does.acknowledges_itself
 
     @property
     def lazy(self) -> bool:
@@ -128,10 +110,7 @@ class ConsumerSettings:
 
         Source: `ActiveMQMessageConsumer.java:312-318,944`.
         """
-        return (
-            self.mode is AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
-            and self.kind is not DestinationKind.QUEUE
-        )
+        return self.mode.does.batches_topics and self.kind is not DestinationKind.QUEUE
 
 
 class Disposition(Enum):

@@ -6,9 +6,10 @@ import random
 from dataclasses import replace
 
 from jmsx.core.events import Source
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
-from jmsx.core.values import AcknowledgeMode, SessionSettings
+from jmsx.core.values import SessionSettings
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.pump import Pump
 from jmsx.drivers.reconnect import Connector

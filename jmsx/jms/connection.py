@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from jmsx.config.options import ConnectionKeywords, ConnectionOptions
 from jmsx.config.uri import BrokerUri, parse_broker_uri
-from jmsx.core.values import AcknowledgeMode
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, JmsxError
 from jmsx.jms.link import ConnectionLinks

@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from jmsx.config.custom_policy import CustomPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
@@ -20,8 +20,9 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
 from jmsx.core.ledger import Ledger
 from jmsx.core.management import Findings
+from jmsx.core.modes import AcknowledgeMode, Covers
 from jmsx.core.policy import Policy
-from jmsx.core.values import AcknowledgeMode, DestinationKind, SessionSettings
+from jmsx.core.values import DestinationKind, SessionSettings
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
@@ -46,12 +47,6 @@ from jmsx.stores.shared_memory import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-#: Modes in which `message.acknowledge()` does something; in the others it may be called at any time.
-_ACKNOWLEDGED: Final = (
-    AcknowledgeMode.CLIENT_ACKNOWLEDGE,
-    AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
-)
 
 _log = logger("jmsx.connection")
 
@@ -97,7 +92,7 @@ class SessionLink:
     @property
     def transacted(self) -> bool:
         """Whether receives and sends take effect at commit()."""
-        return self.mode is AcknowledgeMode.SESSION_TRANSACTED
+        return self.mode.does.transacted
 
     @property
     def alive(self) -> bool:
@@ -235,7 +230,7 @@ class SessionLink:
 
     def acknowledging(self, delivery: Delivery) -> Callable[[], None] | None:
         """What `message.acknowledge()` does for the message of `delivery`; None: nothing."""
-        if self.mode not in _ACKNOWLEDGED:
+        if self.mode.does.acknowledge_covers is Covers.NOTHING:
             return None
 
         def acknowledge() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from jmsx.config.options import ConsumerOptions
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import wrong_type
-from jmsx.core.values import NO_FAILURE, AcknowledgeMode, ConsumerSettings, DestinationKind
+from jmsx.core.values import NO_FAILURE, ConsumerSettings, DestinationKind
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, UnsupportedError, UsageError
 from jmsx.jms import subscribing
 from jmsx.jms.browser import QueueBrowser

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jmsx.config.options import ConsumerOptions
 from jmsx.core.headers import INT, SENDER_HEADER, whole
 from jmsx.core.selectors import literal
-from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
+from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
 from jmsx.errors import ConfigurationError, InvalidSelectorError
 from jmsx.jms.destination import Destination
 from jmsx.jms.link import SessionLink
@@ -72,7 +72,7 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
     non_blocking = non_blocking or policy.non_blocking
     ack = _stomp_ack(link, non_blocking=non_blocking)
     own.check_mode(link.mode)
-    auto = link.mode is AcknowledgeMode.AUTO_ACKNOWLEDGE
+    optimizes = link.mode.does.may_optimize
     findings = link.examine(destination, kind, policy)
     queue, expired = findings.dead_letter_queue, findings.expired
     subscription_id = link.next_subscription_id()
@@ -100,7 +100,7 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
         prefetch=max(messages, 1),
         policy=policy,
         dead_letter=own.dead_letter or link.options.dead_letter,
-        optimize=link.options.optimize(own) if auto and messages > 0 else None,
+        optimize=link.options.optimize(own) if optimizes and messages > 0 else None,
         non_blocking_redelivery=non_blocking,
         scheduled=scheduled(link, destination.uri, kind, policy),
     )
@@ -139,7 +139,7 @@ def _subscription(link: SessionLink, wanted: ConsumerRequest, subscription_id: s
 def _stomp_ack(link: SessionLink, *, non_blocking: bool) -> StompAck:
     """Cumulative where local order is dispatch order; single ACKs elsewhere."""
     single = (
-        link.mode is AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE
+        link.mode.does.single_acks
         or non_blocking
         or (link.transacted and link.options.transacted_individual_ack)
     )

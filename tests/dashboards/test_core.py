@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jmsx.core.events import DeliveryEnded, MessagesAcknowledged, RedeliveryScheduled
-from jmsx.core.values import AcknowledgeMode
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
 from jmsx.testing.server import FakeBrokerServer

@@ -29,7 +29,7 @@ from tests.integration.support import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jmsx.core.values import AcknowledgeMode
+    from jmsx.core.modes import AcknowledgeMode
     from jmsx_broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]

@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 from jmsx.core.actions import Disconnect, Report, Transmit
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import no_jitter
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
-from jmsx.core.values import (
-    AcknowledgeMode,
-    ConsumerSettings,
-    DestinationKind,
-    SessionSettings,
-    StompAck,
-)
+from jmsx.core.values import ConsumerSettings, DestinationKind, SessionSettings, StompAck
 from jmsx_classic import DIALECT
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.frames import Frame
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.requests import Request, answered
-from jmsx.core.values import AcknowledgeMode
 from jmsx.testing import FakeBroker
 from jmsx_artemis import DIALECT
 from tests.property.peer import Habit, Peer

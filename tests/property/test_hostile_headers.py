@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jmsx.core.events import DeliveryEnded
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import GROUP_HEADERS, INT, time_ms
-from jmsx.core.values import AcknowledgeMode
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.jms.translation import received
 from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from jmsx_classic.dialect import DIALECT as CLASSIC

@@ -16,14 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from jmsx.core.frames import Frame
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy
-from jmsx.core.values import (
-    NO_FAILURE,
-    AcknowledgeMode,
-    Disposition,
-    Failure,
-    OptimizeAcknowledge,
-)
+from jmsx.core.values import NO_FAILURE, Disposition, Failure, OptimizeAcknowledge
 from jmsx.errors import TransactionInDoubtError
 from jmsx.testing.profiles import ArtemisProfile
 from jmsx_artemis import DIALECT as ARTEMIS_DIALECT

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from jmsx.core.frames import Frame
-from jmsx.core.values import (
-    AcknowledgeMode,
-    Disposition,
-    Failure,
-)
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import Disposition, Failure
 from jmsx.testing import FakeBroker
 from jmsx.testing.profiles import ClassicProfile, Profile
 from jmsx_classic import DIALECT as CLASSIC_DIALECT

@@ -21,12 +21,12 @@ from jmsx.core.events import (
 )
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.identity import stamp
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy, no_jitter
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import (
     NO_FAILURE,
-    AcknowledgeMode,
     ConsumerSettings,
     DeadLetterStrategy,
     DestinationKind,

@@ -8,7 +8,8 @@ import pytest
 
 from jmsx.core.batching import IDLE, PAGE, BatchRule, batch_rule
 from jmsx.core.events import AckTrigger, MessagesAcknowledged
-from jmsx.core.values import AcknowledgeMode, DestinationKind, OptimizeAcknowledge
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import DestinationKind, OptimizeAcknowledge
 from tests.unit.core.harness import AUTO, BROKEN, DUPS_OK, Talk
 
 TOPIC = DestinationKind.TOPIC

@@ -8,7 +8,8 @@ import pytest
 
 from jmsx.core.events import AckTrigger, DeliveryEnded, MessagesAcknowledged, MessagesReceived
 from jmsx.core.frames import MessageFrame
-from jmsx.core.values import AcknowledgeMode, DestinationKind, Failure
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import DestinationKind, Failure
 from jmsx.errors import IllegalStateError, ProtocolError
 from tests.unit.core.harness import (
     AUTO,

@@ -8,7 +8,8 @@ import pytest
 
 from jmsx.core.dead_letters import SINGLE_ACKS
 from jmsx.core.events import DeadLetterFailed, MessageDeadLettered, SubscriptionClosed
-from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy, DestinationKind
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,

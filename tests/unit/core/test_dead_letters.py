@@ -23,7 +23,7 @@ from tests.unit.core.harness import (
 )
 
 if TYPE_CHECKING:
-    from jmsx.core.values import AcknowledgeMode
+    from jmsx.core.modes import AcknowledgeMode
 
 ONCE = at_most(0)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
-    from jmsx.core.values import AcknowledgeMode
+    from jmsx.core.modes import AcknowledgeMode
 
 #: What is interrupted.
 CORE = ("/jmsx/core/", "/jmsx/drivers/")

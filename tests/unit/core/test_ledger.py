@@ -11,8 +11,9 @@ from jmsx.core.events import MessageDeadLettered
 from jmsx.core.headers import COUNT_HEADER
 from jmsx.core.identity import identify, stamp
 from jmsx.core.ledger import Entry, StoreKey
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import ArtemisRedeliveryPolicy
-from jmsx.core.values import AcknowledgeMode, DestinationKind
+from jmsx.core.values import DestinationKind
 from jmsx.drivers.counting import AGAIN, Counting
 from jmsx.errors import StoreError
 from jmsx_classic import DIALECT

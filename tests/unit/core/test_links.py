@@ -10,7 +10,8 @@ from jmsx.core.events import (
     LinkOpened,
 )
 from jmsx.core.frames import Frame
-from jmsx.core.values import AcknowledgeMode, OptimizeAcknowledge
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import OptimizeAcknowledge
 from jmsx.errors import (
     ConnectionFailedError,
     SendUnconfirmedError,

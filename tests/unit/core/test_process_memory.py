@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.ledger import Entry, StoreKey
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import UNSEEN, ProcessMemory, Remembered
-from jmsx.core.values import AcknowledgeMode, DestinationKind
+from jmsx.core.values import DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (

@@ -9,9 +9,10 @@ import pytest
 from jmsx.core.delivery import Delivery
 from jmsx.core.events import RedeliveryScheduled
 from jmsx.core.frames import MessageFrame
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.non_blocking_redelivery import NonBlockingRedelivery
 from jmsx.core.policy import RedeliveryPolicy
-from jmsx.core.values import AcknowledgeMode, Failure
+from jmsx.core.values import Failure
 from tests.unit.core.harness import (
     AT_ONCE,
     AUTO,

@@ -28,7 +28,7 @@ from tests.unit.core.harness import (
 )
 
 if TYPE_CHECKING:
-    from jmsx.core.values import AcknowledgeMode
+    from jmsx.core.modes import AcknowledgeMode
 
 
 def lose(talk: Talk) -> None:

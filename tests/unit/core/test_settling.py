@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.delivery import Delivery
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy
-from jmsx.core.values import AcknowledgeMode, Disposition, Failure
+from jmsx.core.values import Disposition, Failure
 from tests.unit.core.harness import (
     BROKEN,
     DISCARDED,

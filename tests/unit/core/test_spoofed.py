@@ -8,7 +8,8 @@ import pytest
 
 from jmsx.core.dead_letters import RETRY
 from jmsx.core.frames import Frame
-from jmsx.core.values import AcknowledgeMode, DeadLetterStrategy
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import DeadLetterStrategy
 from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
     AUTO,

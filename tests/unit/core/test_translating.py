@@ -9,8 +9,9 @@ import pytest
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import MessageFrame
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.translating import OFTEN, SOON, Translating
-from jmsx.core.values import AcknowledgeMode, ConsumerSettings, DestinationKind, StompAck
+from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import AUTO, Talk

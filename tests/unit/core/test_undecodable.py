@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jmsx.core.death_headers import DeathRecord
     from jmsx.core.delivery import Delivery
     from jmsx.core.frames import Frame
-    from jmsx.core.values import AcknowledgeMode
+    from jmsx.core.modes import AcknowledgeMode
 
 GRAVE = "queue:ActiveMQ.DLQ"
 HEAD = b"subscription:1\nack:a\nmessage-id:a\ndestination:/queue/q\npersistent:true"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.core.values import NO_FAILURE, AcknowledgeMode, DestinationKind, Disposition, StompAck
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import NO_FAILURE, DestinationKind, Disposition, StompAck
 from tests.unit.core.harness import AUTO, CLIENT, DUPS_OK, INDIVIDUAL, TRANSACTED, Talk
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import MessageFrame
-from jmsx.core.values import AcknowledgeMode, DestinationKind, OptimizeAcknowledge, StompAck
+from jmsx.core.modes import AcknowledgeMode
+from jmsx.core.values import DestinationKind, OptimizeAcknowledge, StompAck
 from jmsx_artemis import DIALECT
 from jmsx_artemis.window import LARGEST, SMALL, UNLIMITED, ByteWindow
 from tests.unit.core.harness import AUTO, CLIENT, INDIVIDUAL, TRANSACTED, Talk

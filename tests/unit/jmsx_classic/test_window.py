@@ -21,7 +21,8 @@ from tests.unit.core.harness import (
 )
 
 if TYPE_CHECKING:
-    from jmsx.core.values import AcknowledgeMode, Failure
+    from jmsx.core.modes import AcknowledgeMode
+    from jmsx.core.values import Failure
 
 
 def opened(name: str, consumer: str = "1") -> list[str]:
