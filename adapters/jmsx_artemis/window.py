@@ -18,6 +18,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SUBSCRIPTION_SEPARATOR
 from jmsx.core.values import ConsumerSettings, DestinationKind
+from jmsx.core.window import Unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,7 +122,7 @@ class ByteWindow:
         """Return 0 if the window is full, so that it is opened at once, or else None."""
         return 0.0 if self.full(unsettled) else None
 
-    def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
+    def open(self, unsettled: Unsettled) -> Sequence[Frame]:
         """A further subscription, for at least as many messages as are unsettled: the window doubles."""
         settings = self._settings
         name = f"{settings.subscription_id}{SUBSCRIPTION_SEPARATOR}{len(self._credits)}"

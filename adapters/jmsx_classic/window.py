@@ -15,12 +15,14 @@ Source: `PrefetchSubscription.java:193-398`; BROKER.md C10, C34 and C68.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.batching import IDLE, PAGE
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
 from jmsx.core.values import ConsumerSettings
+from jmsx.core.window import Unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,27 +76,39 @@ class MessageWindow:
         """Return how many seconds to wait before `open`; None: opening would be of no use."""
         return self._model.patience(unsettled)
 
-    def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
+    def open(self, unsettled: Unsettled) -> Sequence[Frame]:
         """
         An ACK(tx) that is aborted at once; or kept, if single.
 
-        Single ACKs narrow the window again when aborted, so they are kept open until the next one is settled.
+        Single ACKs narrow the window again when aborted, so they are kept open until the next one is settled; until
+        then the transaction grows by what was handed out meanwhile.
         """
         full = self._model.is_full(len(unsettled))
         covered = self._model.ask(len(unsettled))
         if not self._individual:
             self._model.widened(covered)
-            return self._wake(unsettled[covered - 1])
-        free = [one for one in unsettled if one.ack_id not in self._held]
-        if free and not full:
-            return self._wake(free[-1])
+            return self._wake(next(islice(unsettled, covered - 1, None)))
+        free = next((one for one in reversed(unsettled) if one.ack_id not in self._held), None)
+        if free is not None and not full:
+            return self._wake(free)
+        covered = max(covered, min(len(self._held), len(unsettled)))  # it must not narrow it
+        more = self._not_held(unsettled, covered)
         name = {"transaction": f"hold-{self._id}"}
-        covered = max(covered, len(unsettled) - len(free))  # a mere wake-up must not narrow it
-        frames = [*self.release(), Frame("BEGIN", name)]
-        self._held = {one.ack_id for one in unsettled[:covered]}
-        frames += [Frame("ACK", {"id": one.ack_id, **name}) for one in unsettled[:covered]]
+        frames: list[Frame] = []
+        if not more or not self._held:
+            frames = [*self.release(), Frame("BEGIN", name)]
+            more = list(islice(unsettled, covered))
+        self._held.update(one.ack_id for one in more)
+        frames += [Frame("ACK", {"id": one.ack_id, **name}) for one in more]
         self._model.held(covered)
         return frames
+
+    def _not_held(self, unsettled: Unsettled, covered: int) -> list[Delivery]:
+        """Return those of the oldest `covered` messages that are not held; nothing if some before them are not, too."""
+        ahead = len(self._held)
+        newest = list(islice(reversed(unsettled), max(len(unsettled) - ahead, 0)))
+        more = newest[::-1][: max(covered - ahead, 0)]
+        return [] if any(one.ack_id in self._held for one in more) else more
 
     def release(self) -> Sequence[Frame]:
         """

@@ -101,12 +101,11 @@ class Batch:
         """
         if not self._consumed:
             return None
-        due = []
-        if idle_since is not None:
-            due.append(idle_since + self._rule.idle)
-        if self._rule.interval > 0:
-            due.append(self._since + self._rule.interval)
-        return min(due, default=None)
+        late = self._since + self._rule.interval if self._rule.interval > 0 else None
+        if idle_since is None:
+            return late
+        idle = idle_since + self._rule.idle
+        return idle if late is None or idle < late else late
 
     @property
     def late_trigger(self) -> AckTrigger:

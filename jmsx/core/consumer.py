@@ -23,7 +23,7 @@ from jmsx.core.open_copies import OpenCopies
 from jmsx.core.process_memory import ConsumerMemory
 from jmsx.core.reporting import ConsumerReports
 from jmsx.core.values import ConsumerSettings, Failure
-from jmsx.core.window import Window
+from jmsx.core.window import Unsettled, Window
 from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -47,43 +47,75 @@ class ConsumerCore:
         outbox: Outbox,
         memory: ConsumerMemory,
         now: float,
+        *,
+        changes: Callable[[ConsumerCore], None],
     ) -> None:
+        """`changes` is called before anything changes that `Agenda` looks at."""
         self.settings = settings
+        self._changes = changes
+        self._acknowledges_itself = settings.acknowledges_itself
+        #: Its ACKs may come too late to keep messages coming
+        self._may_open_window = settings.individual or not settings.acknowledges_itself
         self.memory = memory
         self.reports = ConsumerReports(settings, dialect, outbox)
         self.waiting: deque[Delivery] = deque()  #: received, to be handed out, oldest first
-        self.delivered: list[Delivery] = []  #: handed out and neither consumed nor settled
+        #: Handed out and neither consumed nor settled, oldest first
+        self.delivered: dict[Delivery, None] = {}
         self.window: Window
         self.batch: Batch
         self.schedule = NonBlockingRedelivery()
         #: What comes without a body may have one that the broker was not asked for
         self.untranslated = False
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
+        self.widened = False  #: a transaction may keep its window open
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
         self._idle_since: float | None
         #: Handed out on the last link, and not finished when it was lost.
-        self._on_lost_link: list[Delivery] = []
+        self._on_lost_link: dict[Delivery, None] = {}
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
-        self._unreturned: list[Delivery] = []
+        self._unreturned: dict[Delivery, None] = {}
         self._dialect = dialect
         self._outbox = outbox
+        #: What it asks for its timers beside its batch and the end of a pause
+        self._further_timers: list[Callable[[], float | None]] = []
+        if settings.non_blocking_redelivery:
+            self._further_timers.append(self.schedule.deadline)
+        if self._may_open_window:
+            self._further_timers.append(self._wants_more_at)
         self._begin(now)
 
     @property
-    def unsettled(self) -> list[Delivery]:
+    def unsettled(self) -> Unsettled:
         """The deliveries that were handed out at least once and are not settled, oldest first."""
-        return self.delivered + self.schedule.pending()
+        if not len(self.schedule):
+            return self.delivered.keys()
+        return [*self.delivered, *self.schedule.pending()]
+
+    @property
+    def unsettled_count(self) -> int:
+        """How many deliveries were handed out at least once and are not settled."""
+        return len(self.delivered) + len(self.schedule)
 
     @property
     def resting(self) -> bool:
         """Whether nothing that was handed out is, or may be, unsettled."""
-        return not (self.unsettled or self.batch or self.copies.blocks_dispatch)
+        return not (self.unsettled_count or self.batch or self.copies.blocks_dispatch)
 
     @property
     def next_order(self) -> float:
-        """The `order` of the message that would be handed out next; infinity if none waits."""
-        return self.waiting[0].order if self.waiting else math.inf
+        """
+        The `order` of the message that would be handed out next, if there is no pause; infinity if none may be handed
+        out.
+        """
+        if not self.waiting or self.copies.blocks_dispatch:
+            return math.inf
+        return self.waiting[0].order
+
+    def is_ready(self, now: float) -> bool:
+        """Return whether a message waits, and may be handed out."""
+        self.end_pause(now)
+        return self.paused_until is None and self.next_order != math.inf
 
     @property
     def delivering_since(self) -> float:
@@ -91,20 +123,21 @@ class ConsumerCore:
         When the oldest delivery that is not settled was handed out (seconds, monotonic);
         infinity if there is none.
         """
-        return self.delivered[0].started_at if self.delivered else math.inf
+        return next(iter(self.delivered)).started_at if self.delivered else math.inf
 
     @property
     def window_full(self) -> bool:
         """Whether the broker sends nothing until the window is opened, because the application holds a whole window."""
-        return not self.waiting and self.window.full(len(self.unsettled))
+        return not self.waiting and self.window.full(self.unsettled_count)
 
     @property
     def has_room(self) -> bool:
         """Whether the broker may send more to this consumer, as far as the session knows."""
-        return not self.window.full(len(self.unsettled) + len(self.waiting))
+        return not self.window.full(self.unsettled_count + len(self.waiting))
 
     def accept(self, deliveries: list[Delivery], now: float) -> None:
         """Take messages that the broker sent; raises ProtocolError if they are far more than it may send."""
+        self._changes(self)
         if self._unreturned:
             self._know_again(deliveries)
         self.waiting.extend(deliveries)
@@ -123,7 +156,7 @@ class ConsumerCore:
         """
         names = {one.message_id for one in deliveries}
         for one in [one for one in self._unreturned if one.message_id in names]:
-            self._unreturned.remove(one)
+            del self._unreturned[one]
             if one in self.waiting:
                 self.waiting.remove(one)
 
@@ -132,7 +165,7 @@ class ConsumerCore:
         ahead, prefetch = len(self.waiting), max(self.settings.prefetch, 1)
         if ahead <= 2 * prefetch or not self.window.limited:
             return
-        unsettled = len(self.unsettled)
+        unsettled = self.unsettled_count
         most = FLOOD * (max(prefetch, 10) + unsettled)
         told = f"more than {most} messages" if ahead > most else ""
         if not told and ahead > 2 * (prefetch + unsettled):
@@ -154,12 +187,13 @@ class ConsumerCore:
             self.paused_until is not None and now < self.paused_until
         ):
             return None
+        self._changes(self)
         while self.waiting:
             delivery = held.delivery = self.waiting[0]
             if not delivery.only_ack_owed:
                 delivery.started_at = delivery.ended_at = now
                 self.wanted_since = None
-                self.delivered.append(delivery)
+                self.delivered[delivery] = None
             self.waiting.popleft()
             if not self.waiting:
                 self._idle_since = now
@@ -173,8 +207,9 @@ class ConsumerCore:
         Put back a message that `hand_out` returned and the application does not get yet:
         it is the next one again.
         """
+        self._changes(self)
         self.waiting.appendleft(delivery)
-        self.delivered.remove(delivery)
+        del self.delivered[delivery]
         self._idle_since = None
 
     def put_back(self, delivery: Delivery) -> bool:
@@ -185,19 +220,19 @@ class ConsumerCore:
         Returns False if the state of the message cannot be known, because it was being moved to a dead letter queue or
         its ACK was being written; then drop the link.
         """
+        self._changes(self)
         handed_out = delivery in self.delivered
         if delivery.settled:
             if delivery.only_ack_owed:
                 return delivery.settled > 1
-            if delivery not in self._unreturned:
-                self._unreturned.append(delivery)
+            self._unreturned[delivery] = None
         elif not (handed_out or delivery in self.waiting or delivery in self.batch):
             return False
         if delivery not in self.waiting:
             self.waiting.appendleft(delivery)
         self._idle_since = None
         if handed_out:
-            self.delivered.remove(delivery)
+            del self.delivered[delivery]
             if delivery.entry is not None and not delivery.settled:
                 self._outbox.record(delivery.entry, settled=False)
         self.batch.withdraw(delivery)
@@ -209,20 +244,42 @@ class ConsumerCore:
 
         A cumulative ACK would settle older messages, too. Then the message waits among them and is settled with them.
         """
+        self._changes(self)
         delivery.only_ack_owed = True
-        older = sum(1 for one in self.waiting if one.arrival < delivery.arrival)
-        if older and not self.settings.individual:
+        older = 0 if self.settings.individual else self.older_waiting(delivery)
+        if older:
             self.waiting.insert(older, delivery)
         elif self.delivered and not self.settings.individual:
-            self.delivered.append(delivery)
+            self.delivered[delivery] = None
         else:
             self.write_acks([delivery])
+
+    def older_waiting(self, delivery: Delivery) -> int:
+        """
+        Return how many messages wait that came before `delivery`.
+
+        Where ACKs are cumulative, messages wait in the order in which they came.
+        """
+        for index, one in enumerate(self.waiting):
+            if one.arrival >= delivery.arrival:
+                return index
+        return len(self.waiting)
+
+    def take_delivered(self, only: Delivery | None = None) -> list[Delivery]:
+        """Take over what was handed out and is neither consumed nor settled, oldest first; `only`: this one."""
+        self._changes(self)
+        if only is not None:
+            del self.delivered[only]
+            return [only]
+        delivered, self.delivered = self.delivered, {}
+        return list(delivered)
 
     def acknowledge_waiting_originals(self) -> None:
         """
         Acknowledge the originals of dead letters that no older message precedes; call it
         before the consumer closes.
         """
+        self._changes(self)
         originals = []
         while self.waiting and self.waiting[0].only_ack_owed:
             originals.append(self.waiting.popleft())
@@ -235,14 +292,15 @@ class ConsumerCore:
 
         The broker delivers both again. A pause before a redelivery goes on, because the same messages come first.
         """
+        self._changes(self)
         owed = self.batch.owed()
         self.batch.settle(now)
         if owed:
             self.reports.dropped(len(owed), now)
         for delivery in owed:
             delivery.not_failed += 1
-        self._on_lost_link = [one for one in self.delivered if not one.settled]
-        handed_out = owed + self._on_lost_link
+        self._on_lost_link = {one: None for one in self.delivered if not one.settled}
+        handed_out = [*owed, *self._on_lost_link]
         self.end(handed_out, Outcome.ABANDONED, now)
         unreturned = [one for one in self.waiting if one.settled]
         for delivery in unreturned:
@@ -254,6 +312,7 @@ class ConsumerCore:
 
     def give_back(self) -> list[Delivery]:
         """Forget and return all messages that the application does not hold: the broker delivers them again."""
+        self._changes(self)
         waiting = [
             one
             for one in (*self.waiting, *self.schedule.clear())
@@ -265,18 +324,21 @@ class ConsumerCore:
 
     def _begin(self, now: float) -> None:
         """Reset what belongs to one link."""
+        self._changes(self)
         settings = self.settings
         self.waiting.clear()
-        self.delivered = []
+        self.delivered = {}
+        self.widened = False
         self.window = self._dialect.window(settings)
         self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
-        self.copies = OpenCopies()
+        self.copies = OpenCopies(lambda: self._changes(self))
         self.wanted_since = None
         self._idle_since = now
 
     def want(self, now: float) -> None:
         """Note that the application waits for a message of this consumer."""
         if self.wanted_since is None:
+            self._changes(self)
             self.wanted_since = now
 
     def consumed(self, delivery: Delivery, now: float, *, returning: bool) -> None:
@@ -290,10 +352,11 @@ class ConsumerCore:
             self.returned(delivery)
             return
         delivery.ended_at = now
-        if not self.settings.acknowledges_itself or delivery not in self.delivered:
+        if not self._acknowledges_itself or delivery not in self.delivered:
             return
+        self._changes(self)
         trigger = self.batch.note(delivery, now)
-        self.delivered.remove(delivery)
+        del self.delivered[delivery]
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
         if trigger is None and returning and self.batch.late_trigger is AckTrigger.EACH:
@@ -303,8 +366,9 @@ class ConsumerCore:
 
     def returned(self, delivery: Delivery) -> None:
         """Forget a message that was acknowledged before it reached the application, which has it now."""
-        self.delivered = [one for one in self.delivered if one is not delivery]
-        self._unreturned = [one for one in self._unreturned if one is not delivery]
+        self._changes(self)
+        self.delivered.pop(delivery, None)
+        self._unreturned.pop(delivery, None)
 
     def consumed_late(self, delivery: Delivery, now: float) -> bool:
         """
@@ -312,7 +376,7 @@ class ConsumerCore:
 
         Returns whether an ACK was owed and is reported as dropped.
         """
-        if not self.settings.acknowledges_itself:
+        if not self._acknowledges_itself:
             return False
         self.reports.dropped(1, now)
         if delivery.entry is not None:
@@ -323,10 +387,11 @@ class ConsumerCore:
 
     def failed_late(self, delivery: Delivery) -> None:
         """Forget a delivery of a lost link: the application does not hold it any more."""
-        self._on_lost_link = [one for one in self._on_lost_link if one is not delivery]
+        self._on_lost_link.pop(delivery, None)
 
     def flush(self, trigger: AckTrigger, now: float, *, idle: bool = False) -> None:
         """Write the ACK that the consumed batch owes, if any. `idle`: nothing is left to hand out."""
+        self._changes(self)
         batch = self.batch.owed()
         if batch:
             self.acknowledge(batch, trigger, now)
@@ -347,9 +412,10 @@ class ConsumerCore:
 
         A message that waits for its redelivery is settled and delivered again all the same, as in Java.
         """
+        self._changes(self)
         if delivery in self.delivered:
-            self.delivered.remove(delivery)
-        elif delivery not in self.waiting and delivery not in self.schedule.pending():
+            del self.delivered[delivery]
+        elif delivery not in self.schedule and delivery not in self.waiting:
             return
         if not delivery.acknowledged:
             self.acknowledge([delivery], AckTrigger.EXPLICIT, now)
@@ -357,17 +423,19 @@ class ConsumerCore:
 
     def acknowledge_some(self, batch: list[Delivery], now: float) -> None:
         """Settle messages (oldest first) of an INDIVIDUAL session that its application has done together."""
-        done = {one for one in batch if not one.acknowledged}.intersection(self.delivered)
-        self.delivered = [one for one in self.delivered if one not in done]
+        self._changes(self)
+        done = [one for one in batch if one in self.delivered and not one.acknowledged]
         for delivery in done:
+            del self.delivered[delivery]
             delivery.ended_at = now
         if done:
-            self.acknowledge([one for one in batch if one in done], AckTrigger.EACH, now)
+            self.acknowledge(done, AckTrigger.EACH, now)
         for delivery in done:
             delivery.acknowledged = True
 
     def write_acks(self, batch: Sequence[Delivery]) -> None:
         """Write the ACKs that settle `batch`, and report nothing."""
+        self._changes(self)
         frames = self.ack_frames(batch)
         for delivery in batch:
             delivery.settled = 1
@@ -382,17 +450,34 @@ class ConsumerCore:
         if self.settings.individual:
             owed = [one for one in batch if not one.acknowledged]
         acks = (Frame("ACK", {"id": one.ack_id, **headers}) for one in owed)
-        return [*self.window.release(), *acks]
+        return [*self.release_window(), *acks]
 
     def nack_frames(self, batch: list[Delivery], receipts: Iterable[str]) -> list[Frame]:
         """
         Return the frames that give `batch` to the broker's dead letter strategy: one NACK
         each, never in a transaction.
         """
+        self._changes(self)
         last = batch[-1].arrival
         self.window.settled(batch, older=sum(1 for one in self.delivered if one.arrival < last))
         nacks = [nack(one, receipt) for one, receipt in zip(batch, receipts, strict=True)]
-        return [*self.window.release(), *nacks]
+        return [*self.release_window(), *nacks]
+
+    def release_window(self) -> Sequence[Frame]:
+        """Return the frames that end the transaction which keeps the window open, if there is one."""
+        self._changes(self)
+        self.widened = False
+        return self.window.release()
+
+    def reset_window(self) -> None:
+        """Note that what was handed out is settled in a transaction, or will be handed out again."""
+        self._changes(self)
+        self.window.reset()
+
+    def settled(self, batch: Sequence[Delivery]) -> None:
+        """Note that ACKs of `batch`, which somebody else writes, settle it outside a transaction."""
+        self._changes(self)
+        self.window.settled(batch)
 
     def roll_back(
         self,
@@ -415,7 +500,7 @@ class ConsumerCore:
         if self.settings.policy.exhausted(newest):
             return False
         self.end(batch, Outcome.ROLLED_BACK, now)
-        self.window.reset()
+        self.reset_window()
         for delivery in alive:
             delivery.redelivery_count += 1
             delivery.failure = None
@@ -440,8 +525,10 @@ class ConsumerCore:
         Put `given_back` in front of what waits, as if it had never been handed out,
         because nobody could handle it.
         """
-        given_back = [one for one in self.delivered if one in batch]
-        self.delivered = [one for one in self.delivered if one not in given_back]
+        self._changes(self)
+        wanted = set(batch)
+        given_back = [one for one in self.delivered if one in wanted]
+        self.delivered = {one: None for one in self.delivered if one not in wanted}
         for delivery in given_back:
             if delivery.entry is not None:
                 self._outbox.record(delivery.entry, settled=False)
@@ -449,6 +536,7 @@ class ConsumerCore:
 
     def take_back(self, batch: list[Delivery]) -> None:
         """Put `batch` in front of what waits: it could not be sent back to the broker."""
+        self._changes(self)
         self.waiting.extendleft(reversed(batch))
         self._idle_since = None
 
@@ -459,24 +547,25 @@ class ConsumerCore:
 
     def give_up(self, now: float) -> None:
         """Report the ACKs that are owed for messages of a lost link as dropped: there will be no other link."""
-        if self._on_lost_link and self.settings.acknowledges_itself:
+        if self._on_lost_link and self._acknowledges_itself:
             self.reports.dropped(len(self._on_lost_link), now)
-        self._on_lost_link = []
+        self._on_lost_link = {}
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` has something to do or a pause ends (seconds, monotonic), or None."""
-        due = (
-            self.batch.deadline(self._idle_since),
-            self.schedule.deadline(),
-            self.paused_until,
-            self._wants_more_at(),
-        )
-        return min((at for at in due if at is not None), default=None)
+        due = self.batch.deadline(self._idle_since)
+        if self.paused_until is not None and (due is None or self.paused_until < due):
+            due = self.paused_until
+        for next_timer in self._further_timers:
+            at = next_timer()
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
 
     def handle_timer(self, now: float, *, unread: bool = False) -> None:
         """Do what is due. `unread`: bytes have come that were not parsed yet, so more messages may be here."""
-        if self.paused_until is not None and self.paused_until <= now:
-            self.paused_until = None
+        self._changes(self)
+        self.end_pause(now)
         due = self.schedule.take_due(now)
         if due:
             self.waiting.extend(due)
@@ -485,10 +574,22 @@ class ConsumerCore:
         deadline = self.batch.deadline(idle_since)
         if deadline is not None and deadline <= now:
             self.flush(self.batch.late_trigger, now, idle=idle_since is not None)
-        wants_more_at = self._wants_more_at()
+        wants_more_at = self._wants_more_at() if self._may_open_window else None
         if wants_more_at is not None and wants_more_at <= now and not unread:
             self.wanted_since = now
+            self.widened = True
             self._outbox.transmit(*self.window.open(self.unsettled))
+
+    def pause(self, until: float | None) -> None:
+        """Hand out nothing before `until` (seconds, monotonic); None: there is no pause."""
+        self._changes(self)
+        self.paused_until = until
+
+    def end_pause(self, now: float) -> None:
+        """End the pause before a redelivery if its time has come."""
+        if self.paused_until is not None and self.paused_until <= now:
+            self._changes(self)
+            self.paused_until = None
 
     def end(
         self,
@@ -526,9 +627,7 @@ class ConsumerCore:
         """Return when the window must be opened because the application waits and no message comes, or None."""
         if self.wanted_since is None or self._idle_since is None or self.copies.blocks_dispatch:
             return None
-        if self.settings.acknowledges_itself and not self.settings.individual:
-            return None
-        patience = self.window.patience(len(self.unsettled))
+        patience = self.window.patience(self.unsettled_count)
         return None if patience is None else max(self.wanted_since, self._idle_since) + patience
 
 

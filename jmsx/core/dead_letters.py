@@ -98,8 +98,8 @@ class DeadLetters:
         self._browsers = browsers
         self._transactions = 0
         self._plain: set[str] = set()  #: where the broker refused to commit copies
-        self._open: list[_Move] = []
-        self._refused: list[tuple[float, _Move]] = []
+        self._open: dict[_Move, None] = {}
+        self._refused: list[tuple[float, _Move]] = []  #: by the time of the next try
         self._kept: set[Delivery] = set()  #: without a confirmed copy, so no ACK may cover them
 
     def move(
@@ -254,7 +254,7 @@ class DeadLetters:
 
     def next_timer(self) -> float | None:
         """Return when the next refused copy is sent again (seconds, monotonic), or None."""
-        return min((at for at, _ in self._refused), default=None)
+        return self._refused[0][0] if self._refused else None
 
     def handle_timer(self, now: float) -> None:
         """Send again the copies that are due."""
@@ -277,7 +277,7 @@ class DeadLetters:
         again. But a NACK or COMMIT may have been done, and somebody may have moved the message back, so that it comes
         proves nothing.
         """
-        moves, self._open = self._open, []
+        moves, self._open = list(self._open), {}
         self._refused = []
         self._kept.clear()
         for move in moves:
@@ -396,12 +396,12 @@ class DeadLetters:
             move.consumer.copies.finish()
 
     def _add(self, move: _Move, *, blocks: bool) -> None:
-        self._open.append(move)
+        self._open[move] = None
         move.delivery.next_delivery = DEAD_LETTER
         move.consumer.copies.add(move, blocks=blocks)
 
     def _remove(self, move: _Move) -> None:
-        self._open.remove(move)
+        del self._open[move]
         move.consumer.copies.remove(move)
 
     def _give_up(self, move: _Move, now: float) -> None:
@@ -465,7 +465,7 @@ class DeadLetters:
         acks: list[Frame] = []
         if transaction.settles:
             acks = consumer.ack_frames(transaction.batch, **transaction.wire)
-            consumer.window.reset()
+            consumer.reset_window()
             if consumer.settings.individual:
                 consumer.copies.single_acks += len(acks)
             for move in transaction.moves:
@@ -479,7 +479,7 @@ class DeadLetters:
             return False
         if consumer.settings.individual:
             return consumer.copies.single_acks + len(batch) <= SINGLE_ACKS
-        older = any(one.arrival < batch[-1].arrival for one in consumer.waiting)
+        older = consumer.older_waiting(batch[-1])
         return not (older or consumer.delivered or self._kept)
 
     def _committed(self, transaction: _CopyTransaction, now: float) -> None:

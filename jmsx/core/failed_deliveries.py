@@ -49,7 +49,7 @@ class FailedDeliveries:
         `ActiveMQSession.redispatch`, `ActiveMQSessionExecutor.executeFirst`.
         """
         if failure.disposition is Disposition.RELEASE:
-            consumer.release(consumer.delivered)
+            consumer.release(list(consumer.delivered))
             return
         if (consumer.settings.lazy and only is None) or not consumer.delivered:
             return
@@ -57,10 +57,9 @@ class FailedDeliveries:
             for delivery in [only] if only is not None else consumer.delivered:
                 delivery.note_failure(failure, now)
         if failure.disposition is Disposition.REDELIVER or only is None:
-            batch, consumer.delivered = consumer.delivered, []
+            batch = consumer.take_delivered()
         else:
-            batch = [only]
-            consumer.delivered.remove(only)
+            batch = consumer.take_delivered(only)
         self._dispose(consumer, batch, failure, now)
 
     def give_back_each(
@@ -76,10 +75,9 @@ class FailedDeliveries:
             if failure.disposition is Disposition.RELEASE:
                 consumer.release(batch)
                 continue
-            gone = set(batch)
-            consumer.delivered = [one for one in consumer.delivered if one not in gone]
-            consumer.paused_until = None
+            consumer.pause(None)
             for delivery in batch:
+                consumer.take_delivered(delivery)
                 delivery.ended_at = now
                 if failure.error_type is not None:
                     delivery.note_failure(failure, now)
@@ -89,7 +87,7 @@ class FailedDeliveries:
                 self._dispose(consumer, batch, failure, now)
             until = (paused_until, consumer.paused_until)
             paused_until = max((at for at in until if at is not None), default=None)
-        consumer.paused_until = paused_until
+        consumer.pause(paused_until)
 
     @staticmethod
     def _forget_in_turn(
@@ -135,7 +133,7 @@ class FailedDeliveries:
                 delivery.redelivery_count -= 1  # nobody sees this one
                 cause = cause._replace(failure=_consumer_died(delivery.delivery_count))
         consumer.flush(AckTrigger.EACH, now)
-        consumer.delivered.remove(delivery)
+        consumer.take_delivered(delivery)
         # what comes next may kill the process, too, and then there would be another copy
         alone = delivery.entry is not None
         self._dead_letters.move(consumer, [delivery], cause.reason, cause.failure, now, alone=alone)
@@ -148,7 +146,7 @@ class FailedDeliveries:
         delivery.mark_undecodable(error)
         consumer.flush(AckTrigger.EACH, now)
         if delivery in consumer.delivered:
-            consumer.delivered.remove(delivery)
+            consumer.take_delivered(delivery)
         failure = (
             delivery.dead_letter_cause.failure
             if delivery.dead_letter_cause is not None

@@ -22,7 +22,7 @@ from jmsx.core.unit_of_work import UnitOfWork
 from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection
 
 
 class HandingOut:
@@ -43,7 +43,7 @@ class HandingOut:
         self._dead_letters = dead_letters
 
     def deliver(
-        self, subscription_ids: Sequence[str], now: float, held: Held | None = None
+        self, subscription_ids: Collection[str], now: float, held: Held | None = None
     ) -> Delivery | None:
         """
         Return the next message of these consumers, in the order of arrival, or None; then call `want` to be kept
@@ -57,7 +57,7 @@ class HandingOut:
         return delivery
 
     def offer(
-        self, subscription_ids: Sequence[str], now: float, held: Held | None = None
+        self, subscription_ids: Collection[str], now: float, held: Held | None = None
     ) -> Delivery | None:
         """
         Return the next message of these consumers, or None; then `admit` decides whether
@@ -67,15 +67,13 @@ class HandingOut:
         held.delivery = None
         if self._work.in_doubt:
             return None
-        consumers = [self._consumers.find(name) for name in subscription_ids]
-        if len(consumers) > 1:
-            consumers.sort(key=lambda consumer: consumer.next_order)
-        for consumer in consumers:
-            while (delivery := consumer.hand_out(now, held)) is not None:
+        while (consumer := self._consumers.next_ready(subscription_ids, now)) is not None:
+            delivery = consumer.hand_out(now, held)
+            if delivery is not None:
                 unexpired = delivery.expires_at is None or now <= delivery.expires_at
                 if unexpired or delivery.settled:
                     return delivery
-                consumer.delivered.remove(delivery)
+                consumer.take_delivered(delivery)
                 self._dead_letters.expire(consumer, delivery, now)
             held.delivery = None
         return None

@@ -14,7 +14,9 @@ class OpenCopies:
     settled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Callable[[], None]) -> None:
+        """`changes` is called before what blocks, or does no longer, changes."""
+        self._changes = changes
         self._open: set[object] = set()
         self._blocking: set[object] = set()
         self.single_acks = 0  #: written in transactions of ours, where ACKs are single
@@ -33,12 +35,14 @@ class OpenCopies:
 
     def add(self, copy: object, *, blocks: bool) -> None:
         """Track `copy`, which is being sent. `blocks`: nothing is handed out until it is removed."""
+        self._changes()
         self._open.add(copy)
         if blocks:
             self._blocking.add(copy)
 
     def remove(self, copy: object) -> None:
         """Stop tracking `copy`, which is settled or given up."""
+        self._changes()
         self._open.discard(copy)
         self._blocking.discard(copy)
 

@@ -115,7 +115,7 @@ class ScheduledRedelivery:
             wire = {"transaction": _WIRE_NAME}
             begin = [*self._releases(), Frame("BEGIN", wire)]
             acks = consumer.ack_frames(batch, **wire)
-            consumer.window.reset()
+            consumer.reset_window()
             sends = [Frame("SEND", {**copy.headers, **wire}, copy.body) for copy in copies]
             end = Frame("COMMIT", {**wire, **receipt})
             self._outbox.transmit(*begin, *sends, *acks, end)

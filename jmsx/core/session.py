@@ -51,7 +51,7 @@ from jmsx.core.values import (
 from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 
 class SessionCore:
@@ -104,6 +104,7 @@ class SessionCore:
             self._outbox,
             sending=self.sending,
             lost_deliveries=lost_deliveries,
+            releases=self._releases,
         )
         self.handing_out = HandingOut(
             dialect, self._consumers, self._work, self._failed_deliveries, self._dead_letters
@@ -211,10 +212,18 @@ class SessionCore:
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` is next due (seconds, monotonic), or None."""
-        due = [consumer.next_timer() for consumer in self._consumers]
-        others = (self._dead_letters, self.broker_errors, self.browsers)
-        due += [one.next_timer() for one in others]
-        return min((at for at in due if at is not None), default=None)
+        all_of_them = (
+            self._consumers.agenda,
+            self._dead_letters,
+            self.broker_errors,
+            self.browsers,
+        )
+        due = None
+        for one in all_of_them:
+            at = one.next_timer()
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
 
     def handle_timer(self, now: float, *, unread: bool = False) -> None:
         """
@@ -226,7 +235,7 @@ class SessionCore:
         self._dead_letters.handle_timer(now)
         self.broker_errors.handle_timer(now)
         self.browsers.handle_timer(now)
-        for consumer in self._consumers:
+        for consumer in self._consumers.agenda.take_due(now):
             consumer.handle_timer(now, unread=unread)
 
     # Consumers -------------------------------------------------------------------------------------------------------
@@ -245,10 +254,9 @@ class SessionCore:
         """The redelivery policies of its consumers."""
         return [one.settings.policy for one in self._consumers]
 
-    def want(self, subscription_ids: Sequence[str], now: float) -> None:
-        """Note that the application waits for a message of these consumers."""
-        for subscription_id in subscription_ids:
-            self._consumers.find(subscription_id).want(now)
+    def want(self, subscription_ids: Collection[str], now: float) -> None:
+        """Note that the application waits for a message of these consumers; they are as in `handing_out.deliver`."""
+        self._consumers.want(subscription_ids, now)
 
     def is_window_full(self, subscription_id: str) -> bool:
         """
@@ -370,10 +378,8 @@ class SessionCore:
         elif covers is Covers.MESSAGE:
             consumer.acknowledge_one(delivery, now)
         else:
-            for each in self._consumers:
-                if each.delivered:
-                    batch, each.delivered = each.delivered, []
-                    each.acknowledge(batch, AckTrigger.EXPLICIT, now)
+            for each in self._consumers.agenda.holding():
+                each.acknowledge(each.take_delivered(), AckTrigger.EXPLICIT, now)
 
     def settle(self, outcomes: Sequence[tuple[Delivery, Failure | None]], now: float) -> None:
         """
@@ -393,7 +399,7 @@ class SessionCore:
         """Deliver again what was delivered and not acknowledged; raises IllegalStateError if transacted."""
         if self.transacted:
             raise IllegalStateError("recover() in a transacted session: use rollback()")
-        for consumer in self._consumers:
+        for consumer in self._consumers.agenda.holding():
             self._failed_deliveries.give_back(consumer, failure, now)
 
     def may_commit(self) -> bool:
@@ -402,7 +408,7 @@ class SessionCore:
 
         A session with commit markers needs the last one in hand; at its first commit it asks for one.
         """
-        return not self.linked or self._work.may_commit(self._consumers)
+        return not self.linked or self._work.may_commit(self._consumers.agenda.holding())
 
     @property
     def committing(self) -> bool:
@@ -466,14 +472,16 @@ class SessionCore:
         if refusal is not None:
             self.rollback(now)
             return answered("COMMIT", "", refusal)
-        return self._work.commit(self._consumers, now, self._consumers.close_deferred)
+        holding = self._consumers.agenda.holding()
+        return self._work.commit(holding, now, self._consumers.close_deferred)
 
     def rollback(self, now: float, failure: Failure = NO_FAILURE) -> None:
         """Undo the sends, deliver the received again; raises IllegalStateError if not transacted."""
         if not self.transacted:
             raise IllegalStateError("rollback() in a session that is not transacted")
         self._work.rollback(now)
-        for consumer in sorted(self._consumers, key=lambda each: each.delivering_since):
+        holding = self._consumers.agenda.holding()
+        for consumer in sorted(holding, key=lambda each: each.delivering_since):
             self._failed_deliveries.give_back(consumer, failure, now)
         self._consumers.close_deferred(now)
 
@@ -529,12 +537,11 @@ class SessionCore:
         done: list[Delivery] = []
         failed: list[tuple[Delivery, Failure]] = []
         late = 0  #: done, and nobody can acknowledge it any more
-        held = set(consumer.delivered)
         for delivery, failure in outcomes:
             if not self._is_stale(delivery):
                 if failure is None:
                     done.append(delivery)
-                elif delivery in held:
+                elif delivery in consumer.delivered:
                     failed.append((delivery, failure))
             elif failure is None or failure.disposition is Disposition.RELEASE:
                 late += failure is None
@@ -548,7 +555,8 @@ class SessionCore:
 
     def _releases(self) -> list[Frame]:
         """Return what ends every transaction that keeps a window open: none may be open beside one with ACKs in it."""
-        return [frame for consumer in self._consumers for frame in consumer.window.release()]
+        widened = self._consumers.agenda.widened()
+        return [frame for consumer in widened for frame in consumer.release_window()]
 
     def _understand(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.actions import Outbox
+from jmsx.core.agenda import Agenda
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery
@@ -22,7 +23,7 @@ from jmsx.core.values import ConsumerSettings
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 #: Consumers that are remembered when they are closed: what the broker sent meanwhile comes soon, or never.
@@ -50,6 +51,7 @@ class Subscriptions:
         self._dead_letters = dead_letters
         self._memory = memory
         self._consumers: dict[str, ConsumerCore] = {}
+        self.agenda = Agenda()
         self._lost_deliveries = lost_deliveries
         self._farewells: list[Request] = []  #: UNSUBSCRIBEs that are not answered
         self._closing: list[str] = []  #: consumers closed inside a transaction
@@ -76,6 +78,28 @@ class Subscriptions:
         if subscription_id not in self._consumers:
             raise IllegalStateError("The Consumer is closed")
         return self._consumers[subscription_id]
+
+    def next_ready(self, subscription_ids: Collection[str], now: float) -> ConsumerCore | None:
+        """
+        Return the consumer among these whose message is next, in the order of arrival, or None if none has one.
+
+        Raises IllegalStateError for a single one that is closed.
+        """
+        if len(subscription_ids) > 1:
+            return self.agenda.next_ready(subscription_ids, now)
+        for subscription_id in subscription_ids:
+            consumer = self.find(subscription_id)
+            return consumer if consumer.is_ready(now) else None
+        return None
+
+    def want(self, subscription_ids: Collection[str], now: float) -> None:
+        """Note that the application waits for a message of these consumers, as `next_ready`."""
+        if len(subscription_ids) > 1:
+            wanted = self.agenda.unwanted(subscription_ids)
+        else:
+            wanted = [self.find(subscription_id) for subscription_id in subscription_ids]
+        for consumer in wanted:
+            consumer.want(now)
 
     def accept(self, subscription_id: str, deliveries: list[Delivery], now: float) -> bool:
         """Give messages that came to their consumer; False if there is none."""
@@ -176,7 +200,7 @@ class Subscriptions:
             self._lost_deliveries.note(consumer, [delivery], handed_out=False)
         self._lost_deliveries.trim()
         for subscription_id in self._closing:
-            self._consumers.pop(subscription_id, None)
+            self._forget(subscription_id)
         self._closing.clear()
         self._farewells.clear()
         self._left.clear()
@@ -197,14 +221,16 @@ class Subscriptions:
     def open(self, settings: ConsumerSettings, now: float) -> Request:
         """Open a consumer; its messages come as soon as the broker has confirmed it."""
         memory = ConsumerMemory(self._memory, settings, self._dialect)
-        consumer = ConsumerCore(settings, self._dialect, self._outbox, memory, now)
+        changes = self.agenda.note
+        consumer = ConsumerCore(settings, self._dialect, self._outbox, memory, now, changes=changes)
         self._consumers[settings.subscription_id] = consumer
+        self.agenda.add(consumer)
 
         def then(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is None:
                 consumer.reports.opened(now)
                 return None
-            self._consumers.pop(settings.subscription_id, None)
+            self._forget(settings.subscription_id)
             if isinstance(error, BrokerTimeoutError):  # it may be answered yet, and must not linger
                 self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": settings.subscription_id}))
             return error
@@ -244,6 +270,11 @@ class Subscriptions:
             self._unsubscribe(consumer, now, idle=idle)
         return [request for request in self._farewells if not request.done]
 
+    def _forget(self, subscription_id: str) -> None:
+        consumer = self._consumers.pop(subscription_id, None)
+        if consumer is not None:
+            self.agenda.remove(consumer)
+
     def _subscribe(self, consumer: ConsumerCore, request: Request) -> None:
         wanted = consumer.settings.headers
         if self._translating.untranslated(consumer.settings):
@@ -260,21 +291,20 @@ class Subscriptions:
     def _unsubscribe(self, consumer: ConsumerCore, now: float, *, idle: bool = True) -> Request:
         settings = consumer.settings
         if not self.linked:  # the broker has forgotten it
-            del self._consumers[settings.subscription_id]
+            self._forget(settings.subscription_id)
             consumer.close_without_link(now)
             return answered("UNSUBSCRIBE", settings.destination)
         consumer.flush(AckTrigger.CLOSE, now)
         if settings.acknowledges_itself and consumer.delivered and idle:
-            batch, consumer.delivered = consumer.delivered, []
-            consumer.acknowledge(batch, AckTrigger.CLOSE, now)
+            consumer.acknowledge(consumer.take_delivered(), AckTrigger.CLOSE, now)
         consumer.acknowledge_waiting_originals()
-        self._outbox.transmit(*consumer.window.release())
+        self._outbox.transmit(*consumer.release_window())
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
         consumer.give_back()
         self._left[settings.subscription_id] = consumer.memory
         if len(self._left) > _LEFT:
             del self._left[next(iter(self._left))]
-        del self._consumers[settings.subscription_id]
+        self._forget(settings.subscription_id)
         consumer.reports.closed(now)
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
         self._farewells = [*(one for one in self._farewells if not one.done), request]

@@ -43,7 +43,7 @@ from jmsx.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
 
 #: What a transaction settles, consumer by consumer, each oldest first.
@@ -68,6 +68,7 @@ class UnitOfWork:
         *,
         sending: Sends,
         lost_deliveries: LostDeliveries,
+        releases: Callable[[], list[Frame]],
     ) -> None:
         self.settings = settings  #: of the link that is up
         self._dialect = dialect
@@ -75,6 +76,7 @@ class UnitOfWork:
         self._outbox = outbox
         self._sending = sending
         self._lost_deliveries = lost_deliveries
+        self._releases = releases  #: what ends every transaction that keeps a window open
         self._transaction = Transaction(settings.session_id)
         self._repeat: CommitRepeat | None = None
         self.markers: CommitMarkers | None = None
@@ -193,11 +195,15 @@ class UnitOfWork:
 
     # The end of a transaction ----------------------------------------------------------------------------------------
 
-    def may_commit(self, consumers: Iterable[ConsumerCore]) -> bool:
-        """Return whether `commit` may be called on the present link; asks for a marker where one is needed."""
+    def may_commit(self, consumers: Sequence[ConsumerCore]) -> bool:
+        """
+        Return whether `commit` may be called on the present link; asks for a marker where one is needed.
+
+        `consumers` are those of which the application holds messages, here and for `commit`.
+        """
         if self.markers is None or self._transaction.rollback_only is not None:
             return True
-        if not (self._transaction.sends or any(consumer.delivered for consumer in consumers)):
+        if not (self._transaction.sends or consumers):
             return True  # there is nothing to commit
         self.markers.prepare()
         if self.markers.error is not None:
@@ -205,11 +211,10 @@ class UnitOfWork:
         return self.markers.ready
 
     def commit(
-        self, consumers: Iterable[ConsumerCore], now: float, then: Callable[[float], None]
+        self, consumers: Sequence[ConsumerCore], now: float, then: Callable[[float], None]
     ) -> Request:
         """Commit; `then(now)` runs when it is committed. A transaction with nothing in it is committed at once."""
-        consumers = list(consumers)
-        batches = [(each, each.delivered) for each in consumers if each.delivered]
+        batches = [(each, list(each.delivered)) for each in consumers]
         transaction, broker = self._transaction, self.settings.broker
         if not batches and not transaction.sends:
             self._abort()
@@ -226,7 +231,7 @@ class UnitOfWork:
             return self._not_committed(batches, error, now, broker)
 
         if self.markers is not None:
-            frames = self._in_a_transaction(consumers, batches)
+            frames = self._in_a_transaction(batches)
             name = transaction.transaction_id
             request = self.markers.commit(name, broker, frames, answer)
         elif (
@@ -237,9 +242,9 @@ class UnitOfWork:
             request = self._commit_in_two_steps(batches, answer)
         else:
             request = self._requests.open("COMMIT", transaction.transaction_id, answer)
-            self._outbox.transmit(*self._commit_frames(consumers, batches, request.receipt_id))
-        for consumer, _ in batches:
-            consumer.delivered = []
+            self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
+        for consumer in consumers:
+            consumer.take_delivered()
         transaction.step(TxInput.COMMIT)
         return request
 
@@ -306,9 +311,7 @@ class UnitOfWork:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _commit_frames(
-        self, consumers: list[ConsumerCore], batches: Batches, receipt_id: str
-    ) -> list[Frame]:
+    def _commit_frames(self, batches: Batches, receipt_id: str) -> list[Frame]:
         """
         Return the frames that commit.
 
@@ -323,17 +326,17 @@ class UnitOfWork:
             return _acks(batches, receipt)
         if not self._transaction.begun and sum(len(batch) for _, batch in batches) == 1:
             return _acks(batches, receipt)
-        frames = self._in_a_transaction(consumers, batches)
+        frames = self._in_a_transaction(batches)
         return [*frames, Frame("COMMIT", {**wire, **receipt})]
 
-    def _in_a_transaction(self, consumers: list[ConsumerCore], batches: Batches) -> list[Frame]:
+    def _in_a_transaction(self, batches: Batches) -> list[Frame]:
         """Return the ACKs of `batches` in the transaction, behind its BEGIN if it is not begun."""
         wire = {"transaction": Transaction.WIRE_NAME}
-        frames = [frame for consumer in consumers for frame in consumer.window.release()]
+        frames = self._releases()
         frames += [] if self._transaction.begun else [Frame("BEGIN", wire)]
         for consumer, batch in batches:
             frames += consumer.ack_frames(batch, **wire)
-            consumer.window.reset()
+            consumer.reset_window()
         return frames
 
     def give_up(self, now: float) -> None:
@@ -370,7 +373,7 @@ class UnitOfWork:
             return None
 
         request = self._requests.open("COMMIT", transaction.transaction_id, settle)
-        self._outbox.transmit(*self._commit_frames([], [], request.receipt_id))
+        self._outbox.transmit(*self._commit_frames([], request.receipt_id))
         return whole
 
     def _tries_again(self, batches: Batches, whole: Request, error: JmsxError | None) -> bool:
@@ -513,6 +516,6 @@ def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:
     frames = []
     for consumer, batch in batches:
         frames += consumer.ack_frames(batch)
-        consumer.window.settled(batch)
+        consumer.settled(batch)
     *others, last = frames
     return [*others, Frame("ACK", {**last.headers, **receipt})]

@@ -8,7 +8,15 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class Unsettled(Protocol):
+    """Deliveries that were handed out and are not settled, oldest first; made for looking, not for keeping."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Delivery]: ...
+    def __reversed__(self) -> Iterator[Delivery]: ...
 
 
 class Window(Protocol):
@@ -54,7 +62,7 @@ class Window(Protocol):
         nothing comes; None: do not open.
         """
 
-    def open(self, unsettled: Sequence[Delivery]) -> Sequence[Frame]:
+    def open(self, unsettled: Unsettled) -> Sequence[Frame]:
         """Return the frames that make the broker send more than `unsettled` (oldest first)."""
 
     def release(self) -> Sequence[Frame]:

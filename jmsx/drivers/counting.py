@@ -22,7 +22,7 @@ from jmsx.errors import JmsxError, StoreError
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection
 
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Counting:
     def deliver(
         self,
         core: SessionCore,
-        subscription_ids: Sequence[str],
+        subscription_ids: Collection[str],
         now: float,
         held: Held | None = None,
     ) -> Delivery | None:

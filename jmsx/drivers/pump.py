@@ -21,7 +21,7 @@ from jmsx.errors import (
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection
 
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class Pump(Engine):
 
     def take(
         self,
-        subscription_ids: Callable[[], Sequence[str]],
+        subscription_ids: Callable[[], Collection[str]],
         deadline: float | None,
         given_up: Callable[[], bool],
         read: Callable[[Delivery], T],
@@ -159,7 +159,7 @@ class Pump(Engine):
 
     def _await_next(
         self,
-        subscription_ids: Callable[[], Sequence[str]],
+        subscription_ids: Callable[[], Collection[str]],
         deadline: float | None,
         given_up: Callable[[], bool],
         held: Held | None,
@@ -221,7 +221,7 @@ class Pump(Engine):
         return True
 
     def _next(
-        self, core: SessionCore, names: Sequence[str], now: float, held: Held | None
+        self, core: SessionCore, names: Collection[str], now: float, held: Held | None
     ) -> Delivery | None:
         delivery = self.counting.deliver(core, names, now, held)
         if delivery is None and not self.counting.withheld:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
@@ -49,7 +49,7 @@ class Dispatcher:
     @property
     def active(self) -> bool:
         """Whether there is a listener."""
-        return bool(self._names())
+        return any(self._pump.core.is_open(name) for name in self._listeners)
 
     @property
     def alive(self) -> bool:
@@ -120,7 +120,10 @@ class Dispatcher:
                 self._pump.fault(error)
             self._pump.wake()
 
-    def _names(self) -> tuple[str, ...]:
+    def _names(self) -> Collection[str]:
+        """Return those with a listener; of several the core leaves out those that are closed."""
+        if len(self._listeners) > 1:
+            return self._listeners
         return tuple(name for name in self._listeners if self._pump.core.is_open(name))
 
     def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:

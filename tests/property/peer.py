@@ -159,6 +159,23 @@ class Peer:
                 self.lose()
             elif isinstance(action, Report):
                 self._note(action.event)
+        self._check_agenda()
+
+    def _check_agenda(self) -> None:
+        """What it keeps of each consumer is what looking at all of them finds, and ACKs are in order."""
+        consumers = list(self.core._consumers)
+        agenda = self.core._consumers.agenda
+        timers = [at for one in consumers if (at := one.next_timer()) is not None]
+        assert agenda.next_timer() == min(timers, default=None)
+        assert agenda.holding() == [one for one in consumers if one.delivered]
+        assert agenda.widened() == [one for one in consumers if one.widened]
+        first = agenda.next_ready(self.queues, self.now())
+        ready = [one for one in consumers if one.is_ready(self.now())]
+        assert first is min(ready, key=lambda one: one.next_order, default=None)
+        for one in consumers:
+            if not one.settings.individual:
+                arrivals = [delivery.arrival for delivery in one.waiting]
+                assert arrivals == sorted(arrivals)
 
     def transmit(self, frame: Frame) -> None:
         """Write one frame, which must make sense."""
