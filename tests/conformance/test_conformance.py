@@ -19,11 +19,11 @@ from tests.jdk import NEEDS_JDK
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 ROOT = Path(__file__).parents[2]
-#: What the README says of the comparison.
+#: What the guide says of the comparison.
 TOLD = re.search(
     r"of (\d+) scenarios, .* (\d+) pass on Classic and (\d+) cannot be had over STOMP; on Artemis (\d+) pass, and (\d+)"
     r" more are what the table excepts",
-    " ".join((ROOT / "README.md").read_text(encoding="utf-8").split()),
+    " ".join((ROOT / "examples/guarantees/README.md").read_text(encoding="utf-8").split()),
 )
 
 

@@ -1,4 +1,4 @@
-"""Every snippet of the README runs, on a real broker."""
+"""Every snippet of the README and of the guide runs, on a real broker."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.app import App
+from jmsx.testing import harness
 from jmsx_broker import ClassicBroker, TlsOptions
 
 if TYPE_CHECKING:
@@ -23,19 +24,27 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-HEADED = re.findall(r"^### (.+?)$|^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "examples").rglob("*.md"))]
+HEADED = re.compile(r"^#{1,3} (.+?)$|^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TLS_URL = "stomp+ssl://localhost:61612"
 
 
 def snippets() -> list[Any]:
-    """(code) of each Python block, named by the heading above it."""
-    found, heading = [], ""
-    for title, code in HEADED:
-        heading = title or heading
-        if code:
-            found.append(pytest.param(code, id=heading.replace(" ", "-")))
-    return found
+    """(code) of each Python block, named by its page and the heading above it; each once, wherever it stands."""
+    found: dict[str, Any] = {}
+    for page in reversed(PAGES):  # the guide's own first
+        heading, before = "", ""
+        for title, code in HEADED.findall(page.read_text("utf-8")):
+            heading = title or heading
+            if code:
+                name = f"{page.parent.name}-{heading.replace(' ', '-')}"
+                whole = (
+                    code if "import" in code else before + code
+                )  # it goes on with the one before
+                found.setdefault(whole, pytest.param(whole, id=name))
+                before = whole
+    return list(found.values())
 
 
 @contextlib.contextmanager
@@ -70,15 +79,56 @@ def run(code: str, classic_broker: Broker) -> None:
     names: dict[str, Any] = {"__name__": "snippet"}
     program = compile(code, "README", "exec")
     exec(program, names)  # noqa: S102 - running the snippets is the test
-    for name, value in list(names.items()):
-        if isinstance(value, App):
+    tests = {name: value for name, value in names.items() if name.startswith("test_")}
+    for value in names.values():
+        if isinstance(value, App) and not tests:
             with value:
                 pass
-        elif inspect.isfunction(value) and name.startswith("test_"):
-            value(*[classic_broker] * len(inspect.signature(value).parameters))
+    for test in tests.values():
+        wanted = inspect.signature(test).parameters
+        if "jmsx_harness" in wanted:
+            with contextlib.ExitStack() as harnesses:
+                test(lambda *given, harnesses=harnesses: harnesses.enter_context(harness(*given)))
+        else:
+            test(*[classic_broker] * len(wanted))
 
 
-def test_the_readme_has_snippets() -> None:
+def test_there_are_snippets() -> None:
     """The pattern above finds them: a renamed fence must not make this file pass empty."""
-    assert len(snippets()) >= 5
-    assert README.count("```python") == len(snippets())
+    assert len(snippets()) >= 15
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        assert text.count("```python") == sum(bool(code) for _, code in HEADED.findall(text)), page
+
+
+def test_every_page_is_in_the_guide() -> None:
+    """Each folder with a page is named on the first one, and in the site's contents."""
+    guide = (ROOT / "examples" / "README.md").read_text("utf-8")
+    site = (ROOT / "examples" / "site" / "mkdocs.yml").read_text("utf-8")
+    for page in (ROOT / "examples").glob("*/README.md"):
+        name = f"{page.parent.name}/README.md"
+        assert f"({name})" in guide
+        assert f": {name}\n" in site
+
+
+@pytest.mark.timeout(120)
+def test_the_site_is_built(tmp_path: Path) -> None:
+    """Without a warning: each link leads somewhere, also between pages that are made from the code."""
+    config = ROOT / "examples" / "site" / "mkdocs.yml"
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "-q",
+        f"-f{config}",
+        f"-d{tmp_path}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name, words in {
+        "options": "jms.redeliveryPolicy.maximumRedeliveries",
+        "errors": "look first",
+    }.items():
+        assert words in (tmp_path / "reference" / name / "index.html").read_text("utf-8")

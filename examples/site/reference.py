@@ -1,0 +1,147 @@
+"""What mkdocs makes of the code: the reference pages. And links to what is no page become the names of files."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from mkdocs.structure.files import File
+
+import jmsx
+from jmsx import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, RedeliveryPolicy, TlsOptions
+from jmsx.config.query import _OPTIONS
+from jmsx_eventlog.schema import markdown
+from jmsx_prometheus.catalogue import LABELS, METRICS
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+#: A link that leads out of the guide, such as to a test.
+_OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./){2,}[^)]*\)")
+
+#: What stands above the tables of options.
+_OPTIONS_ARE: Final = (
+    "By keyword of `App(...)` and `Connection(...)`, in seconds; or in the URL, as Java users write them, in"
+    " milliseconds. The URL wins."
+)
+
+#: The classes whose fields are options, and the part of a connection's options that each is.
+_CLASSES: Final = {
+    "": ConnectionOptions,
+    "prefetch_policy": PrefetchPolicy,
+    "redelivery_policy": RedeliveryPolicy,
+    "reconnect": ReconnectPolicy,
+    "tls": TlsOptions,
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the reference pages."""
+    pages = {"options": options(), "errors": errors(), "events": events(), "metrics": metrics()}
+    for name, text in pages.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """What lies outside of the site is named."""
+    return _OUTSIDE.sub(r"\1", markdown)
+
+
+def options() -> str:
+    """All options with what they are in a URL."""
+    in_urls: dict[tuple[str, str], list[str]] = {}
+    for url_name, (part, name, _) in _OPTIONS.items():
+        in_urls.setdefault((part, name), []).append(url_name)
+    lines = [
+        "# Options",
+        "",
+        _OPTIONS_ARE,
+        "",
+    ]
+    for part, kind in _CLASSES.items():
+        meanings = _meanings(kind)
+        held = f", the option `{part}`" if part else ""
+        lines += [
+            f"## `{kind.__name__}`{held}",
+            "",
+            "| field | default | in a URL | meaning |",
+            "|---|---|---|---|",
+        ]
+        for one in fields(kind):
+            names = ", ".join(f"`{name}`" for name in in_urls.get((part, one.name), [])) or "-"
+            lines.append(
+                f"| `{one.name}` | {_default(one)} | {names} | {_cell(meanings.get(one.name, ''))} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def errors() -> str:
+    """Who is at fault, and whether the same may be done again."""
+    lines = [
+        "# Errors",
+        "",
+        "The class says who is at fault, and whether the same call may be made again as it is.",
+        "",
+        "| error | is a | may I repeat it? | meaning |",
+        "|---|---|---|---|",
+    ]
+    kinds = [getattr(jmsx, name) for name in jmsx.__all__ if name.endswith("Error")]
+    for kind in sorted(kinds, key=lambda one: [base.__name__ for base in reversed(one.__mro__)]):
+        if not issubclass(kind, jmsx.JmsxError):
+            continue
+        again = "yes" if kind.retriable else "no"
+        if issubclass(kind, jmsx.InDoubtError):
+            again = "look first: it may have been done"
+        about = (inspect.getdoc(kind) or "").split("\n\n")[0]
+        lines.append(
+            f"| `{kind.__name__}` | `{kind.__bases__[0].__name__}` | {again} | {_cell(about)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def events() -> str:
+    """The event log's lines."""
+    text = markdown()
+    return text if text.startswith("# ") else f"# Events\n\n{text}"
+
+
+def metrics() -> str:
+    """Each metric, and each label."""
+    lines = ["# Metrics", "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for one in METRICS:
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "-"
+        lines.append(f"| `{one.name}` | {one.kind} | {labels} | {_cell(one.help)} |")
+    lines += ["", "| label | meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(meaning)} |" for name, meaning in LABELS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _default(one: Any) -> str:
+    if one.default is not MISSING:
+        default = one.default.value if isinstance(one.default, Enum) else one.default
+        return f"`{_cell(repr(default))}`"
+    return "see below" if one.default_factory is not MISSING else "must be given"
+
+
+def _meanings(kind: type) -> dict[str, str]:
+    """What the class's docstring and the comments of its fields say of each."""
+    source = inspect.getsource(kind)
+    found = dict(re.findall(r"^    (\w+):[^\n#]*#: (.+)$", source, re.MULTILINE))
+    for name, comment in re.findall(
+        r"^        (\w+): ((?:.+\n(?:            .+\n)*))", source, re.MULTILINE
+    ):
+        found.setdefault(name, " ".join(comment.split()))
+    for comment, name in re.findall(r"((?:^    #: .+\n)+)    (\w+):", source, re.MULTILINE):
+        found.setdefault(name, " ".join(comment.replace("#:", " ").split()))
+    return found
+
+
+def _cell(text: str) -> str:
+    """Text that a table can hold."""
+    return " ".join(text.split()).replace("|", "\\|")
