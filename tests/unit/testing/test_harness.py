@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from jmsx import (
     AcknowledgeMode,
     App,
+    BatchError,
     ConfigurationError,
     Discard,
     DrainError,
@@ -483,6 +485,59 @@ def test_the_app_is_afterwards_as_it_was(kind: str) -> None:
     assert (notes.closed, notes.seen > 10) == (0, True)
     with pytest.raises(IllegalStateError, match="harness is over"):
         mq.send("queue://q", "x")
+
+
+def test_from_a_loop(kind: str) -> None:
+    """The steps can be awaited; the loop goes on meanwhile."""
+    app, ticks = shop(), list[float]()
+
+    async def tick() -> None:
+        while True:
+            ticks.append(1)
+            await asyncio.sleep(0)
+
+    async def steps() -> None:
+        ticking = asyncio.create_task(tick())
+        async with harness(app, kind) as mq:
+            await mq.asend("queue://orders", "bad")
+            await mq.aadvance("2h")
+            await mq.asettle()
+            assert [call.attempt for call in mq.handler("shop.<locals>.ship").calls] == [1, 2, 3]
+        ticking.cancel()
+        with pytest.raises(ZeroDivisionError):
+            async with harness(app, kind):
+                raise ZeroDivisionError
+
+    asyncio.run(steps())
+    assert len(ticks) > 10
+
+
+def test_batches(kind: str) -> None:
+    """One that is not full waits for its time, which is virtual."""
+    app = App()
+
+    @app.consumer("queue://q", batch=3, batch_timeout=60.0, redelivery=TWICE)
+    def handle(messages: list[Message]) -> None:
+        failed = [message for message in messages if message.text == "bad"]
+        if failed:
+            raise BatchError(failed=failed)
+
+    def batches() -> list[list[str]]:
+        return [texts(call.arguments[0]) for call in mq.handler(handle).calls]
+
+    with harness(app, kind) as mq:
+        for text in ("a", "b", "c", "d"):
+            mq.send("queue://q", text)
+        assert batches() == [["a", "b", "c"]]
+        mq.advance("61s")
+        assert batches()[1:] == [["d"]]
+        mq.send("queue://q", "bad")
+        mq.send("queue://q", "e")
+        mq.advance("4h")
+        assert batches()[2:] == [["bad", "e"], ["bad"], ["bad"]]
+        assert [
+            (dead.message and dead.message.text, dead.attempts) for dead in mq.dead_letters()
+        ] == [("bad", 3)]
 
 
 def test_what_it_is_given_is_checked(kind: str) -> None:
