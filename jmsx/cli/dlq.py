@@ -533,12 +533,17 @@ def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table for a person; for a pipe a line each, with tabs between, and no head."""
     if not _out.is_terminal:
         for row in rows:
-            _out.print("\t".join(visible(text, keep="") for text in row))
+            print_row(*row)
         return
     table = Table(*head)
     for row in rows:
         table.add_row(*(visible(text, keep="") for text in row))
     _out.print(table)
+
+
+def print_row(*texts: str) -> None:
+    """A line with tabs between, for a pipe; the console of rich would make spaces of them."""
+    typer.echo("\t".join(visible(text, keep="") for text in texts))
 
 
 def _short(text: str) -> str:

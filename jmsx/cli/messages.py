@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from jmsx.cli.dlq import LOCAL, BrokerOption, JsonOption, opened, queue_name, record, timestamp
-from jmsx.cli.terminal import console, visible
+from jmsx.cli.dlq import (
+    LOCAL,
+    BrokerOption,
+    JsonOption,
+    opened,
+    print_row,
+    queue_name,
+    record,
+    timestamp,
+)
+from jmsx.cli.terminal import console
 from jmsx.dead_letters.letter import DeadLetter
 from jmsx.errors import ConfigurationError
 
@@ -114,9 +123,7 @@ def _show(letter: DeadLetter, *, as_json: bool) -> None:
         return
     body = (letter.body or b"").decode("utf-8", "backslashreplace")
     text = body if len(body) <= _SHOWN else f"{body[: _SHOWN - 1]}…"
-    _out.print(
-        f"{timestamp(letter.sent_at)}\t{visible(letter.id, keep='')}\t{visible(text, keep='')}"
-    )
+    print_row(timestamp(letter.sent_at), letter.id, text)
 
 
 def _properties(texts: Iterable[str]) -> dict[str, str]:
