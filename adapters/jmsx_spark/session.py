@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -95,10 +96,17 @@ def session(log: Path, *, master: str = LOCAL) -> Iterator[SparkSession]:
     accumulators = context._accumulatorServer  # noqa: SLF001 - there is no other way to it
     accumulators.handle_error = lambda *_: None  # type: ignore[method-assign]  # that is what is meant
     spark = SparkSession(context)
-    try:
-        with _without_tracebacks():
+    with _without_tracebacks():
+        try:
             yield spark
-    finally:
+        finally:
+            _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark; a second Ctrl-C while it does is raised, and not told besides as a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
         spark.stop()
 
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -127,19 +129,23 @@ def test_what_is_wrong_is_told(spark: SparkSession, tmp_path: Path, log: dict[Pa
         list(stream(tmp_path / "events", tmp_path / "out", available_now=True))
 
 
-def test_the_command_ends_with_ctrl_c(tmp_path: Path, log: dict[Path, bytes]) -> None:
-    """As a terminal says it, to all processes at once: with the last verdict, and without a traceback."""
-    _grow(log, 1.0)
-    events, out = tmp_path / "events", tmp_path / "out"
+def _following(events: Path, out: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "jmsx", "report", str(events), "--out", str(out), "--follow"]
     command += ["--every", "0.1", "--master", "local[2]"]
-    with subprocess.Popen(
+    return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    ) as running:
+    )
+
+
+def test_the_command_ends_with_ctrl_c(tmp_path: Path, log: dict[Path, bytes]) -> None:
+    """As a terminal says it, to all processes at once: with the last verdict, and without a traceback."""
+    _grow(log, 1.0)
+    events, out = tmp_path / "events", tmp_path / "out"
+    with _following(events, out) as running:
         assert running.stdout is not None
         shown = running.stdout.readline()
         os.killpg(running.pid, signal.SIGINT)
@@ -152,4 +158,24 @@ def test_the_command_ends_with_ctrl_c(tmp_path: Path, log: dict[Path, bytes]) ->
     assert "once more aborts" in said
     assert "Traceback" not in said
     assert "ERROR" not in said
+    _assert_as_a_batch(jmsx_report.run(events, out), events, tmp_path / "again")
+
+
+def test_a_second_ctrl_c_ends_the_command_at_once(tmp_path: Path, log: dict[Path, bytes]) -> None:
+    """Whatever it interrupts, it is told in words; what was made before is kept."""
+    _grow(log, 1.0)
+    events, out = tmp_path / "events", tmp_path / "out"
+    with _following(events, out) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        os.killpg(running.pid, signal.SIGINT)
+        while "once more aborts" not in running.stderr.readline():
+            pass
+        time.sleep(0.5)  # until it waits for Spark
+        with suppress(ProcessLookupError):  # it was faster
+            os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=120)
+
+    assert [word for word in ("Traceback", "ERROR", "Warning") if word in said] == []
     _assert_as_a_batch(jmsx_report.run(events, out), events, tmp_path / "again")
