@@ -33,6 +33,9 @@ GIVE_BACK: Final = 5
 #: had been given came flagged to the next one; with 1 ms one of them, with 3 and 10 ms none (measured on 6.1.8).
 LINGER: Final = 0.005
 
+#: Seconds for a busy broker to answer before that; then it counts as silent, and UNSUBSCRIBE has the wait to itself.
+BUSY: Final = 0.5
+
 _log = logger("jmsx.session")
 
 
@@ -280,10 +283,24 @@ class Pump(Engine):
             self.changed.notify_all()
 
     def linger(self, subscription_id: str | None = None) -> None:
-        """Before a consumer (None: all) closes: let what the broker may be dispatching to it come."""
+        """
+        Before a consumer (None: all) closes: let what the broker may be dispatching to it come.
+
+        Nothing tells when that is done, because the broker dispatches on another thread than it answers on; a busy one
+        is given as long again as it took to answer, and a silent one nothing.
+        """
         with self.lock:
-            if self._work(lambda core, _now: core.may_leave_flagged(subscription_id)):
-                self.changed.wait_for(lambda: self.error is not None, LINGER)
+            if not self._work(lambda core, _now: core.may_leave_flagged(subscription_id)):
+                return
+            asked = self.now()
+            request = self._work(lambda core, _now: core.barrier())
+            self.changed.wait_for(
+                lambda: request.done or self.error is not None, min(self._limit, BUSY)
+            )
+            if request.done:
+                self.changed.wait_for(
+                    lambda: self.error is not None, max(LINGER, self.now() - asked)
+                )
 
     def tidy_up(self) -> None:
         """Before the session closes: wait for a commit, and a moment for what it has to take along."""
