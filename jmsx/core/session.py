@@ -120,6 +120,11 @@ class SessionCore:
         """Whether nothing binds the session to its link."""
         return not (self._consumers or self.browsers or self._requests or self._work.bound)
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the broker has yet to answer something that was written; may be asked without the session's lock."""
+        return bool(self._requests)
+
     # The link --------------------------------------------------------------------------------------------------------
 
     @property

@@ -21,11 +21,13 @@ def connect(
     address: BrokerAddress,
     options: ConnectionOptions,
     silent: Callable[[], bool] = lambda: False,
+    awaited: Callable[[], bool] = lambda: False,
 ) -> Stream:
     """
     A connection to `address`; TCP and TLS may each take `connect_timeout`.
 
-    `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use.
+    `silent()` tells whether the broker has sent nothing for so long that a write which waits for it is of no use, and
+    `awaited()` whether it has yet to answer something.
 
     Raises OSError, or TlsError when TCP connected and TLS did not; ConfigurationError for files that cannot be used.
     """
@@ -37,6 +39,7 @@ def connect(
             connect_timeout=limit,
             write_timeout=options.request_timeout,
             silent=silent,
+            awaited=awaited,
         )
     except UnicodeError:  # from the encoding of host names, which no OSError tells
         raise OSError(f"{address.host!r} cannot be a host name") from None

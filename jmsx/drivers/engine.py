@@ -101,7 +101,7 @@ class Engine:
         self._observers = observers
         self._offered = options.heartbeat
         self._opened_at = self._lost_at = machine.monotonic()
-        self._life = Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
+        self._life = self._living(connected)
         self._up = True  #: there is a socket, as far as we know
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
@@ -392,7 +392,7 @@ class Engine:
                 connected.link.drop()
                 raise self.error
             self._opened_at = self._machine.monotonic()
-            self._life = Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
+            self._life = self._living(connected)
             self._up = True
             broker = str(connected.link.address)
             self.source = replace(self.source, broker=broker, epoch=self.core.epoch + 1)
@@ -401,6 +401,11 @@ class Engine:
                     connected.server, connected.seconds, now, broker=broker
                 )
             )
+
+    def _living(self, connected: Connected) -> Lifeline:
+        """What keeps a link alive that was just opened."""
+        connected.link.awaited = lambda: self.core.awaits_answer
+        return Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
 
     def _restored(self, attempts: int) -> None:
         with self.lock:

@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stomp.listener import ConnectionListener
 
@@ -28,6 +28,9 @@ from jmsx.errors import (
     SecurityError,
     TlsError,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Characters kept of each header and of the body of an ERROR: it goes into errors, logs and events.
 _ERROR_LIMIT: Final = 16 * 1024
@@ -73,6 +76,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self.address = address
         self.heard_at = 0.0  #: seconds, monotonic, of the last bytes that came in
         self.silence = math.inf  #: seconds without any after which the broker is as good as dead
+        self.awaited: Callable[[], bool] = lambda: False  #: whether the broker has yet to answer
         self._options = options
         self._inbox = inbox
         self._answered = threading.Event()
@@ -178,7 +182,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _connect(self) -> Stream:
         try:
-            return connect(self.address, self._options, self._silent)
+            return connect(self.address, self._options, self._silent, self._awaits)
         except (TlsError, ConfigurationError) as error:  # a file may have gone since the door
             raise TlsError(f"cannot connect to {self.address}: {error}") from error
         except ConnectionRefusedError as error:
@@ -233,6 +237,9 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _silent(self) -> bool:
         return time.monotonic() - self.heard_at > self.silence
+
+    def _awaits(self) -> bool:
+        return self.awaited()
 
     # Texts -----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,83 @@
+"""A connected socket acknowledges what comes at once while an answer is awaited, and else as the kernel likes."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsx.drivers.tcp import QUICK_ACK, TcpStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(QUICK_ACK is None, reason="only Linux has TCP_QUICKACK")
+
+
+class Pair:
+    """A stream, and its other end, that have talked so long that the kernel puts its acknowledgements off."""
+
+    def __init__(self) -> None:
+        self.awaited = False
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.stream = TcpStream(
+                server.getsockname(),
+                connect_timeout=5.0,
+                write_timeout=5.0,
+                silent=lambda: False,
+                awaited=lambda: self.awaited,
+            )
+            self.other = server.accept()[0]
+        for _ in range(50):
+            self.talk()
+
+    def talk(self) -> None:
+        """A question and its answer."""
+        self.stream.send(b"?")
+        self.other.recv(1)
+        self.other.sendall(b"!")
+        assert self.stream.read() == b"!"
+
+    @property
+    def quick(self) -> bool:
+        """Whether what came last was acknowledged at once."""
+        assert QUICK_ACK is not None
+        return bool(self.stream._socket.getsockopt(socket.IPPROTO_TCP, QUICK_ACK))
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Both ends, closed at last."""
+    made = Pair()
+    yield made
+    made.stream.close()
+    made.other.close()
+
+
+def test_acknowledges_at_once_while_an_answer_is_awaited(pair: Pair) -> None:
+    """Classic's RECEIPT waits for it, behind the messages that it sent before."""
+    pair.talk()
+    assert not pair.quick
+    pair.awaited = True
+    pair.talk()
+    assert pair.quick
+
+
+def test_leaves_it_to_the_kernel_otherwise(pair: Pair) -> None:
+    """One packet for each message that comes would cost more than it gains."""
+    pair.awaited = True
+    pair.talk()
+    pair.awaited = False
+    for _ in range(50):
+        pair.talk()
+    assert not pair.quick
+
+
+def test_connection_that_is_gone_tells_at_the_next_read(pair: Pair) -> None:
+    """What came before its end is read."""
+    pair.awaited = True
+    pair.other.sendall(b"last")
+    pair.other.close()
+    assert pair.stream.read() == b"last"
+    assert pair.stream.read() == b""
