@@ -19,9 +19,7 @@ from jmsx.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
 _UNESCAPES: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
-_NEEDS_ESCAPE: Final = re.compile(r"[\\\r\n:]")
 _ESCAPED: Final = re.compile(r"\\.?", re.DOTALL)
 
 #: Bytes of a MESSAGE on the wire besides header block and body: "MESSAGE\n", two line ends, NUL and LF.
@@ -33,13 +31,18 @@ _UNESCAPED_COMMANDS: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 
 def escape(text: str) -> str:
     """Return `text` as it is written in a header line."""
-    return _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], text)
+    if text.isalnum():
+        return text
+    text = text.replace("\\", "\\\\").replace(":", "\\c")
+    return text.replace("\n", "\\n").replace("\r", "\\r")
 
 
 def unescape(text: str) -> str:
     """Return the text that a header line stands for; raises ProtocolError on an undefined escape."""
     if "\\" not in text:
         return text
+    if text.count("\\") == text.count("\\c"):  # nearly always: the colons of ids
+        return text.replace("\\c", ":")
 
     def replace(match: re.Match[str]) -> str:
         if match[0] not in _UNESCAPES:
@@ -56,22 +59,23 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
     The first of repeated headers wins. Raises ProtocolError on a line without a colon, an undefined escape, or
     bytes that are no UTF-8.
     """
-    headers: dict[str, str] = {}
     try:
         text = block.decode()
     except UnicodeDecodeError as error:
         raise ProtocolError(f"STOMP headers that are no UTF-8: {error.reason}") from None
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").removesuffix("\r")
+    headers: dict[str, str] = {}
     for line in text.split("\n"):
-        entry = line.removesuffix("\r")
-        if not entry:
-            continue
-        name, colon, value = entry.partition(":")
+        name, colon, value = line.partition(":")
         if not colon:
-            # What it holds may be secret
-            raise ProtocolError("a STOMP header line without a colon")
-        if escaped and "\\" in entry:
+            if line:  # what it holds may be secret
+                raise ProtocolError("a STOMP header line without a colon")
+            continue
+        if "\\" in line and escaped:
             name, value = unescape(name), unescape(value)
-        headers.setdefault(name, value)
+        if name not in headers:
+            headers[name] = value
     return headers
 
 
