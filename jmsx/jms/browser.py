@@ -10,7 +10,7 @@ from jmsx.jms.destination import Destination
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.subscribing import stated
-from jmsx.jms.translation import received
+from jmsx.jms.translation import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ class QueueBrowser:
 def _shown(delivery: Delivery, dialect: Dialect) -> Message:
     """One that cannot be understood is shown without the headers in which the cause may lie."""
     try:
-        return received(delivery, dialect)
+        return ReceivedMessage(delivery, dialect)
     except Exception as error:  # noqa: BLE001 - one message must not end the browsing
         delivery.mark_undecodable(error)
-        return received(delivery, dialect)
+        return ReceivedMessage(delivery, dialect)

@@ -10,7 +10,7 @@ from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
-from jmsx.jms.translation import received
+from jmsx.jms.translation import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ class MessageConsumer:
 
     def _read(self, delivery: Delivery) -> tuple[Message, Delivery]:
         link = self._link
-        return received(delivery, link.dialect, link.acknowledging(delivery)), delivery
+        return ReceivedMessage(delivery, link.dialect, link.acknowledging(delivery)), delivery
 
     def _given_up(self) -> bool:
         return self._closed or self._link.closed

@@ -15,7 +15,7 @@ from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import failure_of
-from jmsx.jms.translation import received
+from jmsx.jms.translation import ReceivedMessage
 from jmsx.log import logger
 
 Listener = Callable[[Message], object]
@@ -129,7 +129,7 @@ class Dispatcher:
     def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:
         """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
         listener = self._listeners[delivery.subscription_id]
-        message = received(delivery, self._dialect, self._acknowledging(delivery))
+        message = ReceivedMessage(delivery, self._dialect, self._acknowledging(delivery))
         return listener, message, delivery
 
     def _begin(self, delivery: Delivery) -> None:

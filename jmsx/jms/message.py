@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.core.delivery import Delivery, MessageIdentity
 from jmsx.core.dialect import Body
 from jmsx.core.option_checks import kind_of
-from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
+from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, destination
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
 #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
 Property = str | int | float | bool | None
@@ -22,18 +21,6 @@ READ_ONLY: Final = (
     "it came in, and is as it came: send a new one,"
     " Message(message.body, properties={**message.properties, ...})"
 )
-
-
-class Incoming(NamedTuple):
-    """What a message that came in has besides its fields; what costs time is worked out when somebody asks."""
-
-    properties: MutableMapping[str, Property]
-    decode: Callable[[], Body]  #: reads the body
-    size: int | None  #: of the body that came, in bytes; None: it has another one now
-    bytes_may_be_text: bool  #: its sender knows no kinds of messages
-    identify: Callable[[], MessageIdentity]  #: finds out its key
-    acknowledge: Callable[[], None] | None  #: what `acknowledge()` does; None: nothing
-    delivery: Delivery | None = None  #: which one it is of
 
 
 class Message:
@@ -60,8 +47,6 @@ class Message:
         group_sequence: int | None = None,
     ) -> None:
         self._body = body
-        self._came: Incoming | None = None  #: None: it is one to send
-        self._unread = False  #: a body came that nobody has looked at
         self._properties: MutableMapping[str, Property] = _copied(properties or {})
         self.correlation_id = correlation_id
         self.type = type
@@ -85,12 +70,12 @@ class Message:
 
         A key that was copied from another message counts for nothing. None: it did not come in.
         """
-        return None if self._came is None else self._came.identify().key
+        return None
 
     @property
     def identity(self) -> str | None:
         """Its key and a digest of its body: what an idempotency store knows it by; None: nothing names it."""
-        return None if self._came is None else self._came.identify().name or None
+        return None
 
     @property
     def body(self) -> Body:
@@ -100,19 +85,11 @@ class Message:
         Raises MessageNotReadableError if STOMP does not carry what the sender put into it; properties, ids and the rest
         of the message can be read all the same.
         """
-        if self._unread and self._came is not None:
-            try:
-                self._body = self._came.decode()
-            except MessageNotReadableError as error:
-                raise MessageNotReadableError(f"message {self.message_id}: {error}") from None
-            self._unread = False
         return self._body
 
     @body.setter
     def body(self, body: Body) -> None:
-        self._body, self._unread = body, False
-        if self._came is not None:
-            self._came = self._came._replace(size=None)
+        self._body = body
 
     @property
     def properties(self) -> MutableMapping[str, Property]:
@@ -121,10 +98,6 @@ class Message:
 
     @properties.setter
     def properties(self, properties: Mapping[str, Property]) -> None:
-        if self._came is not None:
-            raise MessageNotWriteableError(
-                f"properties of message {self.message_id} cannot be changed: {READ_ONLY}"
-            )
         self._properties = _copied(properties)
 
     @property
@@ -147,7 +120,7 @@ class Message:
         body = self.body
         if body is None or isinstance(body, str):
             return body or ""
-        if isinstance(body, bytes) and self._came is not None and self._came.bytes_may_be_text:
+        if isinstance(body, bytes) and self._bytes_may_be_text:
             return self._decoded(body)
         raise self._other(body, "text")
 
@@ -189,43 +162,21 @@ class Message:
         closed, ConnectionFailedError if the link is gone.
         Source: `ActiveMQMessage.acknowledge`, which calls back only if it has somebody to call.
         """
-        if self._came is not None and self._came.acknowledge is not None:
-            self._came.acknowledge()
 
     def __repr__(self) -> str:
-        size = None if self._came is None else self._came.size
-        if size is None:
-            size = len(self._body) if self._body is not None else 0
-        return f"<Message {self.message_id or 'unsent'} #{self.delivery_count} [{size}]>"
+        return f"<Message {self.message_id or 'unsent'} #{self.delivery_count} [{self._size}]>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a Message belongs to its session; pass on its body and properties instead")
 
-    def _come_in(self, came: Incoming) -> None:
-        self._came, self._unread, self._properties = came, True, came.properties
+    @property
+    def _size(self) -> int:
+        return len(self._body) if self._body is not None else 0
 
-    def _delivery(self) -> Delivery:
-        if self._came is None or self._came.delivery is None:
-            raise MessageNotReadableError("the message did not come in, so it is no delivery")
-        return self._came.delivery
-
-    def _is_bodiless(self) -> bool:
-        return self._came is not None and self._came.size == 0 and not self.readable
-
-
-def come_in(message: Message, came: Incoming) -> None:
-    """Make `message`, which has its fields, one that came in."""
-    message._come_in(came)  # noqa: SLF001 - an application has no use for it
-
-
-def delivery_of(message: Message) -> Delivery:
-    """The delivery that a message came with; raises MessageNotReadableError for one that did not come in."""
-    return message._delivery()  # noqa: SLF001 - an application has no use for it
-
-
-def is_bodiless(message: Message) -> bool:
-    """Whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
-    return message._is_bodiless()  # noqa: SLF001 - an application asks whether it is readable
+    @property
+    def _bytes_may_be_text(self) -> bool:
+        """Whether its sender knows no kinds of messages."""
+        return False
 
 
 def _copied(properties: Mapping[str, Property]) -> dict[str, Property]:

@@ -8,20 +8,21 @@ a content-length makes a BytesMessage, its absence a TextMessage (jmsx_classic/B
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from jmsx.core.delivery import Delivery
+from jmsx.core.delivery import Delivery, MessageIdentity
 from jmsx.core.dialect import Body, Dialect, Sender
 from jmsx.core.frames import Frame, escape
 from jmsx.core.headers import GROUP_HEADERS, INT, TYPES_HEADER, UNREADABLE_HEADER, time_ms, whole
 from jmsx.core.identity import identify, stamp
-from jmsx.errors import MessageFormatError
+from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
 from jmsx.jms.destination import Destination
-from jmsx.jms.message import Incoming, Message, Property, come_in, is_bodiless
+from jmsx.jms.message import READ_ONLY, Message, Property
 from jmsx.jms.properties import RESERVED, ReceivedProperties, property_headers, typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
 
 def send_frame(
@@ -59,54 +60,176 @@ def send_frame(
     return Frame("SEND", headers, body)
 
 
-def received(
-    delivery: Delivery, dialect: Dialect, acknowledge: Callable[[], None] | None = None
-) -> Message:
+class ReceivedMessage(Message):
     """
-    The message of a delivery; each delivery gets a message of its own. Never fails, whatever came in.
+    The message of a delivery; each delivery gets a message of its own.
 
-    `acknowledge` is what the message's `acknowledge()` does; None: nothing.
+    Nothing of it is worked out before somebody looks, and nothing fails, whatever came in. `acknowledge` is what the
+    message's `acknowledge()` does; None: nothing.
     """
-    headers = delivery.headers
-    addresses = dialect.addresses(headers)
-    properties: dict[str, Property] = {
-        name: text
-        for name, text in headers.items()
-        if not (name in RESERVED or name in dialect.reserved or name in dialect.internal)
-    }
-    if TYPES_HEADER in headers:
-        properties = typed(properties, headers[TYPES_HEADER], dialect.reserved)
-    group = {name: headers[told] for name, told in GROUP_HEADERS.items() if told in headers}
-    properties.update(group)
-    message = Message(
-        correlation_id=headers.get("correlation-id"),
-        type=headers.get("type"),
-        reply_to=_destination(addresses.reply_to),
-        group_id=group.get("JMSXGroupID"),
-        group_sequence=whole(group.get("JMSXGroupSeq"), least=~INT, most=INT),
-    )
-    body = delivery.frame.body
-    came = Incoming(
-        properties=ReceivedProperties(properties, delivery.delivery_count),
-        decode=lambda: dialect.decode_body(headers, body),
-        size=len(body),
-        bytes_may_be_text=dialect.sender(headers) is Sender.OTHER,
-        identify=lambda: identify(delivery, dialect),
-        acknowledge=acknowledge,
-        delivery=delivery,
-    )
-    come_in(message, came)
-    message.message_id = delivery.message_id
-    message.destination = _destination(addresses.destination)
-    message.original_destination = _destination(addresses.original)
-    message.timestamp = _seconds(headers.get("timestamp"))
-    message.expiration = _seconds(headers.get("expires")) or 0.0
-    priority = whole(headers.get("priority"), most=9)
-    message.priority = 4 if priority is None else priority
-    message.persistent = headers.get("persistent") == "true"
-    message.delivery_count = delivery.delivery_count
-    message.redelivered = delivery.redelivered
-    return message
+
+    def __init__(
+        self, delivery: Delivery, dialect: Dialect, acknowledge: Callable[[], None] | None = None
+    ) -> None:
+        # Not Message's own, which would give each field a value.
+        self.message_id = delivery.message_id
+        self.delivery_count = delivery.delivery_count
+        self.redelivered = delivery.redelivered
+        self._delivery = delivery
+        self._dialect = dialect
+        self._came = delivery.frame
+        self._octets: bytes | None = delivery.frame.body  #: None: it has another body now
+        self._unread = True  #: nobody has looked at the body that came
+        self._acknowledge = acknowledge
+
+    @property
+    def _identity(self) -> MessageIdentity:
+        return identify(self._delivery, self._dialect)
+
+    @property
+    def key(self) -> str | None:
+        """As of a Message."""
+        return self._identity.key
+
+    @property
+    def identity(self) -> str | None:
+        """As of a Message."""
+        return self._identity.name or None
+
+    @property
+    def body(self) -> Body:
+        """As of a Message."""
+        if self._unread and self._octets is not None:
+            try:
+                self._body = self._dialect.decode_body(self._came.headers, self._octets)
+            except MessageNotReadableError as error:
+                raise MessageNotReadableError(f"message {self.message_id}: {error}") from None
+            self._unread = False
+        return self._body
+
+    @body.setter
+    def body(self, body: Body) -> None:
+        self._body, self._octets = body, None
+
+    @cached_property
+    def _properties(self) -> ReceivedProperties:  # type: ignore[override]  # set by nobody
+        headers, dialect = self._came.headers, self._dialect
+        properties: dict[str, Property] = {
+            name: text
+            for name, text in headers.items()
+            if not (name in RESERVED or name in dialect.reserved or name in dialect.internal)
+        }
+        if TYPES_HEADER in headers:
+            properties = typed(properties, headers[TYPES_HEADER], dialect.reserved)
+        properties.update(self._group)
+        return ReceivedProperties(properties, self.delivery_count)
+
+    @property
+    def properties(self) -> MutableMapping[str, Property]:
+        """The application's properties by name; they cannot be changed."""
+        return self._properties
+
+    @properties.setter
+    def properties(self, properties: Mapping[str, Property]) -> None:  # noqa: ARG002 - it is refused
+        raise MessageNotWriteableError(
+            f"properties of message {self.message_id} cannot be changed: {READ_ONLY}"
+        )
+
+    @cached_property
+    def correlation_id(self) -> str | None:  # type: ignore[override]  # may be set, as there
+        """As of a Message, and so are all that follow."""
+        return self._came.headers.get("correlation-id")
+
+    @cached_property
+    def type(self) -> str | None:  # type: ignore[override]  # may be set, as there
+        """JMSType."""
+        return self._came.headers.get("type")
+
+    @cached_property
+    def reply_to(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
+        """Where an answer goes."""
+        return _destination(self._dialect.addresses(self._came.headers).reply_to)
+
+    @cached_property
+    def destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
+        """Where it came from."""
+        return _destination(self._dialect.addresses(self._came.headers).destination)
+
+    @cached_property
+    def original_destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
+        """Of a dead letter."""
+        return _destination(self._dialect.addresses(self._came.headers).original)
+
+    @cached_property
+    def group_id(self) -> str | None:  # type: ignore[override]  # may be set, as there
+        """JMSXGroupID, if jmsx sent it."""
+        return self._group.get("JMSXGroupID")
+
+    @cached_property
+    def group_sequence(self) -> int | None:  # type: ignore[override]  # may be set, as there
+        """JMSXGroupSeq, if jmsx sent it."""
+        return whole(self._group.get("JMSXGroupSeq"), least=~INT, most=INT)
+
+    @cached_property
+    def timestamp(self) -> float | None:  # type: ignore[override]  # may be set, as there
+        """When it was sent, epoch seconds."""
+        return _seconds(self._came.headers.get("timestamp"))
+
+    @cached_property
+    def expiration(self) -> float:  # type: ignore[override]  # may be set, as there
+        """When it is of no more use, epoch seconds; 0: never."""
+        return _seconds(self._came.headers.get("expires")) or 0.0
+
+    @cached_property
+    def priority(self) -> int:  # type: ignore[override]  # may be set, as there
+        """From 0 to 9."""
+        priority = whole(self._came.headers.get("priority"), most=9)
+        return 4 if priority is None else priority
+
+    @cached_property
+    def persistent(self) -> bool:  # type: ignore[override]  # may be set, as there
+        """Whether the broker keeps it on its disk."""
+        return self._came.headers.get("persistent") == "true"
+
+    @property
+    def _group(self) -> dict[str, str]:
+        """What a jmsx sender tells of its group, which Classic would hide."""
+        headers = self._came.headers
+        return {name: headers[told] for name, told in GROUP_HEADERS.items() if told in headers}
+
+    def acknowledge(self) -> None:
+        """As of a Message."""
+        if self._acknowledge is not None:
+            self._acknowledge()
+
+    @property
+    def _is_bodiless(self) -> bool:
+        return self._octets == b"" and not self.readable
+
+    @property
+    def _size(self) -> int:
+        return super()._size if self._octets is None else len(self._octets)
+
+    @property
+    def _bytes_may_be_text(self) -> bool:
+        return self._dialect.sender(self._came.headers) is Sender.OTHER
+
+
+def is_bodiless(message: Message) -> bool:
+    """Whether nothing came that could be read: a Java text without characters, or what STOMP does not carry."""
+    return isinstance(message, ReceivedMessage) and message._is_bodiless  # noqa: SLF001 - an application asks `readable`
+
+
+def identity_of(message: Message) -> MessageIdentity | None:
+    """What a message that came in is known by; None of one to send."""
+    return message._identity if isinstance(message, ReceivedMessage) else None  # noqa: SLF001 - of jmsx's own
+
+
+def delivery_of(message: Message) -> Delivery:
+    """The delivery that a message came with; raises MessageNotReadableError for one that did not come in."""
+    if not isinstance(message, ReceivedMessage):
+        raise MessageNotReadableError("the message did not come in, so it is no delivery")
+    return message._delivery  # noqa: SLF001 - of jmsx's own
 
 
 def _text(name: str, value: object) -> str:

@@ -25,8 +25,8 @@ from jmsx.errors import (
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
-from jmsx.jms.message import is_bodiless
 from jmsx.jms.session import link_of
+from jmsx.jms.translation import is_bodiless
 from jmsx_broker import ClassicBroker
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy

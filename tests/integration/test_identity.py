@@ -12,6 +12,7 @@ import jmsx
 from jmsx import Connection, Destination, Message, Queue, RedeliveryPolicy, Topic
 from jmsx.app import App
 from jmsx.core.frames import Frame
+from jmsx.jms.translation import identity_of
 from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
 from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.wire import Wire
@@ -203,8 +204,9 @@ def test_a_broker_names_its_messages_for_ever(kind: type[ClassicBroker | Artemis
                     session.create_producer(target),
                 )
                 (message,) = take(consumer, 1)
-                assert message._came is not None
-                names.add(message._came.identify().copy)
+                known = identity_of(message)
+                assert known is not None
+                names.add(known.copy)
                 producer.send(Message(f"{turn}"))
                 if turn == 3:
                     session.commit()

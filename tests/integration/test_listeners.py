@@ -19,7 +19,7 @@ from jmsx.app import App
 from jmsx.core.events import (
     RedeliveryScheduled,
 )
-from jmsx.jms.translation import received
+from jmsx.jms.translation import ReceivedMessage
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     AUTO,
@@ -67,9 +67,9 @@ def test_a_listener_that_is_taken_away_at_the_hand_out(
 
         def taken_away(*came: Any) -> Message:
             consumer.set_listener(None)
-            return received(*came)
+            return ReceivedMessage(*came)
 
-        monkeypatch.setattr("jmsx.jms.dispatcher.received", taken_away)
+        monkeypatch.setattr("jmsx.jms.dispatcher.ReceivedMessage", taken_away)
         consumer.set_listener(lambda message: seen.append(message.text))
         put(classic_broker, queue, "a", "b")
         assert settles(classic_broker, queue, size=1, inflight=1)

@@ -11,6 +11,7 @@ import pytest
 import jmsx
 from jmsx.core.frames import Frame
 from jmsx.errors import JmsxError
+from jmsx.jms.translation import identity_of
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 def output(source: jmsx.Queue, message: jmsx.Message, number: int) -> str:
     """The identity of what is sent as the `number`th of `message`."""
-    assert message._came is not None
-    known = message._came.identify()
+    known = identity_of(message)
+    assert known is not None
     return f"jmsx:{source.uri}:{known.copy}:{known.key}:{number}"
 
 

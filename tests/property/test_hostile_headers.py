@@ -14,7 +14,8 @@ from jmsx.core.events import DeliveryEnded
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import GROUP_HEADERS, INT, time_ms
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.jms.translation import received
+from jmsx.jms.message import Message
+from jmsx.jms.translation import ReceivedMessage
 from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from jmsx_classic.dialect import DIALECT as CLASSIC
 from tests.unit.core.harness import WALL, Talk, buried
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jmsx.core.dialect import Dialect
-    from jmsx.jms.message import Message
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -94,6 +94,13 @@ def is_headers(node: ast.AST) -> bool:
     """Whether it is called as headers are called here."""
     return ast.unparse(node).split(".")[-1] in {"headers", "given"}
 
+
+#: The fields of a message that came in, but for its body.
+LOOKED_AT: Final = [
+    name
+    for name in dir(Message())
+    if not name.startswith("_") and name not in ("body", "json", "text")
+]
 
 NAMES: Final = sorted(read_headers() - OF_THE_BROKER)
 
@@ -171,8 +178,10 @@ def receive(talk: Talk, dialect: Dialect) -> Message | None:
     if delivery is None:
         return None
     try:
-        message = received(delivery, dialect)
+        message = ReceivedMessage(delivery, dialect)
         assert repr(message)
+        for name in LOOKED_AT:  # what nobody looks at is not worked out
+            getattr(message, name)
     except Exception as error:  # noqa: BLE001 - as the pump does
         talk.core.undecodable(delivery, error, talk.now)
         return None

@@ -18,9 +18,9 @@ from jmsx.errors import (
     MessageNotWriteableError,
 )
 from jmsx.jms.destination import Destination, Queue, Topic
-from jmsx.jms.message import Message, is_bodiless
+from jmsx.jms.message import Message
 from jmsx.jms.subscribing import stated
-from jmsx.jms.translation import received, send_frame
+from jmsx.jms.translation import ReceivedMessage, is_bodiless, send_frame
 from jmsx_classic import DIALECT
 from jmsx_classic.dialect import TEXT_HEADER
 
@@ -55,7 +55,7 @@ def came(body: bytes = b"", **headers: str) -> Message:
         received_at=0.0,
         expires_at=None,
     )
-    return received(delivery, DIALECT)
+    return ReceivedMessage(delivery, DIALECT)
 
 
 def test_a_body_that_nobody_could_read_is_not_sent_on_as_another() -> None:
