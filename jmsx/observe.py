@@ -54,6 +54,9 @@ class Observers:
         self._observers = checked(observers)
         self._failures: set[tuple[int, type[BaseException]]] = set()
 
+    def __len__(self) -> int:
+        return len(self._observers)
+
     def observe(self, event: Event, source: Source) -> None:
         """Tell every observer; whatever one raises, SystemExit too, is logged and goes no further."""
         for observer in self._observers:

@@ -46,6 +46,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
+        #: Whether somebody wants the events that every message has, which else are not made
+        self.detailed = True
         #: SENDs since the link is up, while the broker must count the same
         self.sends: int | None = 0
 

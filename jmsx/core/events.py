@@ -1,5 +1,8 @@
 """
-What happened, as frozen values: the one source of metrics, event log and logs.
+What happened, as values that nobody changes: the one source of metrics, event log and logs.
+
+They are not frozen, because a frozen dataclass takes four times as long to make (4.9 against 1.3 microseconds for
+`DeliveryEnded`), and each message has two or three of them.
 
 The core reports them in the order in which the wire saw them. Times are seconds on the monotonic clock of
 the process that made them; whoever writes them down converts once, at the edge. One `DeliveryEnded` is
@@ -63,7 +66,7 @@ class Source:
     epoch: int  #: which socket of the session, counted from 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MessagesReceived:
     """MESSAGE frames of one chunk came in for one consumer."""
 
@@ -74,7 +77,7 @@ class MessagesReceived:
     redelivered: int  #: how many of them carried the broker's `redelivered` flag
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DeliveryEnded:
     """One delivery of one message, from frame to fate."""
 
@@ -100,7 +103,7 @@ class DeliveryEnded:
     subscription: str | None = None  #: whose copy of a topic's messages it is; None: of a queue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MessagesAcknowledged:
     """One ACK frame was written, settling `messages` messages."""
 
@@ -111,7 +114,7 @@ class MessagesAcknowledged:
     trigger: AckTrigger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RedeliveryScheduled:
     """A message will be delivered again by us after `delay` seconds."""
 
@@ -124,7 +127,7 @@ class RedeliveryScheduled:
     blocking: bool  #: later messages of the consumer wait for it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MessageDeadLettered:
     """The broker has confirmed that a message is a dead letter (`by_copy`: as our copy)."""
 
@@ -142,7 +145,7 @@ class MessageDeadLettered:
     error_place: str | None = None  #: file and line, the innermost of the application's code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DeadLetterFailed:
     """A dead letter could not be confirmed; the original stays unacknowledged."""
 
@@ -154,7 +157,7 @@ class DeadLetterFailed:
     dead_letter_destination: str | None = None  #: None where the broker's own strategy decides
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MessageSent:
     """A SEND ended, well or not."""
 
@@ -169,7 +172,7 @@ class MessageSent:
     expires_ms: int | None = None  #: the broker may throw it away from then on, epoch milliseconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TransactionEnded:
     """A transaction of the session ended."""
 
@@ -181,7 +184,7 @@ class TransactionEnded:
     acknowledgements: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SubscriptionOpened:
     """The broker confirmed a subscription."""
 
@@ -195,7 +198,7 @@ class SubscriptionOpened:
     subscription: str | None = None  #: whose copy of a topic's messages it gets; None: of a queue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SubscriptionClosed:
     """A consumer was closed."""
 
@@ -204,7 +207,7 @@ class SubscriptionClosed:
     destination: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LinkOpened:
     """A socket to the broker is up and the broker said CONNECTED."""
 
@@ -213,7 +216,7 @@ class LinkOpened:
     seconds: float  #: how long connecting took
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LinkClosed:
     """A socket to the broker is gone: `closed` by us, or lost (`heartbeat`, `error_frame`, `io`, `protocol`)."""
 
@@ -222,7 +225,7 @@ class LinkClosed:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class LinkRestored:
     """After a loss there is a link again, with every subscription on it."""
 
@@ -231,7 +234,7 @@ class LinkRestored:
     attempts: int  #: rounds over all brokers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ErrorReceived:
     """The broker sent ERROR."""
 
@@ -240,7 +243,7 @@ class ErrorReceived:
     receipt_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AckDropped:
     """An acknowledgement was not sent: its connection is gone, and the broker delivers again."""
 
@@ -251,7 +254,7 @@ class AckDropped:
     reason: str = field(default="stale_epoch")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class QueueCounted:
     """The broker told its own counts of one queue: what it has seen since it was started."""
 

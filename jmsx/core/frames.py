@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from jmsx.errors import ProtocolError
@@ -79,6 +80,9 @@ def parse_headers(block: bytes, *, escaped: bool = True) -> dict[str, str]:
     return headers
 
 
+_escaped_name = lru_cache(maxsize=1024)(escape)  #: names are the same ones again and again
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One STOMP frame, with headers as the application means them (not escaped)."""
@@ -89,10 +93,11 @@ class Frame:
 
     def encode(self) -> bytes:
         """The bytes of this frame, with its closing NUL."""
+        headers = self.headers.items()
         if self.command in _UNESCAPED_COMMANDS:
-            lines = [f"{name}:{value}\n" for name, value in self.headers.items()]
+            lines = [f"{name}:{value}\n" for name, value in headers]
         else:
-            lines = [f"{escape(name)}:{escape(value)}\n" for name, value in self.headers.items()]
+            lines = [f"{_escaped_name(name)}:{escape(value)}\n" for name, value in headers]
         head = f"{self.command}\n{''.join(lines)}\n"
         return head.encode("utf-8", "replace") + self.body + b"\0"
 

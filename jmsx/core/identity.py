@@ -73,6 +73,16 @@ def identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
     return delivery.identity
 
 
+def key_of(delivery: Delivery, dialect: Dialect) -> str:
+    """Return the key of `delivery` alone, for which the body is not looked at if no sender gave it one. Never fails."""
+    if delivery.identity is None and KEY_HEADER not in delivery.headers:
+        try:
+            return _short(dialect.message_key(delivery.headers))
+        except Exception:  # noqa: BLE001, S110 - see `identify`
+            pass
+    return identify(delivery, dialect).key
+
+
 def count(delivery: Delivery, dialect: Dialect) -> int:
     """Return how often a message was redelivered before it was sent back for later; 0 unless jmsx wrote the count."""
     told = whole(delivery.headers.get(COUNT_HEADER), most=INT)

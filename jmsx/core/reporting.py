@@ -10,7 +10,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.headers import time_ms
-from jmsx.core.identity import identify
+from jmsx.core.identity import key_of
 from jmsx.core.values import ConsumerSettings, Failure
 
 if TYPE_CHECKING:
@@ -24,10 +24,11 @@ class ConsumerReports:
         self._settings = settings
         self._dialect = dialect
         self._outbox = outbox
+        self._mode = settings.mode.label
 
     def key(self, delivery: Delivery) -> str:
         """Return the stable identity of a message."""
-        return identify(delivery, self._dialect).key
+        return key_of(delivery, self._dialect)
 
     # The subscription ------------------------------------------------------------------------------------------------
 
@@ -39,7 +40,7 @@ class ConsumerReports:
                 at=now,
                 consumer=settings.name,
                 destination=settings.destination,
-                ack_mode=settings.mode.label,
+                ack_mode=self._mode,
                 prefetch=settings.prefetch,
                 maximum_redeliveries=settings.policy.maximum_redeliveries,
                 optimize_acknowledge=settings.optimize is not None,
@@ -58,6 +59,8 @@ class ConsumerReports:
 
     def received(self, deliveries: Sequence[Delivery], now: float) -> None:
         """Report the messages that came in one chunk."""
+        if not self._outbox.detailed:
+            return
         self._outbox.report(
             events.MessagesReceived(
                 at=now,
@@ -70,6 +73,8 @@ class ConsumerReports:
 
     def acknowledged(self, batch: Sequence[Delivery], trigger: AckTrigger, now: float) -> None:
         """Report that the ACK frames of `batch` were written."""
+        if not self._outbox.detailed:
+            return
         sizes = [1] * len(batch) if self._settings.individual else [len(batch)]
         for size in sizes:
             self._outbox.report(
@@ -108,6 +113,8 @@ class ConsumerReports:
         self, delivery: Delivery, outcome: Outcome, now: float, transaction_id: str | None
     ) -> None:
         """Report how a delivery ended, with its whole story."""
+        if not self._outbox.detailed:
+            return
         settings, headers = self._settings, delivery.headers
         self._outbox.report(
             events.DeliveryEnded(
@@ -117,7 +124,7 @@ class ConsumerReports:
                 message_id=delivery.message_id,
                 message_key=self.key(delivery),
                 correlation_id=headers.get("correlation-id"),
-                ack_mode=settings.mode.label,
+                ack_mode=self._mode,
                 prefetch=settings.prefetch,
                 attempt=delivery.delivery_count,
                 redelivered=delivery.redelivered,

@@ -53,6 +53,8 @@ class Sends:
         self, sent: TxSend, now: float, outcome: str, transaction_id: str | None = None
     ) -> None:
         """Report how a SEND ended."""
+        if not self._outbox.detailed:
+            return
         self._outbox.report(
             events.MessageSent(
                 at=now,

@@ -120,6 +120,10 @@ class SessionCore:
         """Whether nothing binds the session to its link."""
         return not (self._consumers or self.browsers or self._requests or self._work.bound)
 
+    def detail(self, *, wanted: bool) -> None:
+        """Say whether the events that every message has are `wanted`, as at first; the others are told always."""
+        self._outbox.detailed = wanted
+
     @property
     def awaits_answer(self) -> bool:
         """Whether the broker has yet to answer something that was written; may be asked without the session's lock."""

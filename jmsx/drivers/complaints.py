@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from jmsx.core.events import ErrorReceived, Event, LinkClosed, MessageDeadLettered, Source
+from jmsx.core.events import (
+    DeliveryEnded,
+    ErrorReceived,
+    Event,
+    LinkClosed,
+    MessageDeadLettered,
+    Source,
+)
 from jmsx.core.poison_frames import MANY, PoisonFrames
 from jmsx.log import Seldom, logger, shortened
 
@@ -23,34 +30,45 @@ class Complaints:
 
     def observe(self, event: Event, source: Source) -> None:
         """Log `event` if it is one, or tells of a dead letter."""
-        self._poison_frames.note(event)
-        if isinstance(event, LinkClosed) and self._poison_frames.count == MANY:
-            _log.error(
-                "link ends again and again at a frame that cannot be read: remove that message at the broker",
-                broker=source.broker,
-                session=source.session_id,
-                times=MANY,
-                error=self._poison_frames.cause,
-            )
-        if isinstance(event, MessageDeadLettered):
-            _log.error(
-                "dead letter",
-                consumer=event.consumer,
-                destination=event.destination,
-                to=event.dead_letter_destination or "where the broker's strategy puts it",
-                reason=event.reason,
-                attempts=event.attempts,
-                key=event.message_key,
-                message_id=event.message_id,
-                error=shortened(f"{event.error_type}: {event.error_message}")
-                if event.error_type
-                else None,
-                place=event.error_place,
-            )
-        if not isinstance(event, ErrorReceived) or event.receipt_id is not None:
-            return
+        match event:
+            case DeliveryEnded():
+                self._poison_frames.note(event)
+            case LinkClosed():
+                self._poison_frames.note(event)
+                if self._poison_frames.count == MANY:
+                    self._tell_of_poison(source)
+            case MessageDeadLettered():
+                _tell_of_dead_letter(event)
+            case ErrorReceived(receipt_id=None):
+                self._complain(event, source)
+
+    def _tell_of_poison(self, source: Source) -> None:
+        _log.error(
+            "link ends again and again at a frame that cannot be read: remove that message at the broker",
+            broker=source.broker,
+            session=source.session_id,
+            times=MANY,
+            error=self._poison_frames.cause,
+        )
+
+    def _complain(self, event: ErrorReceived, source: Source) -> None:
         left_out = self._lines.due(event.at)
         if left_out is not None:
             _log.warning(
                 "broker complained", broker=source.broker, error=event.message, left_out=left_out
             )
+
+
+def _tell_of_dead_letter(event: MessageDeadLettered) -> None:
+    _log.error(
+        "dead letter",
+        consumer=event.consumer,
+        destination=event.destination,
+        to=event.dead_letter_destination or "where the broker's strategy puts it",
+        reason=event.reason,
+        attempts=event.attempts,
+        key=event.message_key,
+        message_id=event.message_id,
+        error=shortened(f"{event.error_type}: {event.error_message}") if event.error_type else None,
+        place=event.error_place,
+    )

@@ -114,6 +114,7 @@ class Engine:
         self._working = False  #: the core is at work, under the lock
         self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
         self._thread = machine.thread(self._run, f"jmsx-pump-{source.session_id}")
+        self._serve_core(core)
         self.forked = False  #: this is the child of a fork, and all of it is the parent's
         tell_of_forks(self)
 
@@ -135,9 +136,14 @@ class Engine:
     def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:
         """Serve `core` from now on; it took `seconds` to connect to `server`."""
         with self.lock:
-            self.core, self.source = core, source
+            self._serve_core(core)
+            self.source = source
             if self._up:
                 self.call(lambda core, now: core.link_opened(server, seconds, now))
+
+    def _serve_core(self, core: SessionCore) -> None:
+        self.core = core
+        core.detail(wanted=len(self._observers) > 0)
 
     def call(self, operation: Callable[[SessionCore, float], T]) -> T:
         """
@@ -427,6 +433,8 @@ class Engine:
     def _perform(self, now: float) -> None:
         """Write all frames that the core asks for in one go, then report."""
         actions = self.core.take_actions()
+        if not actions and not self._todo:
+            return
         self._todo += [action for action in actions if not isinstance(action, Transmit)]
         data = b""
         written = True
@@ -437,9 +445,10 @@ class Engine:
         except BaseException:  # no frame may be left out, and nothing may follow half a one
             self._write_after_all(data or self._encoded(actions), now)
             raise
+        if not written:  # the thread waits for the reason, no longer than a moment
+            self._inbox.put(None)
         while self._todo:  # what raises here is not repeated, and what is left is done next time
-            action = self._todo[0]
-            del self._todo[0]
+            action = self._todo.popleft()
             if isinstance(action, Report):
                 self._report(action.event)
             elif isinstance(action, Record) and written:
@@ -449,12 +458,9 @@ class Engine:
 
     def _encoded(self, actions: list[Action]) -> bytes:
         """All frames of `actions`, as they are written on this link."""
-        return b"".join(
-            self._life.encode(frame)
-            for action in actions
-            if isinstance(action, Transmit)
-            for frame in action.frames
-        )
+        encode = self._life.encode
+        frames = [action.frames for action in actions if isinstance(action, Transmit)]
+        return b"".join([encode(frame) for burst in frames for frame in burst])
 
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Writing `data` was interrupted."""
@@ -477,6 +483,8 @@ class Engine:
             return
         self._up = False
         self._life.drop()
+        if reason == "protocol":  # from now on it matters whether any message is settled at all
+            self.core.detail(wanted=True)
         now = self._machine.monotonic()
         lost = self._gone(detail or reason)
         self._lost_for = str(lost)
@@ -518,15 +526,12 @@ class Engine:
         self._observers.observe(event, self.source)
 
     def _arm(self) -> None:
-        self._armed = self._next_timer()
-
-    def _next_timer(self) -> float | None:
         timers = (self.core.next_timer(), self._life.next_timer())
-        return min((at for at in timers if at is not None), default=None)
+        self._armed = min((at for at in timers if at is not None), default=None)
 
     def _rearm(self) -> None:
-        """Wake the thread if a timer is due before the one that it waits for."""
-        timer = self._next_timer()
+        """Wake the thread if a timer is due before the one that it waits for; heart-beats only become due later."""
+        timer = self.core.next_timer()
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
             self._inbox.put(None)

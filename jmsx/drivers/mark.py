@@ -51,7 +51,9 @@ class Seal:
 
     def put_on(self, frame: Frame) -> Frame:
         """`frame` as it is written."""
-        if not self._suffix:
+        if not self._suffix or (
+            "receipt" not in frame.headers and frame.command not in _SUBSCRIBING
+        ):
             return frame
         names = ("id", "receipt") if frame.command in _SUBSCRIBING else ("receipt",)
         sealed = {

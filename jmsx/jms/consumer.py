@@ -141,6 +141,8 @@ class MessageConsumer:
 
 def _check_timeout(timeout: object) -> None:
     """Raise ConfigurationError for what is no time."""
+    if timeout is None:
+        return
     number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is not None and (not number or timeout != timeout):  # noqa: PLR0124 - NaN is no time
+    if not number or timeout != timeout:  # noqa: PLR0124 - NaN is no time
         raise ConfigurationError(f"timeout must be seconds, or None for ever, not {timeout!r}")

@@ -9,9 +9,8 @@ from jmsx.core.values import Failure
 from jmsx.errors import JmsxError
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
-from jmsx.jms.translation import delivery_of
 from jmsx.jms.outcomes import Unhandled, failure_of
-from jmsx.jms.translation import received
+from jmsx.jms.translation import delivery_of, received
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

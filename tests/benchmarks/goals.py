@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.benchmarks.ways import MODES, SAME_ACKS
+from tests.benchmarks.ways import APP_MODES, MODES, SAME_ACKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def _all(who: str) -> tuple[tuple[str, str], ...]:
     return tuple(
         pair
         for face in _FACES
-        for pair in _plain(who, face, *(_BATCHED if face != "app" else _BATCHED[:-1]))
+        for pair in _plain(who, face, *(APP_MODES if face == "app" else _BATCHED))
     )
 
 

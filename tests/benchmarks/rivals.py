@@ -504,7 +504,7 @@ def _app_consume(given: dict[str, Any], meter: Meter, watched: dict[str, Any]) -
 
     def handle(message: Any) -> None:
         meter.hit()
-        if mode == "individual" or (mode == "client100" and meter.batch_ends):
+        if mode == "individual":
             message.acknowledge()
 
     async def handle_later(_message: Any) -> None:

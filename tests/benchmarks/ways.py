@@ -8,6 +8,9 @@ from typing import Any, Final
 #: The modes that a consumer is measured in. `client100` acknowledges every hundredth message, `txN` commits every Nth.
 MODES: Final = ("auto", "dups_ok", "individual", "client100", "optimized", "tx1", "tx100")
 
+#: Those of an app, which acknowledges or commits each message by itself in the others.
+APP_MODES: Final = ("auto", "dups_ok", "individual", "optimized")
+
 #: What a plain STOMP client does in place of each mode.
 SAME_ACKS: Final = {
     "auto": "each",
@@ -79,7 +82,7 @@ def consuming(broker: str) -> list[Way]:
     ways += [
         Way(work="consume", who="jmsx", face=face, mode=mode)
         for face in ("receive", "listener", "app")
-        for mode in MODES
+        for mode in (APP_MODES if face == "app" else MODES)
         if face == "receive" or mode != "tx1"
     ]
     return [*ways, Way(work="consume", who="jmsx", face="app", mode="auto", asynchronous=True)]
