@@ -10,7 +10,7 @@ from jmsx.errors import JmsxError
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Unhandled, failure_of
-from jmsx.jms.translation import delivery_of, received
+from jmsx.jms.translation import ReceivedMessage, delivery_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,4 +83,4 @@ class Gathering:
 
     def _read(self, delivery: Delivery) -> Message:
         link = self._link
-        return received(delivery, link.dialect, link.acknowledging(delivery))
+        return ReceivedMessage(delivery, link.dialect, link.acknowledging(delivery))

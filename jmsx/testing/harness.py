@@ -37,7 +37,7 @@ from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.jms.destination import Destination, destination
 from jmsx.jms.handlers import name_of
 from jmsx.jms.message import Message
-from jmsx.jms.translation import received
+from jmsx.jms.translation import ReceivedMessage
 from jmsx.observe import Observer
 from jmsx.testing.artemis.message import CoreMessage
 from jmsx.testing.artemis.message import to_message_frame as artemis_frame
@@ -259,7 +259,7 @@ class Harness:
             received_at=0.0,
             expires_at=None,
         )
-        return received(delivery, self._dialect)
+        return ReceivedMessage(delivery, self._dialect)
 
     def _dead_letter(self, death: MessageDeadLettered) -> DeadLetter:
         kind = DestinationKind.QUEUE
