@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from dataclasses import fields, replace
 from functools import partial
@@ -13,6 +15,7 @@ from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, Verdict, WorkerState, live, ready
+from jmsx.app.loops import CALL, Loop, beside, on_signals
 from jmsx.app.overview import overview
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
@@ -55,6 +58,7 @@ from jmsx.errors import (
 )
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
+from jmsx.jms.handlers import is_async
 from jmsx.jms.message import Message, Property
 from jmsx.jms.producer import unknown_send_option
 from jmsx.log import logger
@@ -63,7 +67,7 @@ from jmsx.stores import IdempotencyStore
 from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from types import TracebackType
     from wsgiref.types import WSGIApplication
 
@@ -155,6 +159,8 @@ class App:
         self._watch: Watch | None = None
         self._counting: Counting | None = None
         self._failure: JmsxError | None = None
+        self._given_loop: asyncio.AbstractEventLoop | None = None  #: that it is entered on
+        self._loop: Loop | None = None  #: of handlers, while it runs
         self._flowing = False  #: all consumers are open and messages may come
         self._left: IllegalStateError | None = None  #: why it neither starts nor stops here
         tell_of_forks(self)
@@ -168,6 +174,7 @@ class App:
         self._wake = lambda: None
         self._workers, self._stores, self._availability = [], [], {}
         self._opening = self._watch = self._counting = self.endpoint = None
+        self._loop = self._given_loop = None
         self._running = self._flowing = False
 
     @property
@@ -350,6 +357,44 @@ class App:
             return worker.send(message, to, options)
         return self._sender.send(message, to, options)
 
+    async def asend(
+        self,
+        to: Destination | str,
+        body: Message | Body = None,
+        *,
+        properties: Mapping[str, Property] | None = None,
+        persistent: bool = True,
+        priority: int = 4,
+        time_to_live: float = 0.0,
+    ) -> str:
+        """
+        As `send`, while the event loop goes on; in a handler's transaction also from tasks that the handler awaits.
+
+        Who is cancelled meanwhile does not know whether it was sent; in a transaction the cancellation waits for that.
+        """
+        send = partial(
+            self.send,
+            to,
+            body,
+            properties=properties,
+            persistent=persistent,
+            priority=priority,
+            time_to_live=time_to_live,
+        )
+        sending = asyncio.ensure_future(asyncio.to_thread(send))
+        worker = self._working()
+        if worker is None or not worker.transacted:
+            return await sending
+        try:
+            return await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            while (
+                not sending.done()
+            ):  # what is sent after the rollback would be in the next transaction
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([sending])
+            raise
+
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the app is told to stop; raises the error that ended a consumer."""
         if self._left is not None:
@@ -374,6 +419,11 @@ class App:
         """
         if self._working() is not None:
             raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
+        if self._loop is not None and self._loop.here:
+            raise IllegalStateError(
+                "stop() waits for handlers that run on this event loop; leave `async with app`, or call quit() where"
+                " app.serve() is awaited"
+            )
         if self._left is not None:
             self._sender.close()
             return
@@ -501,6 +551,86 @@ class App:
         self._failure = None
         self._closed_observers = False
 
+    async def __aenter__(self) -> Self:
+        """Start; handlers that are `async def` run on this event loop, which goes on meanwhile."""
+        self._given_loop = asyncio.get_running_loop()
+        try:
+            await beside(self.start)
+        except BaseException:
+            await beside(self.abort)
+            self._given_loop = None
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drain, also if the block was cancelled; abort after any other error."""
+        if error is None or isinstance(error, asyncio.CancelledError):
+            await self._astop(DRAIN_TIMEOUT)
+        else:
+            await beside(self.abort)
+            self._given_loop = None
+
+    async def _astop(self, drain_timeout: float) -> None:
+        """As `stop`; whoever is cancelled meanwhile aborts."""
+        try:
+            await beside(self.stop, drain_timeout)
+        except asyncio.CancelledError:
+            await beside(self.abort)
+            raise
+        finally:
+            self._given_loop = None
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _application: object = None) -> AsyncIterator[None]:
+        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)` has this app run as long as that one."""
+        async with self:
+            yield
+
+    async def serve(
+        self,
+        drain_timeout: float = DRAIN_TIMEOUT,
+        *,
+        announce: Callable[[str], object] = lambda _words: None,
+    ) -> None:
+        """
+        As `run`, on the event loop that awaits it; signals are taken where that runs in the main thread.
+
+        Cancelled, it drains too; cancelled again, or after a second signal, it aborts. Raises what `start` and `stop`
+        raise, and asyncio.CancelledError if it was cancelled or aborted.
+        """
+        told, loop = asyncio.Event(), asyncio.get_running_loop()
+        task = asyncio.current_task()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # of a loop that is closed
+                loop.call_soon_threadsafe(told.set)
+
+        def signalled() -> None:
+            if self._stopping.is_set() and task is not None:
+                task.cancel()
+            self.quit()
+
+        with on_signals(loop, signalled):
+            self._wake = wake
+            try:
+                await self.__aenter__()
+            except JmsxError:
+                if self._failure is None and self._stopping.is_set():
+                    return  # told to stop before anything was taken
+                raise
+            if self.endpoint is not None:
+                _tell(announce, f"health at {self.endpoint.url}")
+            try:
+                await told.wait()
+            finally:
+                _tell(announce, f"waiting for running handlers, {drain_timeout:g} s at the most")
+                await self._astop(drain_timeout)
+
     def _check_not_running(self) -> None:
         if self._left is not None:
             raise self._left
@@ -525,6 +655,8 @@ class App:
             if self.health is not None:
                 self.endpoint = Endpoint(self.health, self.wsgi)
             self._open_stores()
+            if any(is_async(consumer.handler) for consumer in self.consumers):
+                self._loop = Loop(self._given_loop)
             for consumer in self.consumers:
                 for _ in range(consumer.concurrency):
                     self._open_worker(consumer)
@@ -591,7 +723,7 @@ class App:
             self._check_wanted()
             availability = self._availability.setdefault(id(consumer.dedupe), Availability())
             kind = Worker if consumer.batch is None else BatchWorker
-            self._workers.append(kind(consumer, connection, availability))
+            self._workers.append(kind(consumer, connection, availability, self._loop, self._fail))
         except BaseException:
             connection.abort()
             raise
@@ -689,15 +821,18 @@ class App:
         if counting is not None:
             counting.leave()
         self._workers.clear()
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
         self._close_stores()
         self._running = self._flowing = False
 
     def _working(self) -> Worker | None:
         """Whose handler is the caller."""
-        own = threading.get_ident()
+        own, at_work = threading.get_ident(), CALL.get()
         for worker in tuple(self._workers):
             call = worker.call
-            if call is not None and call.thread == own:
+            if call is not None and (call is at_work or call.thread == own):
                 return worker
         return None
 

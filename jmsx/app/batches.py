@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.availability import Availability
+from jmsx.app.loops import Loop
 from jmsx.app.registration import Consumer, error_types
 from jmsx.app.worker import Call, Worker
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.gathering import Gathering
 from jmsx.jms.message import Message
@@ -82,9 +83,14 @@ class BatchWorker(Worker):
     """A worker whose handler takes a list of messages."""
 
     def __init__(
-        self, consumer: Consumer, connection: Connection, availability: Availability
+        self,
+        consumer: Consumer,
+        connection: Connection,
+        availability: Availability,
+        loop: Loop | None = None,
+        failing: Callable[[JmsxError], object] = lambda _error: None,
     ) -> None:
-        super().__init__(consumer, connection, availability)
+        super().__init__(consumer, connection, availability, loop, failing)
         self._gathering = Gathering(self._link)
 
     @staticmethod

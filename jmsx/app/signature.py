@@ -28,7 +28,7 @@ def takes_session(handler: Callable[..., Any], *, batch: bool = False) -> bool:
     Raises ConfigurationError for any other signature, for annotations or a first name that say otherwise, and for a
     function whose body a call does not run.
     """
-    check_runs(handler)
+    check_runs(handler, awaited=True)
     name = name_of(handler)
     parameters = [
         parameter

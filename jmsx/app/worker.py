@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from jmsx.app.availability import Availability
 from jmsx.app.health import WorkerState
+from jmsx.app.loops import Loop, Running
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, error_types
 from jmsx.app.signature import connection_parameter
@@ -15,10 +17,10 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode, SettledBy
-from jmsx.errors import IllegalStateError, SpoiltTransactionError, StoreError
+from jmsx.errors import IllegalStateError, JmsxError, SpoiltTransactionError, StoreError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
-from jmsx.jms.handlers import check_ran
+from jmsx.jms.handlers import check_ran, is_async
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Duplicate, Reject, Steering, Unhandled
 from jmsx.jms.session import link_of
@@ -37,6 +39,9 @@ NO_SENDS: Final = (
     "with dedupe=DatabaseStore(...) a SESSION_TRANSACTED handler cannot send: the message would be known as done"
     " although its sends were lost with their transaction; use another mode, where app.send() is confirmed at once"
 )
+
+#: Seconds that a coroutine has to end when it is cancelled because draining is over.
+GRACE: Final = 2.0
 
 #: How often a handler does its work for a store that then cannot keep it, before that counts as a failure.
 IN_VAIN: Final = 3
@@ -57,7 +62,12 @@ class Worker:
     """Runs `consumer.handler` for the messages of `connection`, which is its own, in one session."""
 
     def __init__(
-        self, consumer: Consumer, connection: Connection, availability: Availability
+        self,
+        consumer: Consumer,
+        connection: Connection,
+        availability: Availability,
+        loop: Loop | None = None,
+        failing: Callable[[JmsxError], object] = lambda _error: None,
     ) -> None:
         self.consumer = consumer
         self.away: str | None = None  #: why its store cannot be used
@@ -65,8 +75,11 @@ class Worker:
         self.call: Call | None = None  #: what its handler is doing
         self._ended = False  #: the transaction of the message in hand was committed, or not
         self._connection = connection
+        self._failing = failing
         self._left = False  #: told to close: that its threads end is what is wanted
         self._database = connection_parameter(consumer.handler)
+        self._loop = loop if is_async(consumer.handler) else None
+        self._on_loop: Running | None = None  #: what its handler does on a loop
         self._session = connection.create_session(self._mode(consumer))
         self._link = link_of(self._session)
         self._machine = self._link.machine
@@ -175,7 +188,15 @@ class Worker:
     def rest(self, timeout: float) -> bool:
         """Begin nothing more, and wait for what runs; False if that still runs after `timeout` seconds."""
         self._leaving.set()
-        return self._connection.stop(timeout)
+        if self._loop is None:
+            return self._connection.stop(timeout)
+        grace = min(GRACE, timeout / 4)
+        if self._connection.stop(timeout - grace):
+            return True
+        running = self._on_loop
+        if running is not None:
+            running.cancel()
+        return self._connection.stop(grace)
 
     def close(self) -> None:
         """
@@ -192,6 +213,9 @@ class Worker:
         """Drop the socket; what is not settled is the broker's again."""
         self._left = True
         self._leaving.set()
+        running = self._on_loop
+        if running is not None:
+            running.cancel()
         self._connection.abort()
 
     def state(self, progress: Progress, stranded: int) -> WorkerState:
@@ -335,7 +359,36 @@ class Worker:
         arguments = (taken, self._session) if self.consumer.takes_session else (taken,)
         named = {self._database: database} if self._database is not None else {}
         handler = self.consumer.handler
-        check_ran(handler, handler(*arguments, **named))
+        if self._loop is None:
+            result = handler(*arguments, **named)
+        else:
+            result = self._await(self._loop, lambda: handler(*arguments, **named))
+        check_ran(handler, result)
+
+    def _await(self, loop: Loop, work: Callable[[], Any]) -> Any:
+        """What a handler returns that runs on a loop; raises Unhandled if it could not, or was to end with the app."""
+        try:
+            running = self._on_loop = loop.begin(work, self.call)
+        except IllegalStateError as error:
+            self._lose_loop(error)
+            raise Unhandled from error
+        try:
+            return running.result()
+        except asyncio.CancelledError as error:
+            if running.cancelled_by_us:
+                raise Unhandled from error
+            raise
+        except IllegalStateError as error:
+            if running.loop_closed:
+                self._lose_loop(error)
+            raise
+        finally:
+            self._on_loop = None
+
+    def _lose_loop(self, error: IllegalStateError) -> None:
+        """Nothing can be handled any more: the app ends, and what is not handled goes back."""
+        self._connection.stop(0.0)
+        self._failing(error)
 
     def _acknowledge(self, message: Message) -> None:
         """Acknowledge what the handler has done; a second time does no harm."""

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: What to do about it.
-_REMEDY: Final = "make it a plain function that has done its work when it returns, by asyncio.run() where it is async"
+_REMEDY: Final = (
+    "make it a plain function that has done its work when it returns, by asyncio.run() where it is async; in an App"
+    " it may be an async def function itself"
+)
 
 #: More wrappers than this are a wrapper of itself.
 _DEEPEST: Final = 100
@@ -32,11 +35,20 @@ _DEEPEST: Final = 100
 _NESTED: Final = 8
 
 
-def check_runs(handler: Callable[..., Any]) -> None:
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether calling `handler` itself, and not something inside it, makes a coroutine."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    call = inspect.getattr_static(type(handler), "__call__", None)
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
+
+
+def check_runs(handler: Callable[..., Any], *, awaited: bool = False) -> None:
     """
     Raise ConfigurationError for what is no function, and for one whose body a call does not run.
 
-    Wrappers are looked through (`functools.partial`, `functools.wraps`, bound methods, objects with `__call__`).
+    With `awaited` an `async def` function is taken. Wrappers are looked through (`functools.partial`,
+    `functools.wraps`, bound methods, objects with `__call__`).
     """
     name = name_of(handler)
     if isinstance(handler, type):
@@ -45,9 +57,10 @@ def check_runs(handler: Callable[..., Any]) -> None:
         )
     if not callable(handler):
         raise ConfigurationError(f"{handler!r} is no function, so it cannot handle messages")
+    awaits = awaited and is_async(handler)
     for inner in _layers(handler):
         kind = _kind(inner)
-        if kind:
+        if kind and not (awaits and inspect.iscoroutinefunction(inner)):
             wrapped = "" if inner is handler else " inside its wrapper"
             raise ConfigurationError(
                 f"{name} is {kind}{wrapped}, so its body would not run when it is called; {_REMEDY}"

@@ -119,6 +119,27 @@ def pay_all(messages: list[Message], *, db: sqlite3.Connection) -> None:
     db.executemany("INSERT INTO payments VALUES (?)", [(one.text,) for one in messages])
 
 
+@app.consumer("queue://later", concurrency=2)
+async def later(message: Message) -> None:
+    """Wait for others meanwhile."""
+    assert_type(await app.asend("queue://done", message.text, properties={"a": 1}), str)
+
+
+@app.consumer("queue://rows", batch=500, name="rows")
+async def write_later(rows: list[Message], session: Session) -> None:
+    """Take many at once."""
+    raise BatchError(rows) from ValueError(str(session))
+
+
+async def serve() -> None:
+    """On the program's own event loop."""
+    await app.serve(10.0, announce=print)
+    async with app as running:
+        assert_type(running, App)
+    async with app.lifespan():
+        pass
+
+
 class Shop:
     """A program with methods."""
 

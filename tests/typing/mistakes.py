@@ -101,6 +101,14 @@ def no_number(messages: list[Message]) -> None:
     raise BatchError(["a"])  # mistake
 
 
+@app.consumer("queue://a")  # mistake
+async def swapped_async(session: Session, message: Message) -> None:
+    """Parameters in the wrong order."""
+    await app.asend("queue://a", object())  # mistake
+    await app.asend("queue://a", "x", persistant=False)  # mistake
+    del session, message
+
+
 @app.consumer  # mistake
 def bare(message: Message) -> None:
     """No destination."""

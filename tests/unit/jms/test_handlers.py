@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.errors import ConfigurationError
-from jmsx.jms.handlers import check_ran, check_runs
+from jmsx.jms.handlers import check_ran, check_runs, is_async
 from jmsx.jms.outcomes import Reject
 
 if TYPE_CHECKING:
@@ -149,6 +149,34 @@ def test_a_refusal_says_what_to_do() -> None:
         check_runs(coroutine)
     with pytest.raises(ConfigurationError, match=r"inside its wrapper.*must not have __wrapped__"):
         check_runs(wrapped(coroutine))
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        coroutine,
+        functools.partial(functools.partial(coroutine)),
+        Asynchronous(),
+        Asynchronous().method,
+        Asynchronous().static,
+        functools.partial(Asynchronous()),
+    ],
+)
+def test_where_somebody_awaits_it_an_async_function_runs(handler: Any) -> None:
+    """And is known as one."""
+    assert is_async(handler)
+    check_runs(handler, awaited=True)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [generator, async_generator, wrapped(coroutine), wrapped(generator), Wrapper(coroutine)],
+)
+def test_what_nobody_can_await(handler: Any) -> None:
+    """Generators, and plain functions around an async one."""
+    assert not is_async(handler)
+    with pytest.raises(ConfigurationError, match="its body would not run"):
+        check_runs(handler, awaited=True)
 
 
 @pytest.mark.parametrize("function", [coroutine, generator, async_generator])

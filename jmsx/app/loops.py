@@ -1,0 +1,159 @@
+"""
+Where `async def` handlers run: the application's event loop, or one of ours on a thread of its own.
+
+A session's thread hands over the coroutine and waits for its end, so that order, settlement and transactions are those
+of any other handler. A handler that is cancelled has failed, unless the application cancelled it to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import contextvars
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from jmsx.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+T = TypeVar("T")
+
+#: Seconds between two looks whether the loop that a handler runs on is still there.
+LOOK: Final = 0.5
+
+#: Seconds for an own loop to end, when nothing of ours runs on it.
+ENDING: Final = 5.0
+
+#: The call of a handler that is at work here, also in tasks that it has started.
+CALL: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("jmsx_call", default=None)
+
+
+async def beside(work: Callable[..., T], *arguments: object) -> T:
+    """What `work` returns, in a thread of its own, while the event loop goes on; to its end also if cancelled."""
+    pool = concurrent.futures.ThreadPoolExecutor(1, "jmsx-beside")
+    try:
+        working = asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+        working.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(working)
+    finally:
+        pool.shutdown(wait=False)
+
+
+@contextlib.contextmanager
+def on_signals(loop: asyncio.AbstractEventLoop, signalled: Callable[[], object]) -> Iterator[None]:
+    """Have SIGTERM and Ctrl-C call `signalled` on the loop, where it runs in the main thread."""
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, signalled)
+            taken.append(number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+
+
+class Loop:
+    """An event loop for handlers: `given`, which runs in another thread, or None for one of ours."""
+
+    def __init__(self, given: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = asyncio.new_event_loop() if given is None else given
+        self._thread: threading.Thread | None = None
+        if given is None:
+            self._thread = threading.Thread(target=self._run, name="jmsx-loop", daemon=True)
+            self._thread.start()
+
+    @property
+    def here(self) -> bool:
+        """Whether the caller runs on it."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, Any]], call: object) -> Running:
+        """Start what `work` makes; raises IllegalStateError if the loop is closed: then nothing was begun."""
+
+        async def run() -> Any:
+            running.task = asyncio.current_task()
+            CALL.set(call)
+            return await work()
+
+        running = Running(self._loop)
+        coroutine = run()
+        try:
+            running.future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return running  # noqa: TRY300 - an `else` would say less
+        except RuntimeError as error:
+            coroutine.close()
+            raise IllegalStateError(
+                "the event loop of the app was closed while the app ran: leave `async with app` first, or await"
+                " app.serve()"
+            ) from error
+
+    def close(self) -> None:
+        """End a loop of ours, and what runs on it."""
+        if self._thread is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            if not self.here:
+                self._thread.join(ENDING)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(left, timeout=1.0) if left else _nothing())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+
+class Running:
+    """One call of a handler on a loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.task: asyncio.Task[Any] | None = None  #: once it has begun
+        self._loop = loop
+        self.cancelled_by_us = False
+        self.loop_closed = False  #: under it
+
+    def result(self) -> Any:
+        """
+        What it returns, when it has; raises what it raises.
+
+        Raises asyncio.CancelledError if it was cancelled, IllegalStateError if its loop was closed under it.
+        """
+        while not concurrent.futures.wait([self.future], LOOK).done:
+            if self._loop.is_closed():
+                self.loop_closed = True
+                raise IllegalStateError("the event loop was closed while a handler ran on it")
+        try:
+            return self.future.result()
+        except concurrent.futures.CancelledError as error:
+            raise asyncio.CancelledError("the handler was cancelled") from error
+
+    def cancel(self) -> None:
+        """Cancel it, because the app ends; it has ended when `result` returns, and may have swallowed that."""
+        self.cancelled_by_us = True
+
+        def cancel() -> None:
+            if self.task is None:
+                self.future.cancel()
+            else:
+                self.task.cancel("the app ends")
+
+        with contextlib.suppress(RuntimeError):  # of a loop that is closed
+            self._loop.call_soon_threadsafe(cancel)
+
+
+async def _nothing() -> None:
+    """No tasks are left."""
