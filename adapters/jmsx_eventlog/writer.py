@@ -30,6 +30,7 @@ _log = logger("jmsx.eventlog")
 _BATCH: Final = IN_MEMORY // 2  #: events of one write(): others come in while they are written
 _IDLE: Final = 0.2  #: seconds between looks at the age of the segment when nothing happens
 _RETRY: Final = 0.2  #: seconds between two tries to write what could not be written
+_GRACE: Final = 1.0  #: seconds for a busy machine to let the thread count what it gave up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class Writer:
     def stop(self) -> None:
         """Write what is left, seal the segment, end the thread; gives up after `close_seconds`."""
         self._intake.close()
-        self._thread.join(self._settings.close_seconds + 2 * _RETRY)
+        self._thread.join(self._settings.close_seconds + _RETRY + _GRACE)
 
     def forget(self) -> None:
         """In the child of a fork: leave the segment to the parent, whose thread is not here."""
