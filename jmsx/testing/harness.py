@@ -54,7 +54,7 @@ PATIENCE: Final = 5.0
 #: Attributes of an app that a harness changes.
 _LENT: Final = (
     *("_machine", "_observers", "_closed_observers", "_progress", "_sender", "_stopping"),
-    *("_availability", "_failure", "url", "health", "watch", "broker_stats"),
+    *("_availability", "_failure", "_given_loop", "url", "health", "watch", "broker_stats"),
 )
 
 
@@ -116,6 +116,7 @@ class Harness:
         self._records: dict[str, HandlerRecord] = {}
         self._deaths: list[MessageDeadLettered] = []
         self._restore: Callable[[], None] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None  #: of the test, where handlers run
 
     # A test's steps --------------------------------------------------------------------------------------------------
 
@@ -191,6 +192,8 @@ class Harness:
 
     def __enter__(self) -> Self:
         self._restore = _borrow(self._app, self._world, self._records, self._deaths)
+        if self._loop is not None:
+            self._app._given_loop = self._loop  # noqa: SLF001 - nobody else needs it
         try:
             self._app.start()
             self._world.settle()
@@ -214,6 +217,7 @@ class Harness:
         self._world.check()
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(

@@ -512,6 +512,37 @@ def test_from_a_loop(kind: str) -> None:
     assert len(ticks) > 10
 
 
+def test_async_handlers(kind: str) -> None:
+    """On a loop of ours, or on that of the test; what they send is there when a step returns."""
+    app, loops = App(), list[asyncio.AbstractEventLoop]()
+
+    @app.consumer("queue://orders", mode="transacted", redelivery=TWICE)
+    async def ship(order: Message) -> None:
+        loops.append(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        await app.asend("queue://ledger", order.text)
+        if order.text == "bad":
+            raise ValueError
+
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "good")
+        mq.send("queue://orders", "bad")
+        mq.advance("2h")
+        assert [call.attempt for call in mq.handler(ship).calls] == [1, 1, 2, 3]
+        assert texts(mq.messages("queue://ledger")) == ["good"]
+        assert len(mq.dead_letters("queue://orders")) == 1
+
+    async def steps() -> None:
+        loops.clear()
+        async with harness(app, kind) as mq:
+            await mq.asend("queue://orders", "bad")
+            await mq.aadvance("2h")
+            assert [call.attempt for call in mq.handler(ship).calls] == [1, 2, 3]
+        assert set(loops) == {asyncio.get_running_loop()}
+
+    asyncio.run(steps())
+
+
 def test_batches(kind: str) -> None:
     """One that is not full waits for its time, which is virtual."""
     app = App()
