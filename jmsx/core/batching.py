@@ -117,7 +117,7 @@ class Batch:
         Return the deliveries that still need an ACK: one may have been written before an interruption kept `settle`
         from running.
         """
-        return [one for one in self._consumed if not one.settled]
+        return [one for one in self._consumed if not one.is_acknowledged]
 
     def settle(self, now: float, *, idle: bool = False) -> None:
         """Empty the batch after its ACK was written. `idle`: it was written because of rule 2."""

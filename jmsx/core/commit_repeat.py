@@ -49,9 +49,7 @@ class CommitRepeat:
     def settle(self, lost_deliveries: LostDeliveries) -> None:
         """Mark what the commit received as processed: when it comes again, only its ACK is owed."""
         for consumer, batch in self.batches:
-            for delivery in batch:
-                delivery.only_ack_owed = True
-            lost_deliveries.note(consumer, batch, handed_out=False)
+            lost_deliveries.note(consumer, batch, handed_out=False, processed=True)
             for delivery in consumer.waiting:
                 lost_deliveries.recall(consumer, delivery)
 

@@ -15,6 +15,7 @@ from jmsx.core import events
 from jmsx.core.actions import Outbox
 from jmsx.core.batching import Batch, batch_rule
 from jmsx.core.delivery import Delivery, Held
+from jmsx.core.delivery_state import DeliveryInput, DeliveryState
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
@@ -190,14 +191,16 @@ class ConsumerCore:
         self._changes(self)
         while self.waiting:
             delivery = held.delivery = self.waiting[0]
-            if not delivery.only_ack_owed:
+            copied = delivery.state is DeliveryState.COPIED
+            if not copied:
                 delivery.started_at = delivery.ended_at = now
                 self.wanted_since = None
                 self.delivered[delivery] = None
+                delivery.step(DeliveryInput.HAND_OUT)
             self.waiting.popleft()
             if not self.waiting:
                 self._idle_since = now
-            if not delivery.only_ack_owed:
+            if not copied:
                 return delivery
             self.acknowledge_original(delivery)
         return None
@@ -210,6 +213,7 @@ class ConsumerCore:
         self._changes(self)
         self.waiting.appendleft(delivery)
         del self.delivered[delivery]
+        delivery.step(DeliveryInput.TAKE_BACK)
         self._idle_since = None
 
     def put_back(self, delivery: Delivery) -> bool:
@@ -222,9 +226,9 @@ class ConsumerCore:
         """
         self._changes(self)
         handed_out = delivery in self.delivered
-        if delivery.settled:
-            if delivery.only_ack_owed:
-                return delivery.settled > 1
+        if delivery.state in (DeliveryState.CLOSING, DeliveryState.GONE):
+            return delivery.state is DeliveryState.GONE
+        if delivery.is_acknowledged:
             self._unreturned[delivery] = None
         elif not (handed_out or delivery in self.waiting or delivery in self.batch):
             return False
@@ -233,10 +237,11 @@ class ConsumerCore:
         self._idle_since = None
         if handed_out:
             del self.delivered[delivery]
-            if delivery.entry is not None and not delivery.settled:
+            if delivery.entry is not None and not delivery.is_acknowledged:
                 self._outbox.record(delivery.entry, settled=False)
         self.batch.withdraw(delivery)
-        return delivery.settled != 1
+        delivery.step(DeliveryInput.TAKE_BACK)
+        return delivery.state is not DeliveryState.ACKING
 
     def acknowledge_original(self, delivery: Delivery) -> None:
         """
@@ -245,7 +250,7 @@ class ConsumerCore:
         A cumulative ACK would settle older messages, too. Then the message waits among them and is settled with them.
         """
         self._changes(self)
-        delivery.only_ack_owed = True
+        delivery.step(DeliveryInput.COPY)
         older = 0 if self.settings.individual else self.older_waiting(delivery)
         if older:
             self.waiting.insert(older, delivery)
@@ -281,7 +286,7 @@ class ConsumerCore:
         """
         self._changes(self)
         originals = []
-        while self.waiting and self.waiting[0].only_ack_owed:
+        while self.waiting and self.waiting[0].state is DeliveryState.COPIED:
             originals.append(self.waiting.popleft())
         if originals and not self.delivered:
             self.write_acks(originals)
@@ -299,12 +304,12 @@ class ConsumerCore:
             self.reports.dropped(len(owed), now)
         for delivery in owed:
             delivery.not_failed += 1
-        self._on_lost_link = {one: None for one in self.delivered if not one.settled}
+        self._on_lost_link = {one: None for one in self.delivered if not one.is_acknowledged}
         handed_out = [*owed, *self._on_lost_link]
         self.end(handed_out, Outcome.ABANDONED, now)
-        unreturned = [one for one in self.waiting if one.settled]
+        unreturned = [one for one in self.waiting if one.is_acknowledged]
         for delivery in unreturned:
-            delivery.settled = 2
+            delivery.step(DeliveryInput.ACKED)
         waiting = self.give_back()
         self._begin(now)
         self.waiting.extend(unreturned)
@@ -314,12 +319,10 @@ class ConsumerCore:
         """Forget and return all messages that the application does not hold: the broker delivers them again."""
         self._changes(self)
         waiting = [
-            one
-            for one in (*self.waiting, *self.schedule.clear())
-            if not (one.acknowledged or one.settled)
+            one for one in (*self.waiting, *self.schedule.clear()) if not one.is_acknowledged
         ]
         self.waiting.clear()
-        self.memory.given_back(one for one in waiting if not one.only_ack_owed)
+        self.memory.given_back(one for one in waiting if one.is_alive)
         return waiting
 
     def _begin(self, now: float) -> None:
@@ -348,7 +351,7 @@ class ConsumerCore:
         `returning`: `receive()` is about to return it, so an ACK for each message must be written now. Nothing is owed
         for a delivery that its own listener has recovered.
         """
-        if delivery.settled:
+        if delivery.is_acknowledged:
             self.returned(delivery)
             return
         delivery.ended_at = now
@@ -356,6 +359,7 @@ class ConsumerCore:
             return
         self._changes(self)
         trigger = self.batch.note(delivery, now)
+        delivery.step(DeliveryInput.CONSUME)
         del self.delivered[delivery]
         if delivery.entry is not None:
             self._outbox.record(delivery.entry, settled=False)
@@ -397,14 +401,22 @@ class ConsumerCore:
             self.acknowledge(batch, trigger, now)
         self.batch.settle(now, idle=idle)
 
-    def acknowledge(self, batch: list[Delivery], trigger: AckTrigger, now: float) -> None:
+    def acknowledge(
+        self,
+        batch: list[Delivery],
+        trigger: AckTrigger,
+        now: float,
+        outcome: Outcome = Outcome.ACKNOWLEDGED,
+    ) -> None:
         """
         Write plain ACKs that settle `batch` (oldest first), and report them: one for all, or one for each if
         individual.
         """
+        alive = [one for one in batch if one.is_alive]
         self.write_acks(batch)
         self.reports.acknowledged(batch, trigger, now)
-        self.end(batch, Outcome.ACKNOWLEDGED, now)
+        self.forget_counts(batch)
+        self._end(alive, outcome, now)
 
     def acknowledge_one(self, delivery: Delivery, now: float) -> None:
         """
@@ -413,42 +425,36 @@ class ConsumerCore:
         A message that waits for its redelivery is settled and delivered again all the same, as in Java.
         """
         self._changes(self)
-        if delivery in self.delivered:
-            del self.delivered[delivery]
-        elif delivery not in self.schedule and delivery not in self.waiting:
-            return
-        if not delivery.acknowledged:
+        self.delivered.pop(delivery, None)
+        if delivery.state in (DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RESTING):
             self.acknowledge([delivery], AckTrigger.EXPLICIT, now)
-            delivery.acknowledged = True
 
     def acknowledge_some(self, batch: list[Delivery], now: float) -> None:
         """Settle messages (oldest first) of an INDIVIDUAL session that its application has done together."""
         self._changes(self)
-        done = [one for one in batch if one in self.delivered and not one.acknowledged]
+        done = [one for one in batch if one in self.delivered and one.is_alive]
         for delivery in done:
             del self.delivered[delivery]
             delivery.ended_at = now
         if done:
             self.acknowledge(done, AckTrigger.EACH, now)
-        for delivery in done:
-            delivery.acknowledged = True
 
     def write_acks(self, batch: Sequence[Delivery]) -> None:
         """Write the ACKs that settle `batch`, and report nothing."""
         self._changes(self)
         frames = self.ack_frames(batch)
         for delivery in batch:
-            delivery.settled = 1
+            delivery.step(DeliveryInput.ACK)
         self._outbox.transmit(*frames)
         for delivery in batch:
-            delivery.settled = 2
+            delivery.step(DeliveryInput.ACKED)
         self.window.settled(batch)
 
     def ack_frames(self, batch: Sequence[Delivery], **headers: str) -> list[Frame]:
         """Return the ACK frames that settle `batch`; `headers`, such as the transaction, are on each of them."""
         owed = newest(batch)
         if self.settings.individual:
-            owed = [one for one in batch if not one.acknowledged]
+            owed = [one for one in batch if not one.is_acknowledged]
         acks = (Frame("ACK", {"id": one.ack_id, **headers}) for one in owed)
         return [*self.release_window(), *acks]
 
@@ -495,7 +501,7 @@ class ConsumerCore:
         `order`: its place among the messages of other consumers if there is no delay; after a delay it comes before
         them. Source: `ActiveMQMessageConsumer.java:1274-1391`.
         """
-        alive = [delivery for delivery in batch if not delivery.only_ack_owed]
+        alive = [one for one in batch if one.state is not DeliveryState.COPIED]
         newest = alive[-1].failures + 1 if alive else 0
         if self.settings.policy.exhausted(newest):
             return False
@@ -508,6 +514,8 @@ class ConsumerCore:
         if delay is None:
             delay = self.settings.policy.delay(newest, draw)
         blocking = not self.settings.non_blocking_redelivery
+        for delivery in batch:
+            delivery.step(DeliveryInput.FAIL if blocking else DeliveryInput.REST)
         if blocking:
             self.paused_until = now + delay if delay > 0 else None
             for delivery in batch:
@@ -537,6 +545,8 @@ class ConsumerCore:
     def take_back(self, batch: list[Delivery]) -> None:
         """Put `batch` in front of what waits: it could not be sent back to the broker."""
         self._changes(self)
+        for delivery in batch:
+            delivery.step(DeliveryInput.TAKE_BACK)
         self.waiting.extendleft(reversed(batch))
         self._idle_since = None
 
@@ -568,6 +578,8 @@ class ConsumerCore:
         self.end_pause(now)
         due = self.schedule.take_due(now)
         if due:
+            for delivery in due:
+                delivery.step(DeliveryInput.DUE)
             self.waiting.extend(due)
             self._idle_since = None
         idle_since = None if unread else self._idle_since
@@ -603,7 +615,15 @@ class ConsumerCore:
         if outcome in events.SETTLED:
             self.forget_counts(batch)
         # The others have ended already
-        alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
+        self._end([one for one in batch if one.is_alive], outcome, now, transaction_id)
+
+    def _end(
+        self,
+        alive: list[Delivery],
+        outcome: Outcome,
+        now: float,
+        transaction_id: str | None = None,
+    ) -> None:
         if outcome in events.DONE:
             self.memory.acknowledged(alive)
         elif outcome in (Outcome.ABANDONED, Outcome.RELEASED):

@@ -23,6 +23,7 @@ from jmsx.core.browsers import Browsers
 from jmsx.core.consumer import ConsumerCore, nack, newest
 from jmsx.core.death_headers import DeathRecord
 from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, DeadLetterCause, Delivery
+from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import Outcome
 from jmsx.core.frames import Frame
@@ -119,7 +120,7 @@ class DeadLetters:
         Copies go to the URI `destination`, if one is given, and else to the consumer's dead letter queue. `alone`:
         nothing else is handed out until the copies are confirmed, which is always so where ACKs are cumulative.
         """
-        alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
+        alive = [one for one in batch if one.is_alive]
         by_broker = [one for one in alive if self._moved_by_broker(consumer, one, reason)]
         nacked = set(by_broker)
         by_copy = [one for one in alive if one not in nacked]
@@ -372,9 +373,9 @@ class DeadLetters:
     def _confirmed(self, move: _Move, now: float) -> None:
         if move not in self._open:
             return
-        self._remove(move)
         consumer = move.consumer
         self._report(move, now)
+        self._remove(move, DeliveryInput.COPY if move.destination else DeliveryInput.BURIED)
         if consumer.settings.individual and move.destination:
             consumer.acknowledge_original(move.delivery)
         consumer.copies.finish()
@@ -398,17 +399,17 @@ class DeadLetters:
     def _add(self, move: _Move, *, blocks: bool) -> None:
         self._open[move] = None
         move.delivery.next_delivery = DEAD_LETTER
-        move.consumer.copies.add(move, blocks=blocks)
+        move.consumer.copies.add(move.delivery, DeliveryInput.BURY, blocks=blocks)
 
-    def _remove(self, move: _Move) -> None:
+    def _remove(self, move: _Move, given: DeliveryInput) -> None:
         del self._open[move]
-        move.consumer.copies.remove(move)
+        move.consumer.copies.remove(move.delivery, given)
 
     def _give_up(self, move: _Move, now: float) -> None:
-        self._remove(move)
         self._kept.add(move.delivery)
         self._refused = [entry for entry in self._refused if entry[1] is not move]
         move.consumer.end([move.delivery], Outcome.RELEASED, now)
+        self._remove(move, DeliveryInput.KEEP)
 
     # Copy and ACK in one transaction ---------------------------------------------------------------------------------
 
@@ -460,7 +461,8 @@ class DeadLetters:
             return error
 
         request = self._requests.open("COMMIT", transaction.moves[0].destination, answered)
-        alone = consumer.settings.individual or consumer.copies.no_others(transaction.moves)
+        moved = [move.delivery for move in transaction.moves]
+        alone = consumer.settings.individual or consumer.copies.no_others(moved)
         transaction.settles = alone and self._may_settle(consumer, transaction.batch)
         acks: list[Frame] = []
         if transaction.settles:
@@ -489,9 +491,8 @@ class DeadLetters:
                 self._confirmed(move, now)
             return
         for move in transaction.moves:
-            self._remove(move)
             self._report(move, now)
-            move.delivery.only_ack_owed = True
+            self._remove(move, DeliveryInput.BURIED)
         transaction.consumer.copies.finish()
 
     def _not_committed(self, transaction: _CopyTransaction, error: JmsxError, now: float) -> None:

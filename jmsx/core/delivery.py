@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from jmsx.core.delivery_state import (
+    ACKNOWLEDGED,
+    ARROWS,
+    ENDED,
+    DeliveryInput,
+    DeliveryState,
+    next_state,
+)
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import SUBSCRIPTION_SEPARATOR, time_ms
 from jmsx.core.ledger import Entry
@@ -46,7 +54,6 @@ class Delivery:
 
     __slots__ = (
         "ack_id",
-        "acknowledged",
         "arrival",
         "certain_count",
         "commit_refused",
@@ -69,12 +76,11 @@ class Delivery:
         "message_id",
         "next_delivery",
         "not_failed",
-        "only_ack_owed",
         "order",
         "received_at",
         "redelivery_count",
-        "settled",
         "started_at",
+        "state",
         "subscribed",
         "subscription_id",
         "was_handed_out",
@@ -121,15 +127,13 @@ class Delivery:
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
         self.ended_at = received_at
-        self.only_ack_owed = False  #: it is copied or processed; only its ACK is owed
+        self.state = DeliveryState.WAITING
         #: Why it becomes a dead letter as soon as it is handed out; None: it does not
         self.dead_letter_cause: DeadLetterCause | None = None
         self.looked_at = False  #: what came without a body was looked for elsewhere
         self.was_handed_out = False  #: the application has got it at least once
         self.continued = False  #: its count comes from before its link was lost
         self.commit_refused = False  #: its count comes from before a commit that the broker refused
-        self.settled = 0  #: 1: its plain ACK is being made; 2: it is on its way to the broker
-        self.acknowledged = False  #: INDIVIDUAL: settled while it waited for its redelivery
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
         self.failure: Failure | None = None  #: if it failed
@@ -160,6 +164,20 @@ class Delivery:
             expires_at=expires_at,
             ack_id=ack_id,
         )
+
+    def step(self, given: DeliveryInput) -> None:
+        """Go to the next state; raises IllegalStateError where that may not happen."""
+        self.state = ARROWS.get((self.state, given)) or next_state(self.state, given)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its end is still open."""
+        return self.state not in ENDED and self.state not in ACKNOWLEDGED
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether its ACK is made: it may be handed out once more all the same."""
+        return self.state in ACKNOWLEDGED
 
     def complete(self, shown: MessageFrame | None) -> None:
         """Take the frame that another look at the message has `shown`, with its ack id; None: nothing more is known."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import UNDECODABLE, DeadLetterCause, Delivery
+from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 from jmsx.core.values import NO_FAILURE, Disposition, Failure
@@ -97,7 +98,7 @@ class FailedDeliveries:
         consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
         consumer.end(batch, _FORGET[failure.disposition], now)
         for delivery in batch:
-            delivery.only_ack_owed = True
+            delivery.step(DeliveryInput.COPY)
         consumer.take_back(batch)
 
     def _dispose(
@@ -105,9 +106,7 @@ class FailedDeliveries:
     ) -> None:
         """Do with a batch that is taken from what was delivered as the failure's disposition says."""
         if failure.disposition in _FORGET:
-            consumer.write_acks(batch)
-            consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
-            consumer.end(batch, _FORGET[failure.disposition], now)
+            consumer.acknowledge(batch, AckTrigger.EACH, now, _FORGET[failure.disposition])
         elif failure.disposition is Disposition.REJECT:
             self._dead_letters.move(consumer, batch, "rejected", failure, now)
         elif self._scheduled.schedule(consumer, batch, failure, now, self._draw):

@@ -71,7 +71,7 @@ class HandingOut:
             delivery = consumer.hand_out(now, held)
             if delivery is not None:
                 unexpired = delivery.expires_at is None or now <= delivery.expires_at
-                if unexpired or delivery.settled:
+                if unexpired or delivery.is_acknowledged:
                     return delivery
                 consumer.take_delivered(delivery)
                 self._dead_letters.expire(consumer, delivery, now)
@@ -97,7 +97,7 @@ class HandingOut:
         A message that is over its limit becomes a dead letter instead.
         """
         consumer = self._consumers.find(delivery.subscription_id)
-        if delivery.settled:
+        if delivery.is_acknowledged:
             return True
         try:
             return self._admit(consumer, delivery, now, entry)
@@ -168,7 +168,7 @@ class HandingOut:
         consumer = None if delivery is None else self._consumers.get(delivery.subscription_id)
         if delivery is None or consumer is None:
             return True
-        if delivery.epoch != linked and not delivery.settled:
+        if delivery.epoch != linked and not delivery.is_acknowledged:
             held.delivery = None
             self._consumers.note_not_failed(consumer, delivery)
             return True

@@ -96,7 +96,7 @@ def store_key(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) 
     Each subscriber of a topic has a message of its own. Without durable subscription it dies with the connection, so
     there is nothing to count. What a sender sends twice is two messages, which fail each by itself.
     """
-    if settings.kind is DestinationKind.TOPIC or delivery.acknowledged:
+    if settings.kind is DestinationKind.TOPIC or delivery.is_acknowledged:
         return None
     copy = identify(delivery, dialect).copy
     return StoreKey(place(delivery, settings, dialect), copy) if copy else None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import DeadLetterCause, Delivery
+from jmsx.core.delivery_state import ENDED, DeliveryInput
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -58,12 +59,13 @@ class LostDeliveries:
         *,
         handed_out: bool,
         refused: bool = False,
+        processed: bool = False,
     ) -> None:
         """
         Remember messages whose link is lost, or dropped because the broker `refused` to commit them.
 
-        A delivery that the application held counts, however it would have ended. A topic's message without a durable
-        subscription does not come again.
+        `processed`: only their ACK is owed when they come again. A delivery that the application held counts, however
+        it would have ended. A topic's message without a durable subscription does not come again.
         """
         if consumer.settings.kind is DestinationKind.TOPIC:
             return
@@ -73,7 +75,7 @@ class LostDeliveries:
             self._lost[name] = _LostDelivery(
                 delivery.redelivery_count + handed_out,
                 delivery.not_failed,
-                delivery.only_ack_owed,
+                processed or delivery.state in ENDED,
                 delivery.dead_letter_cause,
                 delivery.first_failed_at,
                 delivery.last_failed_at,
@@ -103,7 +105,8 @@ class LostDeliveries:
         cause = past.dead_letter_cause
         if cause is not None and not (cause.sure or delivery.flagged):
             return  # whoever moved it back means it to be new; or the broker has crashed
-        delivery.only_ack_owed = past.only_ack_owed
+        if past.only_ack_owed and delivery.is_alive:
+            delivery.step(DeliveryInput.COPY)
         delivery.dead_letter_cause = cause
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at

@@ -66,7 +66,7 @@ class Mode:
     redelivers_raised: bool = True
     batches_topics: bool = False  #: on topics ACKs are batched, and nothing is rolled back
     may_optimize: bool = False  #: `optimize_acknowledge` batches ACKs
-    #: The mode of a session whose handler gets batches and fails messages singly; None: this one cannot do that
+    #: The mode of a session whose handler gets batches, so that only what is done is settled; None: there is none
     in_batches: AcknowledgeMode | None = None
 
     @property

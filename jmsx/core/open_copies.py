@@ -1,27 +1,38 @@
-"""The copies of a consumer's messages that the broker has not confirmed: dead letters, and scheduled redeliveries."""
+"""
+The messages of a consumer that are being moved, to a dead letter queue or back to the broker's scheduler.
+
+Who moves one gives its state its arrow here, so that these are the deliveries which are DYING or LEAVING
+(delivery_state.py). What may be handed out follows from that.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jmsx.core.delivery import Delivery
+from jmsx.core.delivery_state import DeliveryInput
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class OpenCopies:
     """
-    Tracks the unconfirmed copies of one consumer on one link. Whoever sends one adds it, and removes it when it is
-    settled.
+    Tracks the moves of one consumer on one link that are not confirmed. Whoever begins one adds it, and removes it
+    when it has ended.
     """
 
     def __init__(self, changes: Callable[[], None]) -> None:
         """`changes` is called before what blocks, or does no longer, changes."""
         self._changes = changes
-        self._open: set[object] = set()
-        self._blocking: set[object] = set()
+        self._open: dict[Delivery, None] = {}
+        self._blocking: dict[Delivery, None] = {}
         self.single_acks = 0  #: written in transactions of ours, where ACKs are single
         self._clear: list[Callable[[], None]] = []
         self._then: Callable[[], None] | None = None
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter(self._open)
 
     @property
     def blocks_dispatch(self) -> bool:
@@ -33,22 +44,24 @@ class OpenCopies:
         """Whether the consumer closes as soon as everything is settled."""
         return self._then is not None
 
-    def add(self, copy: object, *, blocks: bool) -> None:
-        """Track `copy`, which is being sent. `blocks`: nothing is handed out until it is removed."""
+    def add(self, delivery: Delivery, given: DeliveryInput, *, blocks: bool) -> None:
+        """Track `delivery`, which is being moved (`given`). `blocks`: nothing is handed out until it is removed."""
         self._changes()
-        self._open.add(copy)
+        delivery.step(given)
+        self._open[delivery] = None
         if blocks:
-            self._blocking.add(copy)
+            self._blocking[delivery] = None
 
-    def remove(self, copy: object) -> None:
-        """Stop tracking `copy`, which is settled or given up."""
+    def remove(self, delivery: Delivery, given: DeliveryInput) -> None:
+        """Stop tracking `delivery`, which is moved, or not to be (`given`)."""
         self._changes()
-        self._open.discard(copy)
-        self._blocking.discard(copy)
+        delivery.step(given)
+        self._open.pop(delivery, None)
+        self._blocking.pop(delivery, None)
 
-    def no_others(self, copies: Iterable[object]) -> bool:
-        """Return whether no other copies than `copies` are unconfirmed."""
-        return self._open <= set(copies)
+    def no_others(self, deliveries: Iterable[Delivery]) -> bool:
+        """Return whether no others than `deliveries` are unconfirmed."""
+        return self._open.keys() <= set(deliveries)
 
     def when_clear(self, settle: Callable[[], None]) -> None:
         """Have `finish` run `settle` when no copy is unconfirmed: a cumulative ACK would cover their originals."""

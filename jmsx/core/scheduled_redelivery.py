@@ -16,6 +16,7 @@ from jmsx.core.actions import Outbox
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.death_headers import CUT_HEADER
 from jmsx.core.delivery import Delivery
+from jmsx.core.delivery_state import DeliveryInput, DeliveryState
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
@@ -62,7 +63,7 @@ class ScheduledRedelivery:
 
         The newest message decides the delay for all, as in a redelivery by the session.
         """
-        alive = [one for one in batch if not (one.only_ack_owed or one.acknowledged)]
+        alive = [one for one in batch if one.is_alive]
         if not (consumer.settings.scheduled and alive):
             return False
         attempt, policy = alive[-1].failures + 1, consumer.settings.policy
@@ -78,6 +79,9 @@ class ScheduledRedelivery:
             delivery.redelivery_count += 1
             consumer.reports.redelivery(delivery, delay, now, blocking=False)
         copies = [self._copy(one, consumer, delay) for one in alive]
+        for delivery in alive:
+            blocks = not consumer.settings.individual
+            consumer.copies.add(delivery, DeliveryInput.SEND_BACK, blocks=blocks)
         self._send(consumer, batch, copies)
         return True
 
@@ -92,12 +96,17 @@ class ScheduledRedelivery:
         return Frame("SEND", headers, copy.body)
 
     def _send(self, consumer: ConsumerCore, batch: list[Delivery], copies: list[Frame]) -> None:
-        sent = object()
+        moved = [one for one in batch if one.state is DeliveryState.LEAVING]
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
-            consumer.copies.remove(sent)
+            given = DeliveryInput.COPY if error is None else DeliveryInput.TAKE_BACK
+            for delivery in moved:
+                consumer.copies.remove(delivery, given)
             if error is None:
-                if not self._dialect.transactional_ack:
+                if self._dialect.transactional_ack:
+                    for delivery in batch:
+                        delivery.step(DeliveryInput.SETTLE)
+                else:
                     consumer.write_acks(batch)
                 consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
                 consumer.memory.given_back(batch)  # a broker that crashes may have both
@@ -108,7 +117,6 @@ class ScheduledRedelivery:
             consumer.copies.finish()
             return error
 
-        consumer.copies.add(sent, blocks=not consumer.settings.individual)
         request = self._requests.open("SEND", consumer.settings.destination, answered)
         receipt = {"receipt": request.receipt_id}
         if self._dialect.transactional_ack:

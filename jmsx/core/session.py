@@ -282,7 +282,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
             return
-        if self._is_stale(delivery) and not delivery.settled:
+        if self._is_stale(delivery) and not delivery.is_acknowledged:
             self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, returning=returning)

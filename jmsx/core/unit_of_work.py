@@ -21,6 +21,7 @@ from jmsx.core.commit_markers import CommitMarkers
 from jmsx.core.commit_repeat import CommitRepeat, repeatable
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
+from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.destination_names import is_foreign_temporary
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
@@ -244,7 +245,8 @@ class UnitOfWork:
             request = self._requests.open("COMMIT", transaction.transaction_id, answer)
             self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
         for consumer in consumers:
-            consumer.take_delivered()
+            for delivery in consumer.take_delivered():
+                delivery.step(DeliveryInput.COMMIT)
         transaction.step(TxInput.COMMIT)
         return request
 
@@ -449,6 +451,8 @@ class UnitOfWork:
         for consumer, batch in batches:
             consumer.reports.acknowledged(batch, AckTrigger.COMMIT, now)
             consumer.end(batch, Outcome.COMMITTED, now, transaction.transaction_id)
+            for delivery in batch:
+                delivery.step(DeliveryInput.SETTLE)
         if not transaction.sent:
             self._sending.report_all(transaction, "confirmed", now)
         self._sending.report_end(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jmsx.core.actions import Disconnect, Report, Transmit
+from jmsx.core.delivery_state import UNCONFIRMED, DeliveryState
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.modes import AcknowledgeMode
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from jmsx.core.values import OptimizeAcknowledge
     from jmsx.testing import FakeBroker
     from jmsx.testing.link import FakeLink
+
+#: Which may be handed out once more, or wait among those that are.
+ENDED_ALREADY = (DeliveryState.COPIED, DeliveryState.SETTLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +177,14 @@ class Peer:
         ready = [one for one in consumers if one.is_ready(self.now())]
         assert first is min(ready, key=lambda one: one.next_order, default=None)
         for one in consumers:
+            for some, states in (
+                (one.waiting, {DeliveryState.WAITING, *ENDED_ALREADY}),
+                (one.delivered, {DeliveryState.HELD, *ENDED_ALREADY}),
+                (one.schedule.pending(), {DeliveryState.RESTING, *ENDED_ALREADY}),
+                (one.batch.owed(), {DeliveryState.OWED}),
+                (one.copies, UNCONFIRMED),
+            ):
+                assert {delivery.state for delivery in some} <= states
             if not one.settings.individual:
                 arrivals = [delivery.arrival for delivery in one.waiting]
                 assert arrivals == sorted(arrivals)
