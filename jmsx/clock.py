@@ -19,10 +19,8 @@ class Clock(Protocol):
 class SystemClock:
     """The clocks of this machine."""
 
-    def monotonic(self) -> float:
-        """Seconds since some moment in the past."""
-        return time.monotonic()
+    #: Seconds since some moment in the past.
+    monotonic = staticmethod(time.monotonic)
 
-    def wall(self) -> float:
-        """Epoch seconds."""
-        return time.time()
+    #: Epoch seconds.
+    wall = staticmethod(time.time)

@@ -94,7 +94,7 @@ class Dialect(Protocol):
         """
         Whether the broker writes names of properties without escapes, so that one may look like lines of a head.
 
-        Then its frames have a mark (drivers/mark.py). Where it does not, it must tell the true length of each body, and
+        Then frames have a mark (drivers/lifeline.py). Where it does not, it must tell the true length of each body, and
         a second header of one name is a property: the first one counts (STOMP 1.2).
         """
 

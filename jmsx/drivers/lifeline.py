@@ -1,14 +1,27 @@
-"""What is alive as long as one epoch is: its link, and the heart-beats on it."""
+"""
+What is alive as long as one epoch is: its link with its mark, and the heart-beats on it.
+
+The mark tells the link's frames from what senders write. The broker repeats the id of a subscription in each MESSAGE,
+and that of a receipt in each RECEIPT; both get a suffix that is drawn anew for each link. It is put on where
+frames are written and taken off where they are read (wire.py), so nothing in between shows it, and nobody but the link
+and its broker knows it.
+
+Only where senders can write what looks like a frame (`Dialect.raw_names`). Artemis lets nobody, and it tells the
+`receipt` of a SEND to whoever receives the message (BROKER.md A48): a mark would be known there, and what holds it in
+its body would look torn.
+"""
 
 from __future__ import annotations
 
 import math
+import secrets
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.core.heartbeat import Heartbeat
 from jmsx.core.requests import barrier
-from jmsx.drivers.mark import Seal
+from jmsx.drivers.link import StompLink
 from jmsx.drivers.reconnect import Connected
 
 if TYPE_CHECKING:
@@ -24,6 +37,45 @@ LAST_WORDS: Final = 1.0
 #: How often a frame is looked at until its time is over, and seconds between looks at least.
 LOOKS: Final = 4
 PAUSE: Final = 0.05
+
+
+#: Bytes of chance in a mark.
+_MARK_SIZE: Final = 8
+
+#: Commands whose `id` is that of a subscription.
+_SUBSCRIBING: Final = ("SUBSCRIBE", "UNSUBSCRIBE")
+
+
+class Seal:
+    """The mark of one link; none before `impress`."""
+
+    def __init__(self) -> None:
+        self._suffix = ""
+
+    @property
+    def mark(self) -> bytes:
+        """What every MESSAGE and RECEIPT of the link has in its head; empty: nothing."""
+        return self._suffix.encode()
+
+    def impress(self, link: StompLink, dialect: Dialect, greeting: Mapping[str, str]) -> None:
+        """From now on the frames of `link` must have it, if they need one; `greeting`: the headers of its CONNECTED."""
+        if dialect.raw_names:
+            self._suffix = f"~{secrets.token_hex(_MARK_SIZE)}"
+            # Classic's ids begin with host, port and start of the broker: `ID:host-35401-1700000000000-3:1`.
+            before, dash, _ = greeting.get("session", "").rpartition("-")
+            link.expect(self.mark, origin=before + dash)
+
+    def put_on(self, frame: Frame) -> Frame:
+        """`frame` as it is written."""
+        if not self._suffix or (
+            "receipt" not in frame.headers and frame.command not in _SUBSCRIBING
+        ):
+            return frame
+        names = ("id", "receipt") if frame.command in _SUBSCRIBING else ("receipt",)
+        sealed = {
+            name: frame.headers[name] + self._suffix for name in names if name in frame.headers
+        }
+        return Frame(frame.command, {**frame.headers, **sealed}, frame.body) if sealed else frame
 
 
 class Lifeline:
@@ -46,6 +98,8 @@ class Lifeline:
         patience = 0.0 if self.link.in_memory else connected.dialect.patience
         self._heartbeat = Heartbeat(offered, answer, now, patience)
         self._limit = None if self.link.in_memory else limit
+        self._write = connected.link.writer()
+        self._written_at = now  #: the last bytes
         self._look_at = now
         self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
         self._since = now
@@ -63,12 +117,12 @@ class Lifeline:
         """
         if self._unwritten is None:
             try:
-                self.link.send(data)
+                self._write(data)
             except OSError as error:
                 self._unwritten, self._over_at = error, now + LAST_WORDS
                 self.link.hang_up(at_once=not self._errors_close)
             else:
-                self._heartbeat.sent(now)
+                self._written_at = now
         return self._unwritten is None
 
     @property
@@ -90,6 +144,7 @@ class Lifeline:
             told = str(self._unwritten) or type(self._unwritten).__name__
             return ("io", told) if now >= self._over_at else None
         self._heartbeat.heard(self.link.heard_at)
+        self._heartbeat.sent(self._written_at)
         if self._heartbeat.late(now):
             return "heartbeat", "the broker sent nothing for too long"
         if self._heartbeat.due(now) and not self.write(b"\n", now):
@@ -126,6 +181,7 @@ class Lifeline:
         """When `beat` is due."""
         if self._unwritten is not None:
             return self._over_at
+        self._heartbeat.sent(self._written_at)
         timer = self._heartbeat.next_timer()
         if self._limit is None:
             return timer

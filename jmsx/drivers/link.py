@@ -110,6 +110,11 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Write bytes; raises OSError if the socket is gone. One caller at a time."""
         self._transport.send(data)
 
+    def writer(self) -> Callable[[bytes], None]:
+        """What `send` does on the connection that there is now; also raises OSError once it is gone."""
+        stream: Stream | None = self._transport.socket
+        return self.send if stream is None else stream.send
+
     def written(self, data: bytes) -> int:
         """How many bytes of `data` the last `send`, perhaps interrupted, wrote."""
         return self._transport.written(data)
