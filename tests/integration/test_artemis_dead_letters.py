@@ -64,7 +64,7 @@ def consume(session: Session, destination: Destination, durable: str | None) -> 
     return session.create_durable_consumer(destination, durable)
 
 
-def bury(
+def dead_letter_one(
     broker: ArtemisBroker, destination: Destination, durable: str | None, dead_letter: str = "safe"
 ) -> None:
     """Send all of SENT, and reject each at its first delivery."""
@@ -107,7 +107,7 @@ def test_management_brings_dead_letters_back(
     destination, durable = origin(kind, prefix)
     with Console(broker) as console:
         assert console.holds({})
-        bury(broker, destination, durable, dead_letter)
+        dead_letter_one(broker, destination, durable, dead_letter)
         place = grave.format(destination.name.partition("::")[0])
         assert console.holds({place: len(SENT)})
         assert console.ask(f"queue.{place}", "retryMessages") == len(SENT)
@@ -172,15 +172,15 @@ def test_copy_joins_what_the_broker_itself_buried(broker: ArtemisBroker) -> None
     """One queue has both, and one call brings both back."""
     queue = Queue(f"auto.{uuid.uuid4().hex[:8]}")
     with Console(broker) as console:
-        put_and_let_the_broker_bury(broker, console, queue.name)
-        bury(broker, queue, None)
+        put_and_let_the_broker_dead_letter(broker, console, queue.name)
+        dead_letter_one(broker, queue, None)
         assert console.holds({f"DLQ.{queue.name}": 1 + len(SENT)})
         assert console.ask(f"queue.DLQ.{queue.name}", "retryMessages") == 1 + len(SENT)
         assert console.holds({queue.name: 1 + len(SENT)})
         console.ask("broker", "destroyQueue", queue.name)
 
 
-def put_and_let_the_broker_bury(broker: ArtemisBroker, console: Console, queue: str) -> None:
+def put_and_let_the_broker_dead_letter(broker: ArtemisBroker, console: Console, queue: str) -> None:
     """One message, moved to its dead letter address by management, as after too many attempts."""
     with Wire(broker.url) as wire:
         headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true"}
@@ -209,7 +209,7 @@ def test_only_a_queue_that_keeps_copies_gets_them(
         console.create_queue("morgue", "nowhere", **settings)
         queue = Queue(f"hole.{uuid.uuid4().hex[:8]}")
         try:
-            bury(broker, queue, None)
+            dead_letter_one(broker, queue, None)
             assert console.holds({"morgue" if safe else "jmsx.DLQ": len(SENT)})
         finally:
             console.ask("broker", "destroyQueue", "morgue")

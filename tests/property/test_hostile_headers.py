@@ -18,7 +18,7 @@ from jmsx.jms.message import Message
 from jmsx.jms.translation import ReceivedMessage
 from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from jmsx_classic.dialect import DIALECT as CLASSIC
-from tests.unit.core.harness import WALL, Talk, buried
+from tests.unit.core.harness import WALL, Talk, dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +153,7 @@ def check(dialect: Dialect, headers: dict[str, str], body: bytes, mode: Acknowle
     lines: list[str] = []
     for _ in range(4):
         message = receive(talk, dialect)
-        if message is None and buried_copies(talk, lines):
+        if message is None and dead_letter_copies(talk, lines):
             talk.answer()
         elif message is not None:
             bodies.append(message.delivery_count)
@@ -163,7 +163,7 @@ def check(dialect: Dialect, headers: dict[str, str], body: bytes, mode: Acknowle
         talk.answer()
     lines += talk.wrote()
     acks = [line.split()[1] for line in lines if line.startswith("ACK")]
-    dead = [reason for _, _, reason, _, _ in buried(talk)]
+    dead = [reason for _, _, reason, _, _ in dead_letters(talk)]
     assert dead in ([], ["undecodable"])
     assert len(bodies) == 2 - len(dead)
     assert acks[-1] == "b"
@@ -190,7 +190,7 @@ def receive(talk: Talk, dialect: Dialect) -> Message | None:
     return message
 
 
-def buried_copies(talk: Talk, lines: list[str]) -> bool:
+def dead_letter_copies(talk: Talk, lines: list[str]) -> bool:
     """Whether a copy waits for its receipt."""
     fresh = talk.wrote()
     lines += fresh

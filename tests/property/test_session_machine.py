@@ -51,7 +51,7 @@ HABITS = st.builds(
     mode=st.sampled_from(AcknowledgeMode),
     policy=POLICIES,
     prefetch=st.sampled_from([1, 2, 5, 100]),
-    dead_letter=st.sampled_from(["safe", "queue://grave"]),
+    dead_letter=st.sampled_from(["safe", "queue://dead"]),
     non_blocking=st.booleans(),
     single=st.booleans(),
     optimize=st.one_of(st.none(), st.just(OptimizeAcknowledge(timeout=0.3))),
@@ -66,7 +66,7 @@ SCHEDULED = st.builds(
         redelivery_delay=st.just(0.5),
     ),
     prefetch=st.sampled_from([2, 5]),
-    dead_letter=st.just("queue://grave"),
+    dead_letter=st.just("queue://dead"),
     single=st.booleans(),
     scheduled=st.just(value=True),
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 AUTO, DUPS_OK = AcknowledgeMode.AUTO_ACKNOWLEDGE, AcknowledgeMode.DUPS_OK_ACKNOWLEDGE
 
-GRAVES = ("ActiveMQ.DLQ", "jmsx.DLQ", "grave")
+DEAD_LETTER_QUEUES = ("ActiveMQ.DLQ", "jmsx.DLQ", "dead")
 
 
 class World(RuleBasedStateMachine):
@@ -70,7 +70,7 @@ class World(RuleBasedStateMachine):
         return delivery
 
     def check_order(self, which: int, text: str) -> None:
-        """Whatever is older is done, in the application's hands, or on its way to its grave."""
+        """Whatever is older is done, in the application's hands, or on its way to its dead letter queue."""
         mine = {body(one) for one in self.peers[which].delivered("own")}
         older = {other for other in self.bodies(f"q{which}") if int(other[1:]) < int(text[1:])}
         assert not older - mine - self.may_go - self.dying, f"{text} comes before {older}"
@@ -159,7 +159,7 @@ class World(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         """Each message is in its queue, done with, or a dead letter."""
-        dead = {text for grave in GRAVES for text in self.bodies(grave)}
+        dead = {text for queue in DEAD_LETTER_QUEUES for text in self.bodies(queue)}
         stored = {queue: set(self.bodies(queue)) for queue in set(self.sent.values())}
         for text, queue in self.sent.items():
             assert text in stored[queue] or text in self.may_go or text in dead, f"{text} is lost"

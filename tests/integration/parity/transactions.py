@@ -122,7 +122,7 @@ def two_transactions_individual_commit_abort(side: Side) -> None:
     _two_transactions(side, "client-individual", [("COMMIT", "A"), ("ABORT", "B")])
 
 
-def _doomed_send(side: Side, *, receipt: bool) -> None:
+def _refused_send(side: Side, *, receipt: bool) -> None:
     client = _in_transaction(side, "in")
     client.ack("in", transaction="t")
     if receipt:
@@ -140,12 +140,12 @@ def _doomed_send(side: Side, *, receipt: bool) -> None:
 
 def failed_send_without_receipt(side: Side) -> None:
     """Rollback-only; the transaction stays open until the socket dies."""
-    _doomed_send(side, receipt=False)
+    _refused_send(side, receipt=False)
 
 
 def failed_send_with_receipt(side: Side) -> None:
     """COMMIT succeeds: the input is consumed and the output is missing."""
-    _doomed_send(side, receipt=True)
+    _refused_send(side, receipt=True)
 
 
 def converter_error_in_transaction(side: Side) -> None:

@@ -119,7 +119,7 @@ class Talk:
         self.bursts: list[list[str]] = []  #: what was written together
         self._unread: list[str] = []
         self._asked: deque[str] = deque()  #: receipt ids, oldest first
-        self.buries = True  #: the broker answers each NACK at once
+        self.answers_nacks = True  #: the broker answers each NACK at once
         self._nacked: list[str] = []  #: receipt ids of NACKs
         self._ids = count(1)
         self.core = SessionCore(
@@ -136,7 +136,7 @@ class Talk:
     def wrote(self) -> list[str]:
         """The frames written since the last look; `DROP` is a link that it gave up."""
         self._perform()
-        while self.buries and self._nacked:
+        while self.answers_nacks and self._nacked:
             nacked, self._nacked = self._nacked, []
             answers = [Frame("RECEIPT", {"receipt-id": one}) for one in nacked]
             self.core.receive(answers, self.now, WALL + self.now)
@@ -363,7 +363,7 @@ def called(delivery: Delivery) -> str:
     return f"{delivery.message_id}#{delivery.delivery_count}"
 
 
-def buried(talk: Talk) -> list[tuple[str, int, str, str | None, bool]]:
+def dead_letters(talk: Talk) -> list[tuple[str, int, str, str | None, bool]]:
     """Message, attempts, reason, grave and whether by copy, of each dead letter so far."""
     return [
         (e.message_id, e.attempts, e.reason, e.dead_letter_destination, e.by_copy)

@@ -19,8 +19,8 @@ from tests.unit.core.harness import (
     TRANSACTED,
     Talk,
     at_most,
-    buried,
     copies,
+    dead_letters,
     settled,
 )
 
@@ -45,13 +45,13 @@ def test_what_nack_would_delete_is_copied(headers: dict[str, Any]) -> None:
     talk.comes("a", **headers)
     talk.listen(BROKEN)
     assert talk.wrote() == copies("a")
-    assert (buried(talk), talk.ended()) == ([], [])
+    assert (dead_letters(talk), talk.ended()) == ([], [])
     talk.answer()
     assert talk.wrote() == settled("a")
-    assert (buried(talk), talk.ended()) == ([], [])
+    assert (dead_letters(talk), talk.ended()) == ([], [])
     talk.answer()
     assert talk.wrote() == []
-    assert buried(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
+    assert dead_letters(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
     assert talk.ended() == ["a#1 dead_lettered"]
 
 
@@ -75,15 +75,15 @@ def test_durable_subscription_leaves_it_to_the_broker() -> None:
 
 def test_named_destination_gets_copies_of_all() -> None:
     """`dead_letter="queue://…"` chooses the copy."""
-    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.listen(BROKEN)
-    assert talk.wrote() == copies("a", to="queue:grave")
+    assert talk.wrote() == copies("a", to="queue:dead")
     talk.answer()
     assert talk.wrote() == settled("a")
     talk.answer()
-    assert buried(talk) == [("a", 1, "max_redeliveries", "queue://grave", True)]
+    assert dead_letters(talk) == [("a", 1, "max_redeliveries", "queue://dead", True)]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_lay_in_the_named_queue_goes_to_the_brokers(subscribed: str, came_f
     talk.answer()
     assert talk.wrote() == settled("a")
     talk.answer()
-    assert buried(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
+    assert dead_letters(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
 
 
 def test_strategy_of_the_broker_alone() -> None:
@@ -188,7 +188,7 @@ def test_batch_of_both_kinds() -> None:
 def test_batch_of_both_kinds_with_a_nack_without_an_answer() -> None:
     """An ACK behind it would cover what may not be buried: the copy is committed, and the ACK waits."""
     talk = Talk(TRANSACTED)
-    talk.buries = False
+    talk.answers_nacks = False
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.comes("b", persistent="")
@@ -200,7 +200,7 @@ def test_batch_of_both_kinds_with_a_nack_without_an_answer() -> None:
     talk.answer()
     assert talk.wrote() == []
     talk.refuse_nack()
-    talk.buries = True
+    talk.answers_nacks = True
     talk.timer()
     assert talk.wrote() == ["NACK a", "ACK b"]
 
@@ -284,7 +284,7 @@ def test_lost_link_begins_the_burial_anew() -> None:
 @pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL, TRANSACTED])
 def test_unsubscribe_waits_for_the_copy(mode: AcknowledgeMode) -> None:
     """An ACK after UNSUBSCRIBE is ignored: the message would be in the queue and in the grave."""
-    talk = Talk(mode, dead_letter="queue://grave")
+    talk = Talk(mode, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     if mode is TRANSACTED:
@@ -292,7 +292,7 @@ def test_unsubscribe_waits_for_the_copy(mode: AcknowledgeMode) -> None:
     else:
         talk.listen(BROKEN)
     (request,) = talk.core.close(talk.now)
-    assert talk.wrote() == copies("a", to="queue:grave")
+    assert talk.wrote() == copies("a", to="queue:dead")
     assert not request.done
     talk.answer()
     assert talk.wrote() == settled("a")
@@ -307,7 +307,7 @@ def test_unsubscribe_waits_for_the_copy(mode: AcknowledgeMode) -> None:
 
 def test_unsubscribe_waits_for_every_copy() -> None:
     """One ACK, of the newest, and then the farewell."""
-    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a", "b")
     talk.drain()
@@ -323,7 +323,7 @@ def test_unsubscribe_waits_for_every_copy() -> None:
 
 def test_other_consumers_do_not_wait() -> None:
     """Only the one whose copy it is."""
-    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe("1", policy=ONCE)
     talk.subscribe("2")
     talk.comes("a")
@@ -338,7 +338,7 @@ def test_other_consumers_do_not_wait() -> None:
 @pytest.mark.parametrize("refused", ["before", "after"])
 def test_copy_that_is_refused_while_closing(refused: str) -> None:
     """The original stays the broker's, and that is what is told; nobody tries again."""
-    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.listen(BROKEN)
@@ -352,7 +352,7 @@ def test_copy_that_is_refused_while_closing(refused: str) -> None:
     assert talk.wrote() == ["ABORT in jmsx-dead-1", "UNSUBSCRIBE 1 ?"]
     assert talk.ended() == ["a#1 released"]
     assert len(talk.reported(DeadLetterFailed)) == 1
-    assert buried(talk) == []
+    assert dead_letters(talk) == []
     talk.answer()
     assert request.done
     assert talk.core.next_timer() is None
@@ -361,7 +361,7 @@ def test_copy_that_is_refused_while_closing(refused: str) -> None:
 
 def test_link_that_is_lost_while_a_closing_consumer_waits() -> None:
     """The question fails, the message is no dead letter, and the next link hears nothing of it."""
-    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.listen(BROKEN)
@@ -369,7 +369,7 @@ def test_link_that_is_lost_while_a_closing_consumer_waits() -> None:
     talk.cut()
     assert request.error is not None
     assert len(talk.ended()) == 1
-    assert buried(talk) == []
+    assert dead_letters(talk) == []
     talk.wrote()  # what is asked of a dead link is never written
     talk.reopen()
     talk.wait_until(60.0)
@@ -381,11 +381,11 @@ def test_link_that_is_lost_while_a_closing_consumer_waits() -> None:
 
 def committing(mode: AcknowledgeMode = AUTO) -> Talk:
     """The copy of `a` is there, and the COMMIT is written."""
-    talk = Talk(mode, dead_letter="queue://grave")
+    talk = Talk(mode, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.listen(REJECTED)
-    assert talk.wrote() == copies("a", to="queue:grave")
+    assert talk.wrote() == copies("a", to="queue:dead")
     talk.answer()
     assert talk.wrote() == settled("a")
     return talk
@@ -414,14 +414,14 @@ def test_refused_commit_costs_one_link_and_no_more() -> None:
     talk.wrote()
     talk.comes("a")
     assert talk.receive() is None
-    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    assert talk.wrote() == ["SEND queue:dead 'a' ?"]
     talk.refuse()
     assert talk.wrote() == []
     talk.timer()
-    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    assert talk.wrote() == ["SEND queue:dead 'a' ?"]
     talk.answer()
     assert talk.wrote() == ["ACK a"]
-    assert [entry[0] for entry in buried(talk)] == ["a"]
+    assert [entry[0] for entry in dead_letters(talk)] == ["a"]
 
 
 @pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL])
@@ -433,14 +433,14 @@ def test_lost_commit_that_was_not_done(mode: AcknowledgeMode) -> None:
     talk.wrote()
     talk.comes("a", redelivered="true")
     assert talk.receive() is None
-    assert talk.wrote() == copies("a", to="queue:grave", number=2)
+    assert talk.wrote() == copies("a", to="queue:dead", number=2)
 
 
 def test_lost_commit_that_was_done() -> None:
     """The message does not come, until somebody moves it back: then it is new."""
     talk = committing()
     talk.cut()
-    assert buried(talk) == []
+    assert dead_letters(talk) == []
     talk.reopen()
     talk.wrote()
     talk.comes("a")
@@ -449,7 +449,7 @@ def test_lost_commit_that_was_done() -> None:
 
 def test_copies_of_several_consumers_at_once() -> None:
     """Each has a transaction of its own, and no ACK is in one before its COMMIT."""
-    talk = Talk(INDIVIDUAL, dead_letter="queue://grave")
+    talk = Talk(INDIVIDUAL, dead_letter="queue://dead")
     talk.subscribe("1", policy=ONCE)
     talk.subscribe("2", policy=ONCE)
     talk.comes("a")
@@ -457,8 +457,8 @@ def test_copies_of_several_consumers_at_once() -> None:
     talk.listen(BROKEN, "1")
     talk.listen(BROKEN, "2")
     assert talk.wrote() == [
-        *copies("a", to="queue:grave"),
-        *copies("x", to="queue:grave", number=2),
+        *copies("a", to="queue:dead"),
+        *copies("x", to="queue:dead", number=2),
     ]
     talk.answer()
     talk.answer()
@@ -467,12 +467,12 @@ def test_copies_of_several_consumers_at_once() -> None:
 
 def test_a_transaction_of_the_application_meanwhile() -> None:
     """Its sends may be open beside the copy; an ACK is in none but its own transaction."""
-    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.receive()
     talk.rollback()
-    assert talk.wrote() == copies("a", to="queue:grave")
+    assert talk.wrote() == copies("a", to="queue:dead")
     talk.send()
     talk.wrote()
     talk.answer()
@@ -483,18 +483,18 @@ def test_a_transaction_of_the_application_meanwhile() -> None:
 
 def test_copy_while_the_application_has_sent_in_a_transaction() -> None:
     """One transaction at a time: the copy first, and then the ACK."""
-    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.send()
     talk.comes("a", **FAILED_ONCE)
     talk.wrote()
     assert talk.receive() is None
-    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    assert talk.wrote() == ["SEND queue:dead 'a' ?"]
 
 
 def test_single_acks_in_transactions_are_bounded() -> None:
     """Classic forgets none of them before the link ends; on the next one there may be as many again."""
-    talk = Talk(INDIVIDUAL, dead_letter="queue://grave")
+    talk = Talk(INDIVIDUAL, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     for n in range(1, SINGLE_ACKS + 1):
         talk.comes(f"m{n}")
@@ -504,18 +504,18 @@ def test_single_acks_in_transactions_are_bounded() -> None:
         talk.answer()
     talk.comes("a")
     talk.listen(BROKEN)
-    assert talk.wrote() == ["SEND queue:grave 'a' ?"]
+    assert talk.wrote() == ["SEND queue:dead 'a' ?"]
     talk.cut()
     talk.reopen()
     talk.wrote()
     talk.comes("a", redelivered="true")
     talk.receive()
-    assert talk.wrote() == copies("a", to="queue:grave", number=SINGLE_ACKS + 1)
+    assert talk.wrote() == copies("a", to="queue:dead", number=SINGLE_ACKS + 1)
 
 
 def test_hold_of_another_consumer_ends_first() -> None:
     """STOMP's bookkeeping does not tell one transaction's ACKs from another's (BROKER.md C30)."""
-    talk = Talk(INDIVIDUAL, dead_letter="queue://grave")
+    talk = Talk(INDIVIDUAL, dead_letter="queue://dead")
     talk.subscribe("1", policy=ONCE)
     talk.subscribe("2", prefetch=1)
     talk.comes("x", to="2")

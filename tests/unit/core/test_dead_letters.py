@@ -19,7 +19,7 @@ from tests.unit.core.harness import (
     TRANSACTED,
     Talk,
     at_most,
-    buried,
+    dead_letters,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_poison_after_the_maximum_and_one_delivery(most: int) -> None:
     seen = [talk.listen(BROKEN) for _ in range(most + 2)]
     assert seen == [*(f"a#{n}" for n in range(1, most + 2)), "b#1"]
     assert talk.wrote()[0] == "NACK a"
-    assert buried(talk)[0] == ("a", most + 1, "max_redeliveries", None, False)
+    assert dead_letters(talk)[0] == ("a", most + 1, "max_redeliveries", None, False)
     assert f"a#{most + 1} dead_lettered" in talk.ended()
 
 
@@ -75,7 +75,7 @@ def test_whole_batch_dies_by_its_newest() -> None:
     talk.drain()
     talk.rollback()
     assert talk.wrote() == ["NACK a", "NACK b"]
-    assert [entry[:2] for entry in buried(talk)] == [("a", 1), ("b", 2)]
+    assert [entry[:2] for entry in dead_letters(talk)] == [("a", 1), ("b", 2)]
 
 
 def test_whole_batch_lives_by_its_newest() -> None:
@@ -109,7 +109,7 @@ def test_each_consumer_has_its_own_policy() -> None:
     assert talk.drain("1", "2") == ["x#2"]
 
 
-def test_rollback_aborts_before_it_buries() -> None:
+def test_rollback_aborts_before_it_dead_letters() -> None:
     """NACK in a transaction loses the message (BROKER.md C29)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
@@ -133,7 +133,7 @@ def test_rejected_is_a_dead_letter_at_once(mode: AcknowledgeMode) -> None:
     talk.comes("a", "b")
     assert talk.listen(REJECTED) == "a#1"
     assert talk.wrote() == ["NACK a"]
-    assert buried(talk) == [("a", 1, "rejected", None, False)]
+    assert dead_letters(talk) == [("a", 1, "rejected", None, False)]
     assert talk.receive() == "b#1"
 
 
@@ -158,7 +158,7 @@ def test_discarded_is_acknowledged_and_counted() -> None:
     assert talk.listen(DISCARDED) == "a#1"
     assert talk.wrote() == ["ACK a"]
     assert talk.ended() == ["a#1 discarded"]
-    assert buried(talk) == []
+    assert dead_letters(talk) == []
     assert talk.receive() == "b#1"
 
 
@@ -196,7 +196,7 @@ def test_rollback_with_a_verdict_settles_all_that_was_received() -> None:
 # -- over the limit on arrival ----------------------------------------------------------------------------------------
 
 
-def test_over_the_limit_on_arrival_is_buried_unseen() -> None:
+def test_over_the_limit_on_arrival_is_dead_lettered_unseen() -> None:
     """Transacted sessions only (`ActiveMQMessageConsumer.java:556-568`, preDispatchCheck)."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
@@ -204,7 +204,7 @@ def test_over_the_limit_on_arrival_is_buried_unseen() -> None:
     talk.comes("b")
     assert talk.receive() == "b#1"
     assert talk.wrote() == ["NACK a"]
-    assert buried(talk) == [("a", 2, "max_redeliveries", None, False)]
+    assert dead_letters(talk) == [("a", 2, "max_redeliveries", None, False)]
 
 
 @pytest.mark.parametrize("mode", [AUTO, CLIENT, INDIVIDUAL])
@@ -238,23 +238,23 @@ def test_at_the_limit_on_arrival_is_delivered() -> None:
 def unanswered(mode: AcknowledgeMode = AUTO) -> Talk:
     """A session whose NACK of `a` was written when its link was lost; there is a new link."""
     talk = Talk(mode)
-    talk.buries = False
+    talk.answers_nacks = False
     talk.subscribe(policy=at_most(1))
     talk.comes("a")
     assert talk.listen(REJECTED) == "a#1"
     assert talk.wrote() == ["NACK a"]
-    assert buried(talk) == []
+    assert dead_letters(talk) == []
     talk.cut()
     talk.reopen()
     talk.wrote()
-    talk.buries = True
+    talk.answers_nacks = True
     return talk
 
 
-def test_nack_that_is_lost_with_its_link_has_buried_nothing() -> None:
+def test_nack_that_is_lost_with_its_link_has_dead_lettered_nothing() -> None:
     """Nobody knows what became of the message, so it is no dead letter."""
     talk = unanswered()
-    assert buried(talk) == []
+    assert dead_letters(talk) == []
     assert talk.ended() == ["a#1 abandoned"]
 
 
@@ -264,7 +264,7 @@ def test_lost_nack_is_written_again_when_the_message_comes_again() -> None:
     talk.comes("a", **FAILED_ONCE)
     assert talk.take() is None
     assert talk.wrote() == ["NACK a"]
-    assert buried(talk) == [("a", 1, "rejected", None, False)]
+    assert dead_letters(talk) == [("a", 1, "rejected", None, False)]
 
 
 def test_lost_nack_that_was_done_and_undone() -> None:
@@ -272,21 +272,21 @@ def test_lost_nack_that_was_done_and_undone() -> None:
     talk = unanswered()
     talk.comes("a")
     assert [talk.listen(BROKEN) for _ in range(3)] == ["a#2", "a#3", None]
-    assert buried(talk) == [("a", 3, "max_redeliveries", None, False)]
+    assert dead_letters(talk) == [("a", 3, "max_redeliveries", None, False)]
 
 
 def test_refused_nack_is_tried_again_and_told() -> None:
     """It is no dead letter before the broker says so."""
     talk = Talk(AUTO)
-    talk.buries = False
+    talk.answers_nacks = False
     talk.subscribe()
     talk.comes("a")
     talk.listen(REJECTED)
     talk.wrote()
     talk.refuse_nack()
     assert len(talk.reported(DeadLetterFailed)) == 1
-    assert buried(talk) == []
-    talk.buries = True
+    assert dead_letters(talk) == []
+    talk.answers_nacks = True
     talk.timer()
     assert talk.wrote() == ["NACK a"]
-    assert buried(talk) == [("a", 1, "rejected", None, False)]
+    assert dead_letters(talk) == [("a", 1, "rejected", None, False)]

@@ -14,39 +14,39 @@ from tests.unit.core.harness import (
     WALL,
     Talk,
     at_most,
-    buried,
     copies,
+    dead_letters,
     settled,
 )
 
 ONCE = at_most(0)
 
 
-def with_one_buried_behind_an_open_one(*, single: bool = False) -> Talk:
+def with_a_dead_letter_behind_an_open_one(*, single: bool = False) -> Talk:
     """`old` is delivered and not committed; `poison`, behind it, was buried unseen, and its copy is confirmed."""
-    talk = Talk(TRANSACTED, dead_letter="queue://grave", single=single)
+    talk = Talk(TRANSACTED, dead_letter="queue://dead", single=single)
     talk.subscribe(policy=ONCE)
     talk.comes("old")
     talk.comes("poison", **FAILED_ONCE)
     assert talk.receive() == "old#1"
     assert talk.receive() is None
-    copied = copies("poison", to="queue:grave") if single else ["SEND queue:grave 'poison' ?"]
+    copied = copies("poison", to="queue:dead") if single else ["SEND queue:dead 'poison' ?"]
     assert talk.wrote() == copied
     talk.answer()
     return talk
 
 
-def test_buried_message_waits_for_the_older_ones() -> None:
+def test_dead_lettered_message_waits_for_the_older_ones() -> None:
     """Its ACK would settle them, although nobody has committed them."""
-    talk = with_one_buried_behind_an_open_one()
+    talk = with_a_dead_letter_behind_an_open_one()
     assert talk.wrote() == []
-    assert buried(talk) == [("poison", 2, "max_redeliveries", "queue://grave", True)]
+    assert dead_letters(talk) == [("poison", 2, "max_redeliveries", "queue://dead", True)]
     assert talk.ended() == ["poison#2 dead_lettered"]
 
 
-def test_single_ack_of_a_buried_message_does_not_wait() -> None:
+def test_single_ack_of_a_dead_lettered_message_does_not_wait() -> None:
     """It settles nothing else."""
-    talk = with_one_buried_behind_an_open_one(single=True)
+    talk = with_a_dead_letter_behind_an_open_one(single=True)
     assert talk.wrote() == settled("poison")
     talk.answer()
     talk.commit()
@@ -54,9 +54,9 @@ def test_single_ack_of_a_buried_message_does_not_wait() -> None:
 
 
 @pytest.mark.parametrize("sends", [False, True])
-def test_commit_settles_the_buried_message_too(*, sends: bool) -> None:
+def test_commit_settles_the_dead_lettered_message_too(*, sends: bool) -> None:
     """One ACK for both; each delivery ends once."""
-    talk = with_one_buried_behind_an_open_one()
+    talk = with_a_dead_letter_behind_an_open_one()
     if sends:
         talk.send()
     talk.commit()
@@ -72,22 +72,22 @@ def test_commit_settles_the_buried_message_too(*, sends: bool) -> None:
 
 def test_commit_before_the_copy_is_confirmed() -> None:
     """Then the ACK of the buried message has nobody to wait for."""
-    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("old")
     talk.comes("poison", **FAILED_ONCE)
     talk.drain()
     talk.commit()
-    assert talk.wrote() == ["SEND queue:grave 'poison' ?", "ACK old ?"]
+    assert talk.wrote() == ["SEND queue:dead 'poison' ?", "ACK old ?"]
     talk.answer()
     assert talk.wrote() == ["ACK poison"]
     talk.answer()
     assert talk.ended() == ["poison#2 dead_lettered", "old#1 committed"]
 
 
-def test_messages_behind_a_buried_one_go_on() -> None:
+def test_messages_behind_a_dead_lettered_one_go_on() -> None:
     """They are in the same transaction, and one ACK settles all three."""
-    talk = with_one_buried_behind_an_open_one()
+    talk = with_a_dead_letter_behind_an_open_one()
     talk.comes("new")
     assert talk.drain() == ["new#1"]
     talk.commit()
@@ -97,9 +97,9 @@ def test_messages_behind_a_buried_one_go_on() -> None:
 
 
 @pytest.mark.parametrize("next_one", ["taken before the commit", "taken after it"])
-def test_rollback_brings_the_older_one_again_and_not_the_buried_one(next_one: str) -> None:
+def test_rollback_brings_the_older_one_again_and_not_the_dead_lettered_one(next_one: str) -> None:
     """The ACK of the buried one is sent as soon as the older one is settled, and its copy only once."""
-    talk = Talk(TRANSACTED, dead_letter="queue://grave")
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=at_most(1))
     for _ in range(2):  # two refused commits: the third delivery of it is one too many
         talk.comes("poison")
@@ -111,7 +111,7 @@ def test_rollback_brings_the_older_one_again_and_not_the_buried_one(next_one: st
     talk.comes("old", "poison")
     talk.wrote()
     assert talk.drain() == ["old#1"]
-    assert talk.wrote() == ["SEND queue:grave 'poison' ?"]
+    assert talk.wrote() == ["SEND queue:dead 'poison' ?"]
     talk.answer()
     talk.rollback()
     assert talk.receive() == "old#2"
@@ -126,7 +126,7 @@ def test_rollback_brings_the_older_one_again_and_not_the_buried_one(next_one: st
         talk.answer()
         assert talk.receive() is None
         assert talk.wrote() == ["ACK poison"]
-    assert [entry[0] for entry in buried(talk)] == ["poison"]
+    assert [entry[0] for entry in dead_letters(talk)] == ["poison"]
     assert [end for end in talk.ended() if "abandoned" not in end] == [
         "poison#3 dead_lettered",
         "old#1 rolled_back",
@@ -135,22 +135,22 @@ def test_rollback_brings_the_older_one_again_and_not_the_buried_one(next_one: st
 
 
 @pytest.mark.parametrize("settle", ["discarded", "over the limit"])
-def test_other_ends_of_a_transaction_settle_the_buried_message(settle: str) -> None:
+def test_other_ends_of_a_transaction_settle_the_dead_lettered_message(settle: str) -> None:
     """Once the older one is out of the way, one ACK, and no second copy."""
-    talk = with_one_buried_behind_an_open_one()
+    talk = with_a_dead_letter_behind_an_open_one()
     talk.rollback(DISCARDED if settle == "discarded" else NO_FAILURE)
     if settle == "discarded":
         assert talk.wrote() == ["ACK poison"]
         assert talk.ended()[1:] == ["old#1 discarded"]
     else:
-        assert talk.wrote() == copies("old", to="queue:grave")
+        assert talk.wrote() == copies("old", to="queue:dead")
         talk.answer()
         assert talk.wrote() == settled("poison")
         talk.answer()
         assert talk.ended()[1:] == ["old#1 dead_lettered"]
 
 
-def test_older_one_that_the_broker_buries() -> None:
+def test_older_one_that_the_broker_dead_letters() -> None:
     """NACK for it, and then the ACK that the buried one was waiting with."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
@@ -166,7 +166,7 @@ def test_older_one_that_the_broker_buries() -> None:
 
 def test_lost_link_gives_the_older_one_back() -> None:
     """Nothing was acknowledged, so both are the broker's; the one that is a dead letter has ended already."""
-    talk = with_one_buried_behind_an_open_one()
+    talk = with_a_dead_letter_behind_an_open_one()
     talk.cut()
     assert talk.wrote() == []
     assert talk.ended() == ["poison#2 dead_lettered", "old#1 abandoned"]

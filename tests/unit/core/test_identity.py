@@ -167,7 +167,7 @@ def test_a_count_is_believed_with_its_digest() -> None:
     assert count(came({COUNT_HEADER: "4"}, b"x"), CLASSIC) == 0
 
 
-def test_a_count_that_somebody_wrote_buries_nothing() -> None:
+def test_a_count_that_somebody_wrote_dead_letters_nothing() -> None:
     """Nor is it shown."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(2))

@@ -137,7 +137,7 @@ def test_merely_prefetched_is_no_delivery(mode: AcknowledgeMode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_over_the_limit_is_buried_unseen(mode: AcknowledgeMode) -> None:
+def test_over_the_limit_is_dead_lettered_unseen(mode: AcknowledgeMode) -> None:
     """Handed out three times, never settled: dead letter in every mode; the next one is handed out."""
     book = Book(a=3)
     talk = start(mode, book)
@@ -150,7 +150,7 @@ def test_over_the_limit_is_buried_unseen(mode: AcknowledgeMode) -> None:
     assert book.told() == {"b": (1, 0)}
 
 
-def test_buried_unseen_by_copy() -> None:
+def test_dead_lettered_unseen_by_copy() -> None:
     """The copy comes first, and the ledger forgets when the broker has confirmed both."""
     book = Book(a=3)
     talk = start(AUTO, book)

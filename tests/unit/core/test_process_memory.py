@@ -169,7 +169,7 @@ def test_a_flag_is_no_count() -> None:
     assert last.held().delivery_count == 3
 
 
-def test_poison_of_another_session_is_buried_unseen() -> None:
+def test_poison_of_another_session_is_dead_lettered_unseen() -> None:
     """In a transacted session, as if the broker had counted (pre-dispatch check)."""
     memory = ProcessMemory()
     one, two = (Talk(TRANSACTED, dialect=ARTEMIS, memory=memory) for _ in range(2))
@@ -223,7 +223,7 @@ def test_moved_back_after_all_sorts_of_things() -> None:
 
 def test_original_of_a_dead_letters_copy() -> None:
     """Its ACK was forgotten with all else; it has failed before, and is buried as soon as it fails again."""
-    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe(policy=at_most(1))
     talk.comes("a")
     assert [talk.listen(BROKEN), talk.listen(BROKEN)] == ["a#1", "a#2"]
@@ -233,7 +233,7 @@ def test_original_of_a_dead_letters_copy() -> None:
     forgetful(talk)
     talk.comes("a")
     assert talk.listen(BROKEN) == "a#3"
-    assert talk.wrote() == copies("a", to="queue:grave", number=2)
+    assert talk.wrote() == copies("a", to="queue:dead", number=2)
 
 
 @pytest.mark.parametrize(

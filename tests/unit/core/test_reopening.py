@@ -308,7 +308,7 @@ def test_failures_go_on_where_they_were() -> None:
     ]  # fmt: skip
 
 
-def test_transacted_poison_is_buried_when_it_comes_once_too_often() -> None:
+def test_transacted_poison_is_dead_lettered_when_it_comes_once_too_often() -> None:
     """The pre-dispatch check knows what this process knows."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(1))
@@ -338,14 +338,14 @@ def test_pause_before_a_redelivery_goes_on() -> None:
     assert talk.receive() == "a#2"
 
 
-def test_buried_message_is_only_acknowledged() -> None:
+def test_dead_lettered_message_is_only_acknowledged() -> None:
     """Its copy is a dead letter already; the ACK was waiting for an older message when the link was lost."""
-    talk = Talk(AUTO, dead_letter="queue://grave")
+    talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe()
     talk.comes("old", "poison")
     assert called(talk.held()) == "old#1"
     talk.listen(REJECTED)
-    assert talk.wrote() == ["SEND queue:grave 'poison' ?"]
+    assert talk.wrote() == ["SEND queue:dead 'poison' ?"]
     talk.answer()
     lose(talk)
     talk.comes("old", "poison", redelivered="true")

@@ -17,8 +17,8 @@ from tests.unit.core.harness import (
     TRANSACTED,
     Talk,
     at_most,
-    buried,
     called,
+    dead_letters,
     transactions,
 )
 
@@ -71,7 +71,7 @@ def test_each_fails_by_its_own_count() -> None:
     old = talk.held()
     (new,) = taken(talk, "b")
     assert settle(talk, [old, new], a=BROKEN, b=BROKEN) == ["NACK a"]
-    assert [(name, attempts) for name, attempts, *_ in buried(talk)] == [("a", 2)]
+    assert [(name, attempts) for name, attempts, *_ in dead_letters(talk)] == [("a", 2)]
     assert talk.drain() == ["b#2"]
 
 
@@ -82,7 +82,7 @@ def test_what_a_failure_says_holds_for_its_message_alone() -> None:
     batch = taken(talk, "a", "b", "c", "d", "e")
     wrote = settle(talk, batch, a=REJECTED, b=DISCARDED, c=DUPLICATE, d=BROKEN)
     assert wrote == ["ACK e", "ACK c", "ACK b", "NACK a"]
-    assert [name for name, *_ in buried(talk)] == ["a"]
+    assert [name for name, *_ in dead_letters(talk)] == ["a"]
     assert talk.drain() == ["d#2"]
     assert sorted(talk.ended()[:5]) == [
         "a#1 dead_lettered",
@@ -137,7 +137,7 @@ def test_a_transaction_is_rolled_back() -> None:
 def test_the_dead_of_a_transaction_take_nobody_along() -> None:
     """Where ACKs are cumulative, one for a dead letter must not cover what waits before it."""
     talk = Talk(TRANSACTED)
-    talk.subscribe(policy=at_most(0), dead_letter="queue://grave")
+    talk.subscribe(policy=at_most(0), dead_letter="queue://dead")
     batch = taken(talk, "a", "b", "c")
     wrote = settle(talk, batch, a=UNSEEN, b=BROKEN, c=UNSEEN)
     assert not any(frame.startswith("ACK") for frame in wrote)
@@ -147,7 +147,7 @@ def test_the_dead_of_a_transaction_take_nobody_along() -> None:
     assert [called(talk.held()) for _ in "ac"] == ["a#1", "c#1"]
     talk.commit()
     assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK c in jmsx"]
-    assert [name for name, *_ in buried(talk)] == ["b"]
+    assert [name for name, *_ in dead_letters(talk)] == ["b"]
 
 
 def test_the_discarded_of_a_transaction_take_nobody_along() -> None:

@@ -20,8 +20,8 @@ from tests.unit.core.harness import (
     WALL,
     Talk,
     at_most,
-    buried,
     copies,
+    dead_letters,
     settled,
 )
 
@@ -50,7 +50,7 @@ def test_what_expires_while_it_waits_is_copied(persistent: str) -> None:
     talk.answer()
     assert talk.wrote() == settled("java")
     talk.answer()
-    assert buried(talk) == [("java", 1, "expired", "queue://ActiveMQ.DLQ", True)]
+    assert dead_letters(talk) == [("java", 1, "expired", "queue://ActiveMQ.DLQ", True)]
 
 
 def test_a_stomp_clients_expiry_is_believed() -> None:
@@ -101,7 +101,7 @@ def test_what_expires_on_artemis_lies_where_the_broker_puts_it(persistent: str) 
     assert talk.wrote() == ["SEND activemq.management 'make it'", "SEND Expired 'a' ?"]
     talk.answer()
     assert talk.wrote() == ["ACK a"]
-    assert buried(talk) == [("a", 1, "expired", "queue://Expired", True)]
+    assert dead_letters(talk) == [("a", 1, "expired", "queue://Expired", True)]
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])
@@ -150,7 +150,7 @@ def test_what_it_keeps_is_left_to_it() -> None:
     assert talk.receive() is None
     talk.comes(UNREAD, to="jmsx-question-1", body="", ack="other", redelivered="true")
     assert talk.wrote() == ["UNSUBSCRIBE jmsx-question-1", f"NACK {UNREAD}"]
-    assert [(one[0], one[4]) for one in buried(talk)] == [(UNREAD, False)]
+    assert [(one[0], one[4]) for one in dead_letters(talk)] == [(UNREAD, False)]
     assert talk.receive() == "b#1"
 
 
@@ -171,7 +171,7 @@ def test_what_it_may_delete_is_copied_before_it_is_left_to_it(shown: dict[str, A
     assert talk.receive() is None
     talk.answer()
     assert talk.wrote() == [f"NACK {UNREAD}"]
-    assert [(one[0], one[4]) for one in buried(talk)] == [(UNREAD, False)]
+    assert [(one[0], one[4]) for one in dead_letters(talk)] == [(UNREAD, False)]
     assert talk.receive() == "b#1"
 
 
@@ -254,7 +254,7 @@ def test_a_copy_that_is_refused_keeps_the_original() -> None:
     talk.refuse("no such thing")
     talk.wrote()
     talk.refuse()
-    assert (talk.wrote(), buried(talk)) == ([], [])
+    assert (talk.wrote(), dead_letters(talk)) == ([], [])
     talk.wait_until(RETRY)
     assert talk.wrote() == ["SEND queue:ActiveMQ.DLQ '' ?"]
     talk.answer()

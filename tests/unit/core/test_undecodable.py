@@ -18,8 +18,8 @@ from tests.unit.core.harness import (
     WALL,
     Talk,
     at_most,
-    buried,
     copies,
+    dead_letters,
     settled,
 )
 
@@ -79,7 +79,7 @@ def test_a_header_that_stomp_does_not_know(mode: AcknowledgeMode, line: bytes) -
     talk.answer()
     assert talk.wrote() == settled("a")
     talk.answer()
-    assert buried(talk) == DIED
+    assert dead_letters(talk) == DIED
     assert talk.receive() == "b#1" if first is None else first.message_id == "b"
 
 
@@ -106,18 +106,18 @@ def test_whatever_bursts_while_it_is_taken_in(mode: AcknowledgeMode, where: str)
     talk.answer()
     assert talk.wrote() == settled("a")
     talk.answer()
-    assert buried(talk) == DIED
+    assert dead_letters(talk) == DIED
     assert talk.receive() == "b#1"
 
 
 def test_a_copy_does_not_burst_on_the_same_header() -> None:
     """A message that failed for another reason is copied without the headers that cannot be copied."""
-    talk = Talk(AUTO, dialect=Bursts("copy"), dead_letter="queue://grave")
+    talk = Talk(AUTO, dialect=Bursts("copy"), dead_letter="queue://dead")
     talk.subscribe(policy=at_most(0))
     talk.comes("a", bad="yes")
     delivery = talk.held()
     talk.core.undecodable(delivery, ValueError("no number"), talk.now)
-    assert talk.wrote() == copies("a", to="queue:grave")
+    assert talk.wrote() == copies("a", to="queue:dead")
     talk.answer()
     assert talk.wrote() == settled("a")
     talk.answer()

@@ -333,7 +333,7 @@ def test_close_of_the_session_rolls_back() -> None:
     assert [outcome(request) for request in requests] == ["done"]
 
 
-def test_close_of_the_session_buries_at_the_limit() -> None:
+def test_close_of_the_session_dead_letters_at_the_limit() -> None:
     """Closing counts as a rollback."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(1))

@@ -338,7 +338,7 @@ def test_output_has_the_broker_s_duplicate_id() -> None:
 
 
 @pytest.mark.parametrize("kind", [QUEUE, TOPIC, DURABLE])
-def test_broker_buries_nothing(kind: DestinationKind) -> None:
+def test_broker_dead_letters_nothing(kind: DestinationKind) -> None:
     """NACK deletes (BROKER.md A27); where nothing is known, a queue of our own is safe."""
     frame = MessageFrame.of({"message-id": "1,2", "persistent": "true"})
     delivery = Delivery.of(frame, 1, "2", epoch=1, now=0.0, wall=0.0)

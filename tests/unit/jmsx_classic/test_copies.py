@@ -44,7 +44,7 @@ def copied(body: bytes = b"x", /, certificate_: DeathRecord | None = None, **hea
         received_at=0.0,
         expires_at=None,
     )
-    return DIALECT.dead_letter_copy(delivery, "queue://grave", certificate_ or certificate())
+    return DIALECT.dead_letter_copy(delivery, "queue://dead", certificate_ or certificate())
 
 
 def test_copy_stays_in_its_group() -> None:
@@ -60,7 +60,7 @@ def test_copy_says_why_the_message_died() -> None:
     frame = copied()
     assert (frame.command, frame.headers["destination"], frame.body) == (
         "SEND",
-        "/queue/grave",
+        "/queue/dead",
         b"x",
     )
     told = {name: text for name, text in frame.headers.items() if name.startswith("jmsx_")}

@@ -173,7 +173,7 @@ def test_durable_subscription_is_removed_by_its_name() -> None:
         ),
     ],
 )
-def test_who_is_buried_by_nack(
+def test_who_is_dead_lettered_by_nack(
     headers: dict[str, str], kind: DestinationKind, *, expected: bool
 ) -> None:
     """Everybody else would be deleted (`AbstractDeadLetterStrategy.java:44-60`)."""
@@ -186,7 +186,7 @@ def test_who_is_buried_by_nack(
 @pytest.mark.parametrize(
     "message_id", ["ID:h-1-2-3:4:1:1:5", "77", "", "ID:h-1-2-3:4:-1:1:5x", "ID:h-1-2-3:4:-1:1:5"]
 )
-def test_another_programs_message_is_buried_by_copy(message_id: str) -> None:
+def test_another_programs_message_is_dead_lettered_by_copy(message_id: str) -> None:
     """Its `persistent` may be a property, and so may its message id."""
     one = delivery(b"x", message_id=message_id, persistent="true", destination="/queue/a")
     assert not DIALECT.dead_lettered_by_broker(one, QUEUE)
