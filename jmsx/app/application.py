@@ -249,10 +249,10 @@ class App:
         the message is settled (with SESSION_TRANSACTED, all that it sent too); when it raises, the message is delivered
         again by `redelivery`; it may raise Retry, Reject or Discard to say more. `mode` may be a name, such as "client"
         or "transacted". With `batch` it takes a list of so many messages, or of those that came within `batch_timeout`
-        seconds; they are settled together when it returns, and come again one by one when it raises; it may raise
-        BatchError to name those that failed. Further settings are those of `Consumer`; what is not given is as the
-        app's options say. Raises
-        ConfigurationError for settings that make no sense.
+        (seconds, a timedelta or "500ms"); they are settled together when it returns, and come again one by one when it
+        raises; it may raise BatchError to name those that failed. It may be an `async def` function. Further settings
+        are those of `Consumer`; what is not given is as the app's options say. Raises ConfigurationError for settings
+        that make no sense.
         """
         return self._registry.decorator(
             source,

@@ -9,6 +9,7 @@ from jmsx.app.availability import Availability
 from jmsx.app.loops import Loop
 from jmsx.app.registration import Consumer, error_types
 from jmsx.app.worker import Call, Worker
+from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.errors import ConfigurationError, JmsxError
@@ -106,9 +107,8 @@ class BatchWorker(Worker):
 
     def _listen(self, message: Message) -> None:
         consumer = self.consumer
-        batch = self._gathering.gather(
-            message, consumer.batch or 1, consumer.batch_timeout, self._leaving.is_set
-        )
+        patience = seconds("batch_timeout", consumer.batch_timeout)
+        batch = self._gathering.gather(message, consumer.batch or 1, patience, self._leaving.is_set)
         if not batch:
             return
         self.call = Call(message.message_id, self._machine.monotonic())

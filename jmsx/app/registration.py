@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 from jmsx.app.signature import connection_parameter
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.core.destination_names import is_pattern, parts
+from jmsx.core.durations import Duration, seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import (
     LARGEST_INT,
-    check_seconds,
     check_text,
     check_whole,
     kind_of,
@@ -54,7 +54,7 @@ class Consumer:
     batch: int | None = (
         None  #: messages in one call of the handler, at the most; None: it takes one
     )
-    batch_timeout: float = 1.0  #: seconds after its first message in which a batch is filled
+    batch_timeout: Duration = 1.0  #: after its first message, in which a batch is filled
     selector: str | None = None
     durable: str | None = None  #: name of the durable subscription
     non_blocking_redelivery: bool | None = None  #: None: the app's
@@ -99,7 +99,7 @@ class Consumer:
         self._check_dedupe()
 
     def _check_batch(self) -> None:
-        check_seconds("batch_timeout", self.batch_timeout)
+        seconds("batch_timeout", self.batch_timeout)
         if self.batch is None:
             return
         check_whole("batch", self.batch, 1)
@@ -209,7 +209,7 @@ class ConsumerKeywords(TypedDict, total=False):
     dead_letter: str
     concurrency: int
     prefetch: int | None
-    batch_timeout: float
+    batch_timeout: Duration
     selector: str | None
     durable: str | None
     non_blocking_redelivery: bool | None

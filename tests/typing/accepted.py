@@ -125,7 +125,7 @@ async def later(message: Message) -> None:
     assert_type(await app.asend("queue://done", message.text, properties={"a": 1}), str)
 
 
-@app.consumer("queue://rows", batch=500, name="rows")
+@app.consumer("queue://rows", batch=500, batch_timeout="2s", name="rows")
 async def write_later(rows: list[Message], session: Session) -> None:
     """Take many at once."""
     raise BatchError(rows) from ValueError(str(session))
