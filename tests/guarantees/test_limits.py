@@ -62,6 +62,23 @@ def test_kinds_of_consumers(
     assert [message.text for message in take(consumer)] == ["a"]
 
 
+def test_who_gets_what_a_transaction_sends_to_a_topic(
+    kind: str, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Artemis looks for the subscribers when the message comes, and Classic when it is committed."""
+    topic = jmsx.Topic(queue.name)
+    sending = connection.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+    before = connection.create_session().create_consumer(topic)
+    producer = sending.create_producer(topic)
+    producer.send("a")
+    time.sleep(0.5)  # in which the broker reads it: nothing answers a SEND in a transaction
+    between = connection.create_session().create_consumer(topic)
+    sending.commit()
+    assert [message.text for message in take(before)] == ["a"]
+    got = between.receive(5.0 if kind == "classic" else 1.0)
+    assert (got is not None) is (kind == "classic")
+
+
 def test_delivery_delay(queue: jmsx.Queue, connection: jmsx.Connection) -> None:
     """A property that both brokers know, in milliseconds."""
     session = connection.create_session()
