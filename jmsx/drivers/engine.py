@@ -46,7 +46,7 @@ T = TypeVar("T")
 LONGEST: Final = 3600.0
 
 #: Seconds that `end` waits for the engine's thread, which may be inside an exception listener.
-FAREWELL: Final = 2.0
+DISCONNECT_WAIT: Final = 2.0
 
 #: A link that lived shorter than this, in seconds, was none: the next one is not opened at once.
 STEADY: Final = 5.0
@@ -91,7 +91,7 @@ class Engine:
         #: Whether the broker ends the link of a consumer with these settings, for what it reads.
         self.ends_links: Callable[[ConsumerSettings], bool] = lambda _settings: False
         self._suspected: list[ConsumerSettings] = []  #: whom to ask that before a link is restored
-        self.farewell = False  #: we have said DISCONNECT: that the broker closes is no loss
+        self.disconnecting = False  #: we have said DISCONNECT: that the broker closes is no loss
         self.counting = Counting(None)  #: how deliveries are counted beyond this process
         self.request_timeout = options.request_timeout
         self.source = source
@@ -252,7 +252,7 @@ class Engine:
             self._give_up(self.error or self._gone(reason))
         self._inbox.put(None)
         if threading.current_thread() is not self._thread and self._thread.ident is not None:
-            self._thread.join(FAREWELL)
+            self._thread.join(DISCONNECT_WAIT)
 
     # The thread ------------------------------------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class Engine:
         """Tell, once, that there will be no link any more."""
         if self.error is not None and not self._told:
             self._told = True
-            if not self.farewell:
+            if not self.disconnecting:
                 self.on_lost(self.error)
 
     def _listen(self, deadline: float | None = None) -> None:
@@ -493,12 +493,12 @@ class Engine:
         wanted = wanted or self.outage is not None
         ruled_out = wanted or policy is not None or self._life.timed_out
         self._suspected = [] if ruled_out else self.core.suspected_consumers(reason)
-        if for_good or self.farewell or self._ended or not (wanted or self._suspected):
+        if for_good or self.disconnecting or self._ended or not (wanted or self._suspected):
             self._connector.cancel()
             self.error = lost
         elif self.outage is None:
             self.outage, self._lost_at = lost, now
-        self.core.link_closed("closed" if self.farewell else reason, detail, now)
+        self.core.link_closed("closed" if self.disconnecting else reason, detail, now)
         if self.error is not None:
             self._give_up(self.error)
         self._report_only()

@@ -46,7 +46,7 @@ PATIENCE: Final = 5.0
 LIMIT: Final = 10.0
 
 
-def hurried(options: ConnectionOptions) -> ConnectionOptions:
+def bounded(options: ConnectionOptions) -> ConnectionOptions:
     """The same, for a link beside the session's."""
     return replace(options, connect_timeout=min(options.connect_timeout or LIMIT, LIMIT))
 
@@ -67,7 +67,7 @@ class Exchange:
         self, address: BrokerAddress, options: ConnectionOptions, machine: Machine
     ) -> None:
         self._address = address
-        self._options = hurried(options)
+        self._options = bounded(options)
         self._machine = machine
 
     def conduct(self, dialect: Dialect, management: Management, inquiry: Inquiry[T]) -> T:
@@ -146,7 +146,7 @@ class Talk:
             self._next(Frame, ("receipt-id", frame.headers["receipt"]), frame.command, subject)
 
     def end(self) -> None:
-        """Say farewell, so that the broker does not log a lost connection."""
+        """Say DISCONNECT, so that the broker does not log a lost connection."""
         with contextlib.suppress(JmsxError):  # we have what we wanted
             self.request(Frame("DISCONNECT", {}), self.broker)
 

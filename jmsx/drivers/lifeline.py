@@ -188,5 +188,5 @@ class Lifeline:
         return self._look_at if timer is None else min(timer, self._look_at)
 
     def drop(self) -> None:
-        """Close the socket without farewell; from any thread."""
+        """Close the socket without DISCONNECT; from any thread."""
         self.link.drop(at_once=not self._errors_close)

@@ -144,7 +144,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def drop(self, *, at_once: bool = False) -> None:
         """
-        Close the socket without farewell; ends a waiting `open` too.
+        Close the socket without DISCONNECT; ends a waiting `open` too.
 
         A broker that has said ERROR, and so closes the connection, is let go first, unless `at_once`. Source: two
         threads of Artemis 2.44.0 lock each other out for ever, and with them all who come later, if a client closes

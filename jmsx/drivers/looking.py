@@ -16,7 +16,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.translating import is_same, one_message, queue_of
 from jmsx.core.values import ConsumerSettings
-from jmsx.drivers.exchange import Talk, hurried
+from jmsx.drivers.exchange import Talk, bounded
 from jmsx.drivers.machine import Machine
 from jmsx.errors import InvalidDestinationError, InvalidSelectorError, JmsxError, LinkError
 
@@ -39,7 +39,7 @@ class Looking:
 
     def __init__(self, dialect: Dialect, options: ConnectionOptions, machine: Machine) -> None:
         self._dialect = dialect
-        self._options = hurried(options)
+        self._options = bounded(options)
         self._machine = machine
 
     def look(self, delivery: Delivery, address: BrokerAddress) -> MessageFrame | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.requests import Request, silent
 from jmsx.core.session import SessionCore
-from jmsx.drivers.engine import FAREWELL, LONGEST, Engine
+from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST, Engine
 from jmsx.drivers.tcp import HELD_BACK
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -276,7 +276,7 @@ class Pump(Engine):
                         f"{self.source.broker} showed no end of the queue in {self.request_timeout:g} s"
                     )
 
-    def hurry(self) -> None:
+    def begin_close(self) -> None:
         """The session is being closed: whoever waits for a link waits in vain."""
         with self.lock:
             self.closing = True
@@ -312,19 +312,19 @@ class Pump(Engine):
                 lambda: (
                     self.error is not None or self.outage is not None or self.core.leaves_nothing
                 ),
-                FAREWELL,
+                DISCONNECT_WAIT,
             )
 
     def leave(self, reason: str) -> None:
         """Say DISCONNECT and wait until the broker has closed the socket, so that it has forgotten us; then `end`."""
         try:
             if self.error is None and self.outage is None:
-                self.farewell = True
+                self.disconnecting = True
                 self.wait(self.call(lambda core, _now: core.disconnect()))
                 with self.lock:
-                    self.changed.wait_for(lambda: self.error is not None, FAREWELL)
+                    self.changed.wait_for(lambda: self.error is not None, DISCONNECT_WAIT)
         except (LinkError, BrokerTimeoutError) as error:
-            _log.info("no farewell", broker=self.source.broker, error=str(error))
+            _log.info("no answer to DISCONNECT", broker=self.source.broker, error=str(error))
         finally:
             self.end(reason)
 

@@ -132,7 +132,7 @@ class TlsStream:
             return b"".join(parts) or None
         except (
             ssl.SSLEOFError
-        ):  # a killed broker says no farewell; STOMP's frames show what is whole
+        ):  # a killed broker says no DISCONNECT; STOMP's frames show what is whole
             pass
         except ssl.SSLError as error:
             self._fault = TlsError(explain(error))

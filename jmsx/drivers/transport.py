@@ -126,7 +126,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
 
     def drop(self, *, after: float = 0.0) -> None:
         """
-        Close the socket without farewell; stomp.py's thread then ends by itself.
+        Close the socket without DISCONNECT; stomp.py's thread then ends by itself.
 
         The broker may close it first, within `after` seconds.
         """

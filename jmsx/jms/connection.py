@@ -83,7 +83,7 @@ class Connection:
         self._links.close()
 
     def abort(self) -> None:
-        """Drop every socket at once, without farewell: the broker takes back all that is not settled."""
+        """Drop every socket at once, without DISCONNECT: the broker takes back all that is not settled."""
         self._links.abort()
 
     def __enter__(self) -> Self:

@@ -173,7 +173,7 @@ class SessionLink:
         self.pump.renew(reason)
 
     def abort(self) -> None:
-        """Drop the socket without farewell: the broker takes back all that is not settled."""
+        """Drop the socket without DISCONNECT: the broker takes back all that is not settled."""
         self.pump.end("aborted")
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class SessionLink:
             return
         self.closed = True
         reachable = self.pump.reachable
-        self.pump.hurry()
+        self.pump.begin_close()
         idle = self.dispatcher.stop()
         try:
             self.pump.tidy_up()
@@ -191,7 +191,7 @@ class SessionLink:
                 for request in self.pump.call(lambda core, now: core.close(now, idle=idle)):
                     self.pump.wait(request)
         except BrokerTimeoutError:
-            self.pump.end("no farewell")  # which would not be answered either
+            self.pump.end("no DISCONNECT")  # which would not be answered either
             raise
         finally:
             self.pump.leave("session closed")
