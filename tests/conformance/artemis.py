@@ -1,5 +1,5 @@
 """
-What cannot be had on Artemis over STOMP, by the guarantee table of the README.
+What cannot be had on Artemis over STOMP, by the guarantee table (examples/guarantees).
 
 The scenarios are recorded on Classic. One is NOT for Artemis if every difference is one that the table names; a single
 other difference fails it. The rules look at what differs, so they hold for scenarios that nobody here has seen.
@@ -33,7 +33,9 @@ GROUPS: Final = "groups: over STOMP Artemis does not close one by its sequence (
 COMPOSITES: Final = (
     "several destinations in one name: Artemis refuses them over STOMP (guarantee table)"
 )
-STRANDED: Final = "a crash: Artemis keeps a message of the dead consumer for nobody (README)"
+STRANDED: Final = (
+    "a crash: Artemis keeps a message of the dead consumer for nobody (examples/guarantees)"
+)
 
 _REFUSED: Final[Json] = {"error": "Unsupported"}
 

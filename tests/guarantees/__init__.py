@@ -1,1 +1,1 @@
-"""The guarantee table of the README: each cell is a test, on a real broker."""
+"""The guarantee table of the guide: each cell is a test, on a real broker."""

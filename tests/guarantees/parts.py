@@ -64,7 +64,7 @@ def left(connection: jmsx.Connection, queue: jmsx.Queue) -> list[jmsx.Message]:
 
 
 def stranded(broker: Broker, queue: jmsx.Queue) -> int:
-    """Messages that Artemis holds for a consumer that has died, until it is started again (README)."""
+    """Messages that Artemis holds for a consumer that has died, until it is started again (examples/guarantees)."""
     told = broker.statistics(queue.name)
     return (told.inflight_count or 0) if not told.consumer_count else 0
 

@@ -1,4 +1,4 @@
-"""What the README promises, row by row and broker by broker; a test is named in its row."""
+"""What the guide promises, row by row and broker by broker; a test is named in its row."""
 
 from __future__ import annotations
 

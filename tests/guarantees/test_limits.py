@@ -1,4 +1,4 @@
-"""What JMS has and STOMP, or one of the brokers, has not: the README says so, and jmsx does not pretend."""
+"""What JMS has and STOMP, or one of the brokers, has not: the guide says so, and jmsx does not pretend."""
 
 from __future__ import annotations
 

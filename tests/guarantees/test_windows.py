@@ -1,4 +1,4 @@
-"""What the README promises of prefetch, backlogs and groups: row by row and broker by broker."""
+"""What the guide promises of prefetch, backlogs and groups: row by row and broker by broker."""
 
 from __future__ import annotations
 
