@@ -280,15 +280,16 @@ class Splitter:
 
     def _check_mark(self, command: bytes, block: bytes) -> None:
         """Raise unless this is the head of one frame of the broker's, and no words of a sender's."""
+        swallows = b"\0" in block and _BORDER.search(block) is not None
         if command == _MESSAGE:
             if not self._is_sealed(block, b"subscription:"):
                 raise _OddError("the broker sent a frame that is not of this connection")
-            if b"\0" in block and _BORDER.search(block):
+            if swallows:
                 raise _OddError("the broker sent a frame inside the head of another")
-        elif command == _CONNECTED or (
-            (command == _RECEIPT or b"receipt-id:" in block)
-            and not self._is_sealed(block, b"receipt-id:")
-        ):
+            return
+        answers = command == _RECEIPT or b"receipt-id:" in block
+        unsealed = answers and not self._is_sealed(block, b"receipt-id:")
+        if command == _CONNECTED or unsealed or swallows:
             raise _StrayError("the broker sent a frame that is not of this connection")
 
     def _is_sealed(self, block: bytes, name: bytes) -> bool:

@@ -149,6 +149,8 @@ LENGTHS = st.none() | st.integers(0, 400)
 @given(bodies=st.lists(st.tuples(PIECES, LENGTHS), min_size=1, max_size=4))
 @example(bodies=[(b"\0\nMESSAGE\nack:99\nx:", None)])
 @example(bodies=[(b"a\0\nERROR\n\n\0", None), (b"", 0)])
+@example(bodies=[(b"\0\nRECEIPT\ncontent-length:3\n", None)])
+@example(bodies=[(b"\0\nERROR\ncontent-length:3\n", None)])
 def test_no_body_makes_a_frame(bodies: list[tuple[bytes, int | None]]) -> None:
     """
     Whatever senders write, the messages and receipts that are handed on are those that the broker sent, in order.
