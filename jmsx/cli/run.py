@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final
 import typer
 
 import jmsx
-from jmsx.cli.supervisor import Supervised, Supervisor
 from jmsx.cli.terminal import console
 from jmsx.config.options import DRAIN_TIMEOUT
 from jmsx.config.uri import parse_broker_uri
@@ -152,6 +151,8 @@ def run_app(
         app = None if reload else _prepared(settings)
         where = settings.health or (app.health if app is not None else None)
         verbose = bool(context.parent and context.parent.params.get("verbose"))
+        from jmsx.cli.supervisor import Supervisor  # noqa: PLC0415 - with it comes the client
+
         supervisor = Supervisor(
             _command(settings, verbose=verbose),
             count=settings.workers,
@@ -178,6 +179,8 @@ def _run_here(settings: RunSettings, app: jmsx.App, supervised: int | None) -> N
         app.run(drain_timeout, until_idle=settings.until_idle, announce=_err.print)
         _err.print("drained")
         return
+    from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - with it comes the client
+
     app.health = "127.0.0.1:0"
     with Supervised(supervised) as supervisor:
 

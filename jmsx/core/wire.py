@@ -503,10 +503,16 @@ class Splitter:
         return (origins.pop() if origins else self.origin), -1
 
     def _head(self, data: bytes, block_start: int) -> tuple[int, int] | None:
-        """Where the head ends and the body starts; None if that is not here yet."""
+        """
+        Where the head ends and the body starts; None if that is not here yet.
+
+        Raises _OddError for a NUL: the broker writes none into a head, so this may be a part of the body before it.
+        """
         start = block_start - 1  # the end of the first line may be half of the empty one
         empty_line = _EMPTY_LINE.search(data, start)
         if empty_line is None:
+            if self._guarded and data.find(b"\0", start) >= 0:
+                raise _OddError("the broker sent a frame inside the head of another")
             return None
         _check_head(empty_line.start() - start)
         return empty_line.span()

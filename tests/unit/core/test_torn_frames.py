@@ -272,6 +272,16 @@ def test_a_frame_that_comes_later_is_told() -> None:
     assert splitter.fault is None
 
 
+def test_what_looks_like_a_head_holds_back_the_text_in_front_of_it() -> None:
+    """It has a NUL, and the broker writes none into a head: nothing is handed on before it is known what it is."""
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    assert names(splitter.feed(written(1, b"a\0\nMESSAGE\nack:f\nx:"))) == []
+    assert names(splitter.feed(written(2, b"b"))) == ["1!", "2"]
+    assert splitter.fault is None
+
+
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_a_body_with_a_nul_is_torn_wherever_it_is_cut(body: bytes) -> None:
     """In one place the first part looks whole: then the message is told again when the second one has come."""
