@@ -1,5 +1,5 @@
 """ActiveMQ Artemis: what its STOMP does, and how to live with it."""
 
-from jmsx_artemis.dialect import DIALECT, ArtemisDialect
+from jmsx_artemis.dialect import DIALECT
 
-__all__ = ["DIALECT", "ArtemisDialect"]
+__all__ = ["DIALECT"]

@@ -11,8 +11,12 @@ from typing import Final
 
 from jmsx.core.death_headers import DEATH_HEADERS, DeathRecord, Room, fitting
 from jmsx.core.delivery import Delivery
-from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
-from jmsx.core.values import ConsumerSettings
+from jmsx.core.dialect import Reading, Writing
+from jmsx.core.frames import Frame
+from jmsx.core.headers import COUNT_HEADER, KEY_HEADER, UNREADABLE_HEADER
+from jmsx.core.values import ConsumerSettings, DestinationKind
+from jmsx_artemis.bodies import TYPE_HEADER, has_bytes
+from jmsx_artemis.destinations import parted
 
 #: Rather a value that is cut than a copy that cannot be sent: a header block of 100 KiB is refused
 #: (`StompConnection.java:434`).
@@ -34,6 +38,41 @@ _LEFT: Final = frozenset(
         "_AMQ_ACTUAL_EXPIRY", "_AMQ_GROUP_SEQUENCE", CLIENT,
     }
 )  # fmt: skip
+
+
+class ArtemisCopying:
+    """Makes what takes the place of a message on Artemis."""
+
+    def __init__(self, writing: Writing, reading: Reading) -> None:
+        self._writing = writing
+        self._reading = reading
+
+    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002 - here NACK is the same for all
+        """Return False: NACK makes Artemis delete the message."""
+        return False
+
+    def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
+        """The SEND of a copy that the broker's management can retry."""
+        _, address = parted(death.destination)
+        headers = dead_letter_headers(delivery, death, address)
+        if not self._reading.carries(delivery.headers, delivery.frame.body):
+            headers[UNREADABLE_HEADER] = "true"
+        return self._copy(delivery, headers, destination)
+
+    def scheduled_copy(
+        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+    ) -> Frame:
+        """The SEND of a message that the broker shall deliver again in `delay` seconds."""
+        headers = postponed_headers(delivery, settings, key, delay)
+        return self._copy(delivery, headers, settings.destination)
+
+    def _copy(self, delivery: Delivery, headers: dict[str, str], destination: str) -> Frame:
+        body = delivery.frame.body
+        if has_bytes(delivery.headers):
+            headers["content-length"] = str(len(body))
+        elif b"\0" in body:  # it would end there, so it has to become a BytesMessage
+            headers = {TYPE_HEADER: "text", **headers, "content-length": str(len(body))}
+        return Frame("SEND", headers | self._writing.send_headers(destination), body)
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord, address: str) -> dict[str, str]:

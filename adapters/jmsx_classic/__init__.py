@@ -1,5 +1,5 @@
 """ActiveMQ Classic: what its STOMP does, and how to live with it."""
 
-from jmsx_classic.dialect import DIALECT, ClassicDialect
+from jmsx_classic.dialect import DIALECT
 
-__all__ = ["DIALECT", "ClassicDialect"]
+__all__ = ["DIALECT"]

@@ -1,4 +1,8 @@
-"""The headers of a dead letter's copy on Classic."""
+"""
+Copies of messages on Classic: dead letters, and what is sent back for a later redelivery.
+
+Source: `AbstractDeadLetterStrategy.java:44-60`, at 6.3.1.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,23 @@ from typing import Final
 
 from jmsx.core.death_headers import DEATH_HEADERS, MESSAGE_LIMIT, DeathRecord, Room, cut, fitting
 from jmsx.core.delivery import Delivery
-from jmsx.core.headers import COUNT_HEADER, GROUP_HEADERS, INT, KEY_HEADER, LONG, time_ms, whole
+from jmsx.core.dialect import Reading, Writing
+from jmsx.core.frames import Frame
+from jmsx.core.headers import (
+    COUNT_HEADER,
+    GROUP_HEADERS,
+    INT,
+    KEY_HEADER,
+    LONG,
+    UNREADABLE_HEADER,
+    time_ms,
+    whole,
+)
+from jmsx.core.values import ConsumerSettings, DestinationKind
+from jmsx_classic.destinations import destination_uri
+
+#: The shared dead letter queue (`SharedDeadLetterStrategy.java:36`) and the beginning of every individual one.
+DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 
 #: Rather a value that is cut than a copy that cannot be sent: the broker hangs up over more than 1,000 headers, or a
 #: line of more than 10,240 bytes (`StompWireFormat.java:46-48`).
@@ -29,6 +49,53 @@ _BROKER_OWN: Final = frozenset(
 
 #: How the broker names destinations.
 _DESTINATION: Final = re.compile("/(remote-)?(temp-)?(queue|topic)/.")
+
+
+class ClassicCopying:
+    """Makes what takes the place of a message on Classic."""
+
+    def __init__(self, writing: Writing, reading: Reading) -> None:
+        self._writing = writing
+        self._reading = reading
+
+    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+        """
+        Whether NACK moves this message to a dead letter queue; otherwise it deletes it.
+
+        Deleted are non-persistent messages, those of a topic without durable subscription, and those that come from
+        a dead letter queue. Whether it is one of them cannot be told of a message that jmsx did not send, whose headers
+        need not be the broker's; but where no body came, the broker may have one that no copy has.
+        Source: `AbstractDeadLetterStrategy.java:44-60`, `RegionBroker.sendToDeadLetterQueue`.
+        """
+        headers = delivery.headers
+        whole = bool(delivery.frame.body) or "content-length" in headers
+        if whole and not self._reading.genuine(delivery):
+            return False
+        if headers.get("persistent") != "true" or kind is DestinationKind.TOPIC:
+            return False
+        if "original-destination" in headers:
+            return False  # fanned out: the audit of the shared queue keeps one of the copies only
+        places = (destination_uri(headers.get("destination")) or "", delivery.subscribed)
+        return not any(one.startswith(f"queue://{DEAD_LETTER_QUEUE}") for one in places)
+
+    def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
+        """The SEND of a copy that carries what the original did, and why it died."""
+        headers = dead_letter_headers(delivery, death)
+        headers.update(self._writing.send_headers(destination))
+        if not self._reading.carries(delivery.headers, delivery.frame.body):
+            headers[UNREADABLE_HEADER] = "true"
+        raw = delivery.frame.raw
+        if raw:  # of a truncated message, for people
+            headers["content-length"] = str(len(raw))
+        return Frame("SEND", headers, raw or delivery.frame.body)
+
+    def scheduled_copy(
+        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+    ) -> Frame:
+        """The SEND of a message that the broker shall deliver again in `delay` seconds."""
+        headers = postponed_headers(delivery, key, delay)
+        headers.update(self._writing.send_headers(settings.destination))
+        return Frame("SEND", headers, delivery.frame.body)
 
 
 def dead_letter_headers(delivery: Delivery, death: DeathRecord) -> dict[str, str]:

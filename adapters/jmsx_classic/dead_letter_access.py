@@ -27,7 +27,8 @@ from jmsx.drivers.machine import Machine
 from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, ProtocolError, UnsupportedError
 from jmsx.jms.session import link_of
 from jmsx_classic.copies import replayed_headers
-from jmsx_classic.dialect import DIALECT, destination_uri
+from jmsx_classic.destinations import destination_uri
+from jmsx_classic.dialect import DIALECT
 from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class ClassicDeadLetters:
         with suppress(UnsupportedError):
             if queue not in self._all():  # a browser would make it
                 raise InvalidDestinationError(f"there is no queue {queue}")
-        headers = DIALECT.browse_headers(
+        headers = DIALECT.writing.browse_headers(
             destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
         )
         with self._talk() as talk:
@@ -138,9 +139,9 @@ class ClassicDeadLetters:
                 return None
             destination = to or letter.origin
             delivery = _delivery(frame, queue)
-            headers = replayed_headers(delivery) | DIALECT.send_headers(destination)
+            headers = replayed_headers(delivery) | DIALECT.writing.send_headers(destination)
             send = Frame("SEND", headers, frame.body)
-            return [stamp_again(send, delivery, destination, DIALECT)]
+            return [stamp_again(send, delivery, destination, DIALECT.reading)]
 
         return self._settle(queue, letters, copy)
 
@@ -205,14 +206,14 @@ def _batches(
             frame = talk.message(queue)
         except BrokerTimeoutError:  # that was all
             break
-        name = DIALECT.message_id(frame.headers)
+        name = DIALECT.reading.message_id(frame.headers)
         sends = instead(frame) if wanted[name] else None
         if sends is None:
             held += 1
             continue
         wanted[name] -= 1
         taken += 1
-        batch.append(_Taken(name, DIALECT.ack_id(frame.headers), sends))
+        batch.append(_Taken(name, frame.headers.get(DIALECT.ack_header, ""), sends))
         if len(batch) == BATCH:
             yield batch
             batch = []
@@ -221,7 +222,7 @@ def _batches(
 
 
 def _subscribe(queue: str, name: str) -> Frame:
-    headers = DIALECT.subscribe_headers(
+    headers = DIALECT.writing.subscribe_headers(
         destination=f"queue://{queue}",
         ack=StompAck.CLIENT_INDIVIDUAL,
         selector=None,
@@ -250,7 +251,7 @@ def _delivery(frame: MessageFrame, queue: str) -> Delivery:
     delivery = Delivery(
         frame,
         arrival=0,
-        message_id=DIALECT.message_id(frame.headers),
+        message_id=DIALECT.reading.message_id(frame.headers),
         epoch=0,
         received_at=0.0,
         expires_at=None,
@@ -269,9 +270,9 @@ def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
         headers.get("original-destination")
     )
     cause = headers.get("dlqDeliveryFailureCause", "")
-    carried = DIALECT.carries(headers, frame.body)
+    carried = DIALECT.reading.carries(headers, frame.body)
     return read(
-        DIALECT.message_id(headers),
+        DIALECT.reading.message_id(headers),
         headers,
         origin=origin,
         reason=EXPIRED if _EXPIRED.search(cause) else UNTOLD,

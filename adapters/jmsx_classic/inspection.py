@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
-from jmsx_classic.dialect import DEAD_LETTER_QUEUE
+from jmsx_classic.copies import DEAD_LETTER_QUEUE
 from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from jmsx.config.uri import BrokerAddress, BrokerUri, parse_broker_uri
 from jmsx.core.events import Event, LinkOpened, Source
 from jmsx.core.heartbeat import parse
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.values import DeadLetterStrategy, DestinationKind
+from jmsx.core.values import DeadLetterStrategy
 from jmsx.errors import JmsxError
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
@@ -181,7 +181,7 @@ def _heartbeat(session: Session, options: ConnectionOptions) -> Finding:
 
 def _dead_letters(session: Session, options: ConnectionOptions) -> Finding:
     """Where a message of a queue goes that always fails."""
-    dead_letter_queue = link_of(session).dialect.dead_letter_destination(DestinationKind.QUEUE)
+    dead_letter_queue = link_of(session).dialect.dead_letter_queue
     match options.dead_letter:
         case DeadLetterStrategy.SAFE:
             words = f"confirmed copies to {dead_letter_queue}, wherever the broker would not keep them itself"

@@ -39,15 +39,15 @@ class BrokerErrors:
         COMMIT in a second ERROR, the refusal is held back until `explain` is called, unless the transaction is
         `rollback_only` already: then its cause is known.
         """
-        text = self._dialect.complaint(frame)
+        text = self._dialect.reading.complaint(frame)
         receipt_id = frame.headers.get("receipt-id")
         self._outbox.report(events.ErrorReceived(at=now, message=text, receipt_id=receipt_id))
         request = self._requests.peek(receipt_id)
         if request is None and receipt_id is None:
             request = self._unconfirmed()
         if request is not None:
-            error = self._dialect.error(request.command, request.subject, frame, broker)
-            if self._dialect.explains_later(request.command, text) and not rollback_only:
+            error = self._dialect.reading.error(request.command, request.subject, frame, broker)
+            if self._dialect.reading.explains_later(request.command, text) and not rollback_only:
                 self._held = _Held(request.receipt_id, error, now + PATIENCE)
             else:
                 self._requests.answer(request.receipt_id, now, error)
@@ -60,7 +60,7 @@ class BrokerErrors:
         request = self._requests.oldest("SUBSCRIBE")
         if request is None or self._dialect.errors_close:
             return request
-        return None if self._dialect.trial(request.subject, {}) is None else request
+        return None if self._dialect.writing.trial(request.subject, {}) is None else request
 
     def explain(self, now: float) -> None:
         """Answer the request whose refusal is held back: its cause was told now, or will not be told any more."""

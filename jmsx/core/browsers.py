@@ -70,7 +70,7 @@ class Browsers:
             else headers
         )
         named = {"id": subscription_id, **wanted}
-        trial = self._dialect.trial(destination, named)
+        trial = self._dialect.writing.trial(destination, named)
         subscribe(named, request, self._requests, self._outbox, trial=trial)
         return request
 
@@ -87,7 +87,9 @@ class Browsers:
         selector = f"{one_message(delivery.message_id)} AND {that}"
         try:
             headers = self._dialect.untranslated(
-                self._dialect.browse_headers(destination=destination, prefetch=1, selector=selector)
+                self._dialect.writing.browse_headers(
+                    destination=destination, prefetch=1, selector=selector
+                )
             )
         except JmsxError:  # of a header that its sender wrote
             told(False)  # noqa: FBT003 - the answer
@@ -122,14 +124,14 @@ class Browsers:
         """Keep the messages that the broker shows a browser; messages for a browser that is closed are ignored."""
         question = self._questions.get(subscription_id)
         if question is not None:
-            shown = is_same(deliveries[0].frame, question.delivery.frame)
+            shown = is_same(deliveries[0].frame, question.delivery.frame, self._dialect)
             self._tell(subscription_id, shown=shown)
             return
         browser = self._open.get(subscription_id)
         if browser is None:
             return
         for delivery in deliveries:
-            if delivery.headers.get("browser") == "end":
+            if self._dialect.ends_browsing(delivery.headers):
                 browser.ended = True
             else:
                 browser.waiting.append(delivery)

@@ -109,7 +109,7 @@ class CommitMarkers:
         """Subscribe to the markers on a link that is up; called at the first commit, and on every link after that."""
         self.opened, self.error = True, None
         orphans = self._today - ORPHANED
-        headers = self._dialect.subscribe_headers(
+        headers = self._dialect.writing.subscribe_headers(
             destination=QUEUE,
             ack=StompAck.CLIENT,
             selector=f"jmsx_session = '{self._session_id}' OR jmsx_day < {orphans}",
@@ -206,7 +206,7 @@ class CommitMarkers:
     def _marker(self, wire: Mapping[str, str]) -> Frame:
         self._number += 1
         headers = {
-            **self._dialect.send_headers(QUEUE),
+            **self._dialect.writing.send_headers(QUEUE),
             "persistent": "true",
             "jmsx_session": self._session_id,
             "jmsx_marker": str(self._number),

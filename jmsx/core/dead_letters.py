@@ -163,7 +163,7 @@ class DeadLetters:
             return False
         if reason == UNDECODABLE and not delivery.frame.broken:
             return False
-        return not self._dialect.genuine(delivery)
+        return not self._dialect.reading.genuine(delivery)
 
     def _move_unread(self, move: _Move, now: float) -> None:
         """
@@ -227,7 +227,7 @@ class DeadLetters:
         is copied, too: the broker may know of no expiry and would delete it. Source:
         `ActiveMQMessageConsumer.java:976-984`; STOMP's nearest to an EXPIRED ack is NACK (BROKER.md C59).
         """
-        genuine = self._dialect.genuine(delivery)
+        genuine = self._dialect.reading.genuine(delivery)
         by_broker = consumer.settings.dead_letter == DeadLetterStrategy.BROKER
         if self._dialect.nack_dead_letters and (genuine or by_broker):
             self._outbox.transmit(*consumer.nack_frames([delivery], [""]))
@@ -294,11 +294,11 @@ class DeadLetters:
         strategy = consumer.settings.dead_letter
         if strategy == DeadLetterStrategy.BROKER:
             return self._dialect.nack_dead_letters
-        if not self._dialect.carries(delivery.headers, delivery.frame.body):
-            return self._dialect.dead_lettered_by_broker(delivery, consumer.settings.kind)
+        if not self._dialect.reading.carries(delivery.headers, delivery.frame.body):
+            return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
         if strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
             return False  # whoever reads it again may not understand the original either
-        return self._dialect.dead_lettered_by_broker(delivery, consumer.settings.kind)
+        return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
 
     def _queue_for(self, consumer: ConsumerCore, delivery: Delivery) -> str:
         """
@@ -309,7 +309,7 @@ class DeadLetters:
         ever.
         """
         settings = consumer.settings
-        here = (settings.destination, self._dialect.addresses(delivery.headers).destination)
+        here = (settings.destination, self._dialect.reading.addresses(delivery.headers).destination)
         named = settings.dead_letter
         return (
             settings.dead_letter_queue
@@ -346,12 +346,12 @@ class DeadLetters:
     def _copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
         """Return the copy; if making it fails, a copy of the bare frame."""
         try:
-            copy = self._dialect.dead_letter_copy(delivery, destination, death)
+            copy = self._dialect.copying.dead_letter_copy(delivery, destination, death)
             # for where it was: there it is the same message again, when somebody moves it back
-            return stamp_again(copy, delivery, death.destination, self._dialect)
+            return stamp_again(copy, delivery, death.destination, self._dialect.reading)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
             delivery.mark_undecodable(error)
-            return self._dialect.dead_letter_copy(delivery, destination, death)
+            return self._dialect.copying.dead_letter_copy(delivery, destination, death)
 
     def _ask(self, move: _Move) -> Request:
         """Open the request whose answer tells whether the message is a dead letter."""

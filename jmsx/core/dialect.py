@@ -1,8 +1,14 @@
-"""What differs from broker to broker: the seam that adapters fill."""
+"""
+What differs from broker to broker: the seam that adapters fill.
+
+A dialect is a value: what the broker can do, and three objects that know its frames. Where nothing is said of a field,
+a broker is taken for one that does what STOMP 1.2 says, and no more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -11,11 +17,11 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
 from jmsx.core.management import Management
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
-from jmsx.core.window import Window
+from jmsx.core.window import Unlimited, Window
 from jmsx.errors import JmsxError
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
 
 #: What a message's body may be: text, bytes, the entries of a map, or nothing.
@@ -46,79 +52,8 @@ UNREADABLE: Final = (
 )
 
 
-class Dialect(Protocol):
-    """Says what this broker's STOMP does, and how to live with it. Implementations are pure and stateless."""
-
-    @property
-    def name(self) -> str:
-        """The kind of broker, such as `classic`."""
-
-    @property
-    def header_limit(self) -> int:
-        """Bytes of one header line that the broker takes."""
-
-    @property
-    def sharing(self) -> str:
-        """An error text: why there are no shared subscriptions (JMS 2.0), and what to do instead."""
-
-    @property
-    def transactional_ack(self) -> bool:
-        """Whether an ACK takes part in a transaction."""
-
-    @property
-    def nack_dead_letters(self) -> bool:
-        """Whether NACK gives a message to the broker's dead letter strategy."""
-
-    @property
-    def global_temporaries(self) -> bool:
-        """Whether a temporary queue has one name, on every connection."""
-
-    def holding_headers(self, destination: str) -> Mapping[str, str] | None:
-        """
-        Return the headers of a SUBSCRIBE that gets no message, by which a temporary queue (URI) is made before it is
-        read.
-
-        None: the queue is there without it.
-        """
-
-    @property
-    def patience(self) -> float:
-        """Seconds of silence after which the broker drops a client that promised no heart-beats; 0: never."""
-
-    @property
-    def errors_close(self) -> bool:
-        """Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE."""
-
-    @property
-    def raw_names(self) -> bool:
-        """
-        Whether the broker writes names of properties without escapes, so that one may look like lines of a head.
-
-        Then frames have a mark (drivers/lifeline.py). Where it does not, it must tell the true length of each body, and
-        a second header of one name is a property: the first one counts (STOMP 1.2).
-        """
-
-    @property
-    def flags_redelivery(self) -> bool:
-        """Whether a message that a consumer was handed and did not settle is flagged when it comes again."""
-
-    @property
-    def management(self) -> Management | None:
-        """The inquiries for which STOMP has no frame; None: nothing can be asked."""
-
-    @property
-    def reserved(self) -> Container[str]:
-        """Headers that are no properties of the application, beyond STOMP's and JMS's."""
-
-    @property
-    def internal(self) -> Container[str]:
-        """Properties that an application may set, and that a message which came in does not show: they are its own."""
-
-    def speaks(self, server: str) -> bool:
-        """Return whether CONNECTED's `server` header names this kind of broker."""
-
-    def window(self, settings: ConsumerSettings) -> Window:
-        """Make a new window for one consumer on one link."""
+class Writing(Protocol):
+    """How what we say is written for this broker. Implementations are pure and stateless."""
 
     def send_headers(self, destination: str) -> dict[str, str]:
         """Return the headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
@@ -128,9 +63,6 @@ class Dialect(Protocol):
 
     def reply_to(self, destination: str) -> str:
         """Return the `reply-to` header for a URI."""
-
-    def addresses(self, headers: Mapping[str, str]) -> Addresses:
-        """Return the destinations that a MESSAGE names."""
 
     def subscribe_headers(
         self,
@@ -148,9 +80,6 @@ class Dialect(Protocol):
         Raises UnsupportedError for an option that the broker does not have.
         """
 
-    def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers of the same SUBSCRIBE without what makes the broker look into the bodies of others."""
-
     def trial(self, destination: str, headers: Mapping[str, str]) -> Mapping[str, str] | None:
         """
         Return the headers of a subscription to try before a SUBSCRIBE to the URI with `headers`, or None.
@@ -167,8 +96,23 @@ class Dialect(Protocol):
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Return the headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
 
+    def holding_headers(self, destination: str) -> Mapping[str, str] | None:
+        """
+        Return the headers of a SUBSCRIBE that gets no message, by which a temporary queue (URI) is made before it is
+        read.
+
+        None: the queue is there without it.
+        """
+
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
         """Return headers and bytes of a SEND's body; raises MessageFormatError for a map that cannot be carried."""
+
+
+class Reading(Protocol):
+    """What the frames of this broker mean. Implementations are pure and stateless."""
+
+    def addresses(self, headers: Mapping[str, str]) -> Addresses:
+        """Return the destinations that a MESSAGE names."""
 
     def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
         """
@@ -182,27 +126,8 @@ class Dialect(Protocol):
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """Return the kind of program that sent a MESSAGE."""
 
-    def sent_id(self, session: str, number: int) -> str | None:
-        """
-        Return the message id of the SEND with that number (from 1) on a link without a client id; None: unknown.
-
-        `session` is CONNECTED's.
-        """
-
-    def sent_at(self, time: int) -> dict[str, str]:
-        """
-        Return the headers of a SEND that tell its time (epoch milliseconds), where the
-        broker takes it from its sender.
-        """
-
-    def output_headers(self, identity: str) -> dict[str, str]:
-        """Return the headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
-
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
         """Return the same bytes for the same body of a SEND or MESSAGE, however the broker writes it. Never fails."""
-
-    def ack_id(self, headers: Mapping[str, str]) -> str:
-        """Return the id by which a MESSAGE is acknowledged."""
 
     def genuine(self, delivery: Delivery) -> bool:
         """
@@ -217,23 +142,12 @@ class Dialect(Protocol):
     def message_key(self, headers: Mapping[str, str]) -> str:
         """Return the stable identity of a message whose sender gave it none: no message of another broker has it."""
 
-    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+    def sent_id(self, session: str, number: int) -> str | None:
         """
-        Return whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
+        Return the message id of the SEND with that number (from 1) on a link without a client id; None: unknown.
 
-        For a message whose body may not have come, which a copy would lose, its own headers are enough to say so.
+        `session` is CONNECTED's.
         """
-
-    def dead_letter_destination(self, kind: DestinationKind) -> str:
-        """Return the URI of the queue for copies, where none is named."""
-
-    def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
-        """Return the SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
-
-    def scheduled_copy(
-        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
-    ) -> Frame:
-        """Return the SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""
 
     def explains_later(self, command: str, text: str) -> bool:
         """Return whether the broker, which answers `command` with ERROR `text`, may tell its cause in another ERROR."""
@@ -243,3 +157,97 @@ class Dialect(Protocol):
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """Return the typed error for the ERROR `frame` in answer to `command` about `subject`."""
+
+
+class Copying(Protocol):
+    """What takes the place of a message that leaves its queue. Implementations are pure and stateless."""
+
+    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+        """
+        Return whether NACK puts this message into the broker's dead letter queue, rather than deleting it.
+
+        For a message whose body may not have come, which a copy would lose, its own headers are enough to say so.
+        """
+
+    def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
+        """Return the SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
+
+    def scheduled_copy(
+        self, delivery: Delivery, settings: ConsumerSettings, key: str, delay: float
+    ) -> Frame:
+        """Return the SEND frame (without receipt) that has the broker deliver a message again in `delay` seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """What this kind of broker's STOMP does, and how to live with it."""
+
+    name: str  #: the kind of broker, such as `classic`
+    server: str  #: how CONNECTED's `server` header begins
+    sharing: str  #: an error text: why there are no shared subscriptions (JMS 2.0), and what to do instead
+    dead_letter_queue: str  #: the queue (URI) for copies of dead letters, where none is named
+    writing: Writing
+    reading: Reading
+    copying: Copying
+    #: Makes a new window for one consumer on one link.
+    window: Callable[[ConsumerSettings], Window] = Unlimited
+    #: The inquiries for which STOMP has no frame; None: nothing can be asked.
+    management: Management | None = None
+    #: Bytes of one header line that the broker takes.
+    header_limit: int = 10_000
+    #: Header of a MESSAGE that tells the id by which it is acknowledged.
+    ack_header: str = "ack"
+    #: Header of a SEND by which the broker drops what it has from an earlier try; None: it does not.
+    duplicate_id_header: str | None = None
+    #: Header that has the broker write the bodies of others anew, and tells of it; None: it does not.
+    translation_header: str | None = None
+    #: Whether the broker takes the time of a message from its sender's `timestamp` header.
+    takes_timestamps: bool = False
+    #: Header, with its value, of the MESSAGE that ends what a queue browser is shown; None: there are no browsers.
+    browser_end: tuple[str, str] | None = None
+    #: Header of a SEND that has the broker deliver it after so many milliseconds, if its scheduler is on.
+    delay_header: str | None = None
+    #: Whether an ACK takes part in a transaction.
+    transactional_ack: bool = True
+    #: Whether NACK gives a message to the broker's dead letter strategy.
+    nack_dead_letters: bool = False
+    #: Whether a temporary queue has one name, on every connection.
+    global_temporaries: bool = False
+    #: Seconds of silence after which the broker drops a client that promised no heart-beats; 0: never.
+    patience: float = 0.0
+    #: Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE.
+    errors_close: bool = True
+    #: Whether the broker writes names of properties without escapes, so that one may look like lines of a head. Then
+    #: its frames have a mark (drivers/lifeline.py). Where it does not, it must tell the true length of each body, and a
+    #: second header of one name is a property: the first one counts (STOMP 1.2).
+    raw_names: bool = False
+    #: Whether a message that a consumer was handed and did not settle is flagged when it comes again.
+    flags_redelivery: bool = False
+    #: Headers that are no properties of the application, beyond STOMP's and JMS's.
+    reserved: Container[str] = frozenset()
+    #: Properties that an application may set, and that a message which came in does not show: they are its own.
+    internal: Container[str] = frozenset()
+
+    def speaks(self, server: str) -> bool:
+        """Return whether CONNECTED's `server` header names this kind of broker."""
+        return server.startswith(self.server)
+
+    def untranslated(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the headers of the same SUBSCRIBE without what makes the broker look into the bodies of others."""
+        return {name: value for name, value in headers.items() if name != self.translation_header}
+
+    def ends_browsing(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a MESSAGE is the one that ends what a queue browser is shown."""
+        return self.browser_end is not None and self.browser_end in headers.items()
+
+    def output_headers(self, identity: str) -> dict[str, str]:
+        """Return the headers of a SEND that let the broker drop it, if it has the same from an earlier try."""
+        return (
+            {}
+            if self.duplicate_id_header is None
+            else {self.duplicate_id_header: f"jmsx:{identity}"}
+        )
+
+    def sent_at(self, time: int) -> dict[str, str]:
+        """Return the headers of a SEND that tell its time (epoch milliseconds), where the broker takes it from us."""
+        return {"timestamp": str(time)} if self.takes_timestamps else {}

@@ -82,7 +82,7 @@ class HandingOut:
         """Return the key under which a ledger counts `delivery`, or None if it is not counted."""
         consumer = self._consumers.find(delivery.subscription_id)
         try:
-            return store_key(delivery, consumer.settings, self._dialect)
+            return store_key(delivery, consumer.settings, self._dialect.reading)
         except Exception as error:
             if not self._is_odd(consumer, delivery):
                 raise
@@ -121,7 +121,7 @@ class HandingOut:
             return False
         try:
             frame = delivery.frame
-            return is_browsable(consumer.settings) and not self._dialect.carries(
+            return is_browsable(consumer.settings) and not self._dialect.reading.carries(
                 frame.headers, frame.body
             )
         except ProtocolError:  # of its headers: then it is a dead letter soon
@@ -151,7 +151,7 @@ class HandingOut:
         try:
             consumer.key(delivery)
             consumer.memory.name(delivery)
-            store_key(delivery, consumer.settings, self._dialect)
+            store_key(delivery, consumer.settings, self._dialect.reading)
         except Exception:  # noqa: BLE001 - whatever it is, one message must not end the session
             return True
         return False

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery, MessageIdentity
 from jmsx.core.destination_names import is_pattern
-from jmsx.core.dialect import Dialect
+from jmsx.core.dialect import Reading
 from jmsx.core.frames import Frame
 from jmsx.core.headers import COUNT_HEADER, DIGEST_HEADER, INT, KEY_HEADER, whole
 from jmsx.core.ledger import StoreKey
@@ -46,50 +46,50 @@ _TEMPORARY: Final = "temp-"
 
 
 def stamp(
-    headers: Mapping[str, str], body: bytes, key: str, destination: str, dialect: Dialect
+    headers: Mapping[str, str], body: bytes, key: str, destination: str, reading: Reading
 ) -> dict[str, str]:
     """Return the headers of a SEND to the URI `destination`, with the `key` and the digest that proves it."""
-    digest = blake2b(dialect.content(headers, body), digest_size=_SIZE)
+    digest = blake2b(reading.content(headers, body), digest_size=_SIZE)
     digest.update(_claim(key, headers.get(COUNT_HEADER, ""), _bound(destination)))
     return {**headers, KEY_HEADER: key, DIGEST_HEADER: digest.hexdigest()}
 
 
-def stamp_again(copy: Frame, delivery: Delivery, destination: str, dialect: Dialect) -> Frame:
+def stamp_again(copy: Frame, delivery: Delivery, destination: str, reading: Reading) -> Frame:
     """Return the SEND of a copy of `delivery`, with a digest made for the copy; unchanged if the key is not proven."""
-    known = identify(delivery, dialect)
+    known = identify(delivery, reading)
     if not known.vouched:
         return copy
-    return Frame("SEND", stamp(copy.headers, copy.body, known.key, destination, dialect), copy.body)
+    return Frame("SEND", stamp(copy.headers, copy.body, known.key, destination, reading), copy.body)
 
 
-def identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
+def identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
     """Return the identity of `delivery`, which is found at the first call. Never fails, whatever came in."""
     if delivery.identity is None:
         try:
-            delivery.identity = _identify(delivery, dialect)
+            delivery.identity = _identify(delivery, reading)
         except Exception:  # noqa: BLE001 - a message that nothing names must not end its session
             name = _short(delivery.message_id)
             delivery.identity = MessageIdentity(name, name, name, vouched=False)
     return delivery.identity
 
 
-def key_of(delivery: Delivery, dialect: Dialect) -> str:
+def key_of(delivery: Delivery, reading: Reading) -> str:
     """Return the key of `delivery` alone, for which the body is not looked at if no sender gave it one. Never fails."""
     if delivery.identity is None and KEY_HEADER not in delivery.headers:
         try:
-            return _short(dialect.message_key(delivery.headers))
+            return _short(reading.message_key(delivery.headers))
         except Exception:  # noqa: BLE001, S110 - see `identify`
             pass
-    return identify(delivery, dialect).key
+    return identify(delivery, reading).key
 
 
-def count(delivery: Delivery, dialect: Dialect) -> int:
+def count(delivery: Delivery, reading: Reading) -> int:
     """Return how often a message was redelivered before it was sent back for later; 0 unless jmsx wrote the count."""
     told = whole(delivery.headers.get(COUNT_HEADER), most=INT)
-    return told if told and identify(delivery, dialect).vouched else 0
+    return told if told and identify(delivery, reading).vouched else 0
 
 
-def store_key(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> StoreKey | None:
+def store_key(delivery: Delivery, settings: ConsumerSettings, reading: Reading) -> StoreKey | None:
     """
     Return the key under which a ledger counts `delivery`, or None if it is not counted.
 
@@ -98,28 +98,28 @@ def store_key(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) 
     """
     if settings.kind is DestinationKind.TOPIC or delivery.is_acknowledged:
         return None
-    copy = identify(delivery, dialect).copy
-    return StoreKey(place(delivery, settings, dialect), copy) if copy else None
+    copy = identify(delivery, reading).copy
+    return StoreKey(place(delivery, settings, reading), copy) if copy else None
 
 
-def place(delivery: Delivery, settings: ConsumerSettings, dialect: Dialect) -> str:
+def place(delivery: Delivery, settings: ConsumerSettings, reading: Reading) -> str:
     """
     Return the queue or durable subscription that has `delivery`; where the consumer reads a pattern, the message's own
     queue.
     """
     if not is_pattern(settings.origin):
         return settings.origin
-    return dialect.addresses(delivery.headers).destination or settings.origin
+    return reading.addresses(delivery.headers).destination or settings.origin
 
 
-def _identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
+def _identify(delivery: Delivery, reading: Reading) -> MessageIdentity:
     headers = delivery.headers
-    digest = blake2b(dialect.content(headers, delivery.frame.body), digest_size=_SIZE)
+    digest = blake2b(reading.content(headers, delivery.frame.body), digest_size=_SIZE)
     body = digest.hexdigest()
     given, told = headers.get(KEY_HEADER, ""), headers.get(DIGEST_HEADER, "")
     vouched = False
     if given and told and len(given) <= _LONGEST:
-        where = dialect.addresses(headers)
+        where = reading.addresses(headers)
         died = headers.get("jmsx_original_destination")
         candidates = (where.destination, where.original, delivery.subscribed, died, _SEVERAL)
         repeated = headers.get(COUNT_HEADER, "")
@@ -129,7 +129,7 @@ def _identify(delivery: Delivery, dialect: Dialect) -> MessageIdentity:
             if claimed.hexdigest() == told:
                 vouched = True
                 break
-    key = given if vouched else _short(dialect.message_key(headers))
+    key = given if vouched else _short(reading.message_key(headers))
     name = f"{key}:{body}" if key else ""
     own = _short(f"{delivery.message_id}@{headers.get('timestamp', '')}")
     copy = f"{own}:{body}" if delivery.message_id else ""

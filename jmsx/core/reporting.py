@@ -28,7 +28,7 @@ class ConsumerReports:
 
     def key(self, delivery: Delivery) -> str:
         """Return the stable identity of a message."""
-        return key_of(delivery, self._dialect)
+        return key_of(delivery, self._dialect.reading)
 
     # The subscription ------------------------------------------------------------------------------------------------
 

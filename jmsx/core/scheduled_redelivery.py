@@ -70,7 +70,7 @@ class ScheduledRedelivery:
         delay = policy.delay(attempt, draw) if failure.delay is None else failure.delay
         if policy.exhausted(attempt) or delay <= 0:
             return False
-        if not all(self._dialect.carries(one.headers, one.frame.body) for one in alive):
+        if not all(self._dialect.reading.carries(one.headers, one.frame.body) for one in alive):
             return False  # a copy would have nothing in it
         if not all(self._fits(one, consumer) for one in alive):
             return False  # it would come again with less than its sender gave it
@@ -86,13 +86,13 @@ class ScheduledRedelivery:
         return True
 
     def _fits(self, delivery: Delivery, consumer: ConsumerCore) -> bool:
-        copy = self._dialect.scheduled_copy(delivery, consumer.settings, "", 0.0)
+        copy = self._dialect.copying.scheduled_copy(delivery, consumer.settings, "", 0.0)
         return CUT_HEADER not in copy.headers
 
     def _copy(self, delivery: Delivery, consumer: ConsumerCore, delay: float) -> Frame:
         key, settings = consumer.key(delivery), consumer.settings
-        copy = self._dialect.scheduled_copy(delivery, settings, key, delay)
-        headers = stamp(copy.headers, copy.body, key, settings.destination, self._dialect)
+        copy = self._dialect.copying.scheduled_copy(delivery, settings, key, delay)
+        headers = stamp(copy.headers, copy.body, key, settings.destination, self._dialect.reading)
         return Frame("SEND", headers, copy.body)
 
     def _send(self, consumer: ConsumerCore, batch: list[Delivery], copies: list[Frame]) -> None:

@@ -511,7 +511,7 @@ class SessionCore:
     def unsubscribe_durable(self, name: str) -> Request:
         """Remove a durable subscription that no consumer uses; the request is answered when the broker has done it."""
         request = self._requests.open("UNSUBSCRIBE", name)
-        headers = self._dialect.unsubscribe_durable_headers(name)
+        headers = self._dialect.writing.unsubscribe_durable_headers(name)
         self._outbox.transmit(
             Frame("UNSUBSCRIBE", {"id": f"remove-{name}", **headers, "receipt": request.receipt_id})
         )
@@ -602,8 +602,8 @@ class SessionCore:
             self.broker_errors.explain(now)
 
     def _delivery(self, frame: MessageFrame, now: float, wall: float) -> Delivery:
-        message_id = self._dialect.message_id(frame.headers)
-        ack_id = self._dialect.ack_id(frame.headers)
+        message_id = self._dialect.reading.message_id(frame.headers)
+        ack_id = frame.headers.get(self._dialect.ack_header, "")
         return Delivery.of(
             frame,
             self._arrivals,

@@ -111,7 +111,7 @@ class Subscriptions:
         for delivery in deliveries:
             delivery.subscribed = consumer.settings.destination
             past = delivery.expires_at is not None and delivery.expires_at <= now
-            if past and not self._dialect.genuine(delivery):
+            if past and not self._dialect.reading.genuine(delivery):
                 delivery.expires_at = None  # no broker sends what has expired
             if COUNT_HEADER in delivery.headers or len(self._lost_deliveries):
                 self._recall(consumer, delivery)
@@ -131,7 +131,7 @@ class Subscriptions:
         )
         if consumer is None:
             return False
-        ack_id = self._dialect.ack_id(headers)
+        ack_id = headers.get(self._dialect.ack_header, "")
         for delivery in consumer.waiting:
             if delivery.ack_id == ack_id:
                 delivery.frame = frame
@@ -142,7 +142,7 @@ class Subscriptions:
     def _recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         try:
             if delivery.dead_letter_cause is None:
-                delivery.continue_after_sending_back(count(delivery, self._dialect))
+                delivery.continue_after_sending_back(count(delivery, self._dialect.reading))
                 self._lost_deliveries.recall(consumer, delivery)
         except Exception as error:  # noqa: BLE001 - one message must not end the session
             delivery.mark_undecodable(error)
@@ -285,7 +285,7 @@ class Subscriptions:
             **wanted,
             **consumer.window.subscribe_headers(),
         }
-        trial = self._dialect.trial(consumer.settings.destination, headers)
+        trial = self._dialect.writing.trial(consumer.settings.destination, headers)
         subscribe(headers, request, self._requests, self._outbox, trial=trial)
 
     def _unsubscribe(self, consumer: ConsumerCore, now: float, *, idle: bool = True) -> Request:

@@ -132,7 +132,7 @@ class Transaction:
         """
         if self._input is not None:
             source, delivery = self._input
-            known = identify(delivery, dialect)
+            known = identify(delivery, dialect.reading)
             origin = f"{source}:{known.copy}:{known.key}"
         elif of_none:
             origin = self.transaction_id

@@ -20,7 +20,7 @@ from jmsx.core.selectors import literal
 from jmsx.core.values import ConsumerSettings, DestinationKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 
 #: Seconds after something new, a link or a message, within which the end of a link may be for what the broker meant to
@@ -30,8 +30,8 @@ SOON: Final = 2.0
 #: Ends of links in a row before topics go without maps, too: what comes there can be looked at nowhere else.
 OFTEN: Final = 2
 
-#: Headers that differ between two showings of one message.
-_OWN: Final = frozenset({"ack", "subscription", "redelivered", "transformation"})
+#: Headers that differ between two showings of one message, beside the one that tells of its translation.
+_OWN: Final = ("ack", "subscription", "redelivered")
 
 
 class Translating:
@@ -79,24 +79,25 @@ def queue_of(delivery: Delivery, dialect: Dialect) -> str:
     """Return the URI of the message's queue; only where its consumer reads several, a header tells it."""
     if delivery.subscribed and not is_pattern(delivery.subscribed):
         return delivery.subscribed
-    return dialect.addresses(delivery.headers).destination or ""
+    return dialect.reading.addresses(delivery.headers).destination or ""
 
 
-def is_same(shown: MessageFrame, known: MessageFrame) -> bool:
+def is_same(shown: MessageFrame, known: MessageFrame, dialect: Dialect) -> bool:
     """
     Return whether both frames are of one message: the id that it goes by may be one that its sender gave it.
 
     A truncated frame is compared line by line with all that came: the order of headers is the broker's affair.
     """
+    own = (*_OWN, dialect.translation_header or "")
     if shown.broken or known.broken:
-        return bool(known.raw) and _lasting_lines(shown.raw) == _lasting_lines(known.raw)
-    return _lasting(shown.headers) == _lasting(known.headers)
+        return bool(known.raw) and _lines(shown.raw, own) == _lines(known.raw, own)
+    return _lasting(shown.headers, own) == _lasting(known.headers, own)
 
 
-def _lasting(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name not in _OWN}
+def _lasting(headers: Mapping[str, str], left: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name not in left}
 
 
-def _lasting_lines(raw: bytes) -> list[bytes]:
-    own = tuple(f"{name}:".encode() for name in _OWN)
+def _lines(raw: bytes, left: Iterable[str]) -> list[bytes]:
+    own = tuple(f"{name}:".encode() for name in left)
     return sorted(line for line in raw.rstrip(b"\n").split(b"\n") if not line.startswith(own))

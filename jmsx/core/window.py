@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
+from jmsx.core.values import ConsumerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,3 +68,41 @@ class Window(Protocol):
 
     def release(self) -> Sequence[Frame]:
         """Return the frames that must be written before any ACK, NACK or COMMIT."""
+
+
+class Unlimited:
+    """No window: the broker sends all that it has, as STOMP 1.2 says nothing else."""
+
+    batch_bytes: Final = None
+    limited: Final = False
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self.subscription_ids: Sequence[str] = (settings.subscription_id,)
+
+    def subscribe_headers(self) -> Mapping[str, str]:
+        """Return nothing: there is no header for it."""
+        return {}
+
+    def arrived(self, deliveries: Sequence[Delivery]) -> None:
+        """Do nothing, as `settled` and `reset`: nothing is counted."""
+
+    def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:
+        """Do nothing."""
+
+    def reset(self) -> None:
+        """Do nothing."""
+
+    def full(self, unsettled: int) -> bool:  # noqa: ARG002 - as many as there are
+        """Return False."""
+        return False
+
+    def patience(self, unsettled: int) -> None:
+        """Return None: there is nothing to open."""
+
+    def open(self, unsettled: Unsettled) -> Sequence[Frame]:  # noqa: ARG002 - as many as there are
+        """Return nothing."""
+        return ()
+
+    def release(self) -> Sequence[Frame]:
+        """Return nothing."""
+        return ()

@@ -204,7 +204,7 @@ class Talk:
     def _check(self, frame: Frame | MessageFrame, command: str, subject: str) -> None:
         """Raise what the broker says, if it is an ERROR."""
         if isinstance(frame, Frame) and frame.command == "ERROR":
-            raise self._dialect.error(command, subject, frame, self.broker)
+            raise self._dialect.reading.error(command, subject, frame, self.broker)
 
 
 class _Conversation(Talk):

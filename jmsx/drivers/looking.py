@@ -61,9 +61,9 @@ class Looking:
             finally:
                 talk.drop()
             break
-        if shown is None or not shown.body or not is_same(shown, delivery.frame):
+        if shown is None or not shown.body or not is_same(shown, delivery.frame, self._dialect):
             return None
-        return _merged(delivery.frame, shown)
+        return _merged(delivery.frame, shown, self._dialect.translation_header or "")
 
     def ends_links(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
         """
@@ -72,7 +72,7 @@ class Looking:
         What it was about to send is still paged in, so a browser is shown that, too; and another one, which asks for no
         translation, must be shown all of it, or the broker just ends connections. False if it cannot be asked.
         """
-        headers = self._dialect.browse_headers(
+        headers = self._dialect.writing.browse_headers(
             destination=settings.destination, prefetch=BROWSED, selector=None
         )
         if "selector" in settings.headers:
@@ -96,10 +96,11 @@ class Looking:
         finally:
             talk.drop()
 
-    @staticmethod
-    def _ends(talk: Talk, destination: str) -> bool:
+    def _ends(self, talk: Talk, destination: str) -> bool:
         try:
-            while not _is_end(talk.shown(_NAME, "SUBSCRIBE", destination)):
+            while not self._dialect.ends_browsing(
+                talk.shown(_NAME, "SUBSCRIBE", destination).headers
+            ):
                 pass
         except LinkError:
             return False
@@ -107,7 +108,7 @@ class Looking:
 
     def _shown(self, talk: Talk, delivery: Delivery) -> MessageFrame | None:
         destination = queue_of(delivery, self._dialect)
-        headers = self._dialect.browse_headers(
+        headers = self._dialect.writing.browse_headers(
             destination=destination, prefetch=1, selector=one_message(delivery.message_id)
         )
         talk.send(Frame("SUBSCRIBE", {"id": _NAME, **headers}))
@@ -116,23 +117,18 @@ class Looking:
         except LinkError as error:
             raise _ClosedError from error
         talk.send(Frame("DISCONNECT", {}))
-        return None if _is_end(shown) else shown
+        return None if self._dialect.ends_browsing(shown.headers) else shown
 
 
 class _ClosedError(Exception):
     """The broker closed the connection at the message."""
 
 
-def _is_end(shown: MessageFrame) -> bool:
-    """Whether a browser has been shown all."""
-    return shown.headers.get("browser") == "end"
-
-
-def _merged(frame: MessageFrame, shown: MessageFrame) -> MessageFrame:
-    """`frame` with the body that was shown, and with what tells how to read that."""
+def _merged(frame: MessageFrame, shown: MessageFrame, header: str) -> MessageFrame:
+    """`frame` with the body that was shown, and with the header that tells how to read that."""
     lines = frame.block.split(b"\n")
-    kept = [line for line in lines if not line.startswith(b"transformation:")]
-    told = shown.headers.get("transformation")
+    kept = [line for line in lines if not line.startswith(f"{header}:".encode())]
+    told = shown.headers.get(header)
     if told is not None:
-        kept.append(f"transformation:{escape(told)}".encode())
+        kept.append(f"{header}:{escape(told)}".encode())
     return MessageFrame(b"\n".join(kept), shown.body)

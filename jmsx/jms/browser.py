@@ -35,7 +35,7 @@ class QueueBrowser:
         link, pump = self._link, self._link.pump
         link.check_open()
         name = link.next_subscription_id()
-        headers = link.dialect.browse_headers(
+        headers = link.dialect.writing.browse_headers(
             destination=self.queue.uri,
             prefetch=link.options.prefetch_policy.queue_browser,
             selector=self._selector,

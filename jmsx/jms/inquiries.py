@@ -65,7 +65,7 @@ class Inquiries:
 
         Raises InvalidDestinationError if it would take messages that are not meant for it.
         """
-        default = Findings(DeadLetterQueue(peer.dialect.dead_letter_destination(kind)))
+        default = Findings(DeadLetterQueue(peer.dialect.dead_letter_queue))
         management = self._management(peer)
         if management is None or destination.startswith("temp-"):
             return default

@@ -284,7 +284,7 @@ class SessionLink:
         self.check_open()
         made = TemporaryQueue(self._temporary_name(), owner=self)
         self._temporary.add(made.uri)
-        headers = self.dialect.holding_headers(made.uri)
+        headers = self.dialect.writing.holding_headers(made.uri)
         if headers is not None:
             self.pump.ask(
                 f"SUBSCRIBE {made}",
@@ -319,8 +319,8 @@ class SessionLink:
     def tell_name(self, destination: Temporary, place: str) -> None:
         """Send a message to `place` (URI) that asks for answers at `destination`: its reader sees the real name."""
         headers = {
-            **self.dialect.send_headers(place),
-            "reply-to": self.dialect.reply_to(destination.uri),
+            **self.dialect.writing.send_headers(place),
+            "reply-to": self.dialect.writing.reply_to(destination.uri),
         }
         asked = Frame("SEND", headers)
         self.pump.ask(f"SEND {place}", lambda core, _now: core.sending.send_own(asked))

@@ -93,7 +93,7 @@ class MessageProducer:
         headers = dict(frame.headers)
         if message.reply_to is not None:
             reply_to = reachable(destination_of(message.reply_to), self._link)
-            headers["reply-to"] = self._link.dialect.reply_to(reply_to.uri)
+            headers["reply-to"] = self._link.dialect.writing.reply_to(reply_to.uri)
         if self._link.signature is not None:
             headers[SENDER_HEADER] = self._link.signature
         headers["priority"] = str(priority)
@@ -154,7 +154,7 @@ class MessageProducer:
         session, number = sent[-1]
         if number is None or self._link.options.client_id is not None:
             return None
-        return self._link.dialect.sent_id(session, number)
+        return self._link.dialect.reading.sent_id(session, number)
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:

@@ -75,9 +75,12 @@ def probe(link: SessionLink) -> bool:
 
 
 def _ask(link: SessionLink) -> bool:
-    dialect, pump, name = link.dialect, link.pump, link.next_subscription_id()
+    dialect, pump = link.dialect, link.pump
+    if dialect.delay_header is None:
+        return False
+    name = link.next_subscription_id()
     private = f"queue://jmsx.scheduler.{uuid.uuid4().hex}"
-    headers = dialect.subscribe_headers(
+    headers = dialect.writing.subscribe_headers(
         destination=private,
         ack=StompAck.CLIENT_INDIVIDUAL,
         selector=None,
@@ -90,8 +93,8 @@ def _ask(link: SessionLink) -> bool:
         lambda core, _now: core.browsers.open(name, private, headers),
         repeat=True,
     )
-    delay = {"AMQ_SCHEDULED_DELAY": str(round(DELAY * 1000))}
-    asked = Frame("SEND", {**dialect.send_headers(private), **delay})
+    delay = {dialect.delay_header: str(round(DELAY * 1000))}
+    asked = Frame("SEND", {**dialect.writing.send_headers(private), **delay})
     delivery, began = None, pump.now()
     try:
         pump.ask(f"SEND {private}", lambda core, _now: core.sending.send_own(asked))

@@ -83,7 +83,7 @@ def settings(link: SessionLink, wanted: ConsumerRequest, messages: int) -> Consu
         kind=kind,
         mode=link.mode,
         stomp_ack=ack,
-        headers=link.dialect.subscribe_headers(
+        headers=link.dialect.writing.subscribe_headers(
             destination=destination.uri,
             ack=ack,
             selector=selector,

@@ -37,7 +37,7 @@ def _ask(queue: Temporary, link: SessionLink) -> Destination:
         raise InvalidDestinationError(f"{queue} has no session that could tell its name")
     dialect, name = link.dialect, link.next_subscription_id()
     meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
-    headers = {**dialect.send_headers(meeting), "ack": "auto"}
+    headers = {**dialect.writing.send_headers(meeting), "ack": "auto"}
     link.pump.ask(
         f"SUBSCRIBE {meeting}",
         lambda core, _now: core.browsers.open(name, meeting, headers),
@@ -48,7 +48,7 @@ def _ask(queue: Temporary, link: SessionLink) -> Destination:
         delivery = link.pump.look(name)
     finally:
         link.pump.finish(lambda core, _now: core.browsers.close(name, meeting))
-    told = None if delivery is None else dialect.addresses(delivery.headers).reply_to
+    told = None if delivery is None else dialect.reading.addresses(delivery.headers).reply_to
     if told is None:
         raise InvalidDestinationError(f"the broker does not tell the name of {queue}")
     return Destination.told(told)

@@ -37,7 +37,7 @@ def send_frame(
     body that came, and UnsupportedError for a property that this broker would ignore.
     """
     headers = {
-        **dialect.send_headers(destination.uri),
+        **dialect.writing.send_headers(destination.uri),
         "persistent": "true" if persistent else "false",
     }
     if message.correlation_id is not None:
@@ -45,7 +45,7 @@ def send_frame(
     if message.type is not None:
         headers["type"] = _text("type", message.type)
     properties = property_headers(message, dialect.reserved)
-    dialect.check_properties(properties)
+    dialect.writing.check_properties(properties)
     headers.update(properties)
     headers.update(
         (GROUP_HEADERS[name], headers[name]) for name in GROUP_HEADERS.keys() & properties.keys()
@@ -56,7 +56,7 @@ def send_frame(
     more, body = _encoded(None if bodiless else message.body, dialect)
     if bodiless:
         more = {**more, UNREADABLE_HEADER: "true"}
-    headers = stamp({**headers, **more}, body, key, destination.uri, dialect)
+    headers = stamp({**headers, **more}, body, key, destination.uri, dialect.reading)
     return Frame("SEND", headers, body)
 
 
@@ -84,7 +84,7 @@ class ReceivedMessage(Message):
 
     @property
     def _identity(self) -> MessageIdentity:
-        return identify(self._delivery, self._dialect)
+        return identify(self._delivery, self._dialect.reading)
 
     @property
     def key(self) -> str | None:
@@ -101,7 +101,7 @@ class ReceivedMessage(Message):
         """As of a Message."""
         if self._unread and self._octets is not None:
             try:
-                self._body = self._dialect.decode_body(self._came.headers, self._octets)
+                self._body = self._dialect.reading.decode_body(self._came.headers, self._octets)
             except MessageNotReadableError as error:
                 raise MessageNotReadableError(f"message {self.message_id}: {error}") from None
             self._unread = False
@@ -148,17 +148,17 @@ class ReceivedMessage(Message):
     @cached_property
     def reply_to(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
         """Where an answer goes."""
-        return _destination(self._dialect.addresses(self._came.headers).reply_to)
+        return _destination(self._dialect.reading.addresses(self._came.headers).reply_to)
 
     @cached_property
     def destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
         """Where it came from."""
-        return _destination(self._dialect.addresses(self._came.headers).destination)
+        return _destination(self._dialect.reading.addresses(self._came.headers).destination)
 
     @cached_property
     def original_destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
         """Of a dead letter."""
-        return _destination(self._dialect.addresses(self._came.headers).original)
+        return _destination(self._dialect.reading.addresses(self._came.headers).original)
 
     @cached_property
     def group_id(self) -> str | None:  # type: ignore[override]  # may be set, as there
@@ -212,7 +212,7 @@ class ReceivedMessage(Message):
 
     @property
     def _bytes_may_be_text(self) -> bool:
-        return self._dialect.sender(self._came.headers) is Sender.OTHER
+        return self._dialect.reading.sender(self._came.headers) is Sender.OTHER
 
 
 def is_bodiless(message: Message) -> bool:
@@ -257,7 +257,7 @@ def _check_header(name: str, text: str, limit: int) -> None:
 
 def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
     try:
-        return dialect.encode_body(checked_body(body))
+        return dialect.writing.encode_body(checked_body(body))
     except UnicodeEncodeError as error:
         raise MessageFormatError("the text has a character that UTF-8 cannot carry") from error
 

@@ -31,7 +31,6 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.durations import Duration, seconds
 from jmsx.core.events import Event, MessageDeadLettered, Source
 from jmsx.core.frames import MessageFrame
-from jmsx.core.values import DestinationKind
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, IllegalStateError
 from jmsx.jms.destination import Destination, destination
@@ -266,8 +265,7 @@ class Harness:
         return ReceivedMessage(delivery, self._dialect)
 
     def _dead_letter(self, death: MessageDeadLettered) -> DeadLetter:
-        kind = DestinationKind.QUEUE
-        place = death.dead_letter_destination or self._dialect.dead_letter_destination(kind)
+        place = death.dead_letter_destination or self._dialect.dead_letter_queue
         found = (
             message
             for message in self.messages(place)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.artefacts import classic_libraries
 from jmsx_broker.java import find_java
-from jmsx_classic.dialect import DEAD_LETTER_QUEUE as CLASSIC_DEAD_LETTERS
+from jmsx_classic.copies import DEAD_LETTER_QUEUE as CLASSIC_DEAD_LETTERS
 from tests.conformance import artemis
 
 if TYPE_CHECKING:

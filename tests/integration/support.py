@@ -87,7 +87,11 @@ def put(
     with Wire(broker.url, timeout=30) as wire:
         for text in bodies:
             body = text.encode()
-            made = head if key is None else stamp(head, body, key, f"queue://{queue.name}", CLASSIC)
+            made = (
+                head
+                if key is None
+                else stamp(head, body, key, f"queue://{queue.name}", CLASSIC.reading)
+            )
             wire.request(Frame("SEND", made, body))
 
 
@@ -163,7 +167,9 @@ def send_to_the_dead(broker: Broker, session: Any) -> None:
 
     Of one to a temporary queue that is gone the sender hears at once; of others that are refused it does not.
     """
-    destination = link_of(session).dialect.send_headers(dead_destination(broker, session).uri)
+    destination = link_of(session).dialect.writing.send_headers(
+        dead_destination(broker, session).uri
+    )
     frame = Frame("SEND", {**destination, "persistent": "true"}, b"lost")
     link_of(session).pump.call(lambda core, now: core.send(frame, "lost", "queue://lost", now))
 

@@ -26,7 +26,7 @@ from jmsx.drivers.exchange import Exchange, UnansweredError
 from jmsx.drivers.machine import Machine
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.jms.session import link_of
-from jmsx_artemis.dialect import ArtemisDialect
+from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_artemis.management import ArtemisManagement
 from tests.integration.broker_support import eventually
 from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
@@ -339,7 +339,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyP
         (address,) = parse_broker_uri(liar.url).addresses
         exchange = Exchange(address, ConnectionOptions(), Machine())
         with pytest.raises(UnansweredError, match="did not answer SEND first in"):
-            exchange.conduct(ArtemisDialect(), ArtemisManagement(), inquiry())
+            exchange.conduct(ARTEMIS, ArtemisManagement(), inquiry())
     assert asked == ["first"]
 
 

@@ -109,7 +109,7 @@ class Peer:
     def subscribe(self, name: str) -> None:
         """Open the consumer of that name."""
         habit, uri = self.habit, f"queue://{self.queues[name]}"
-        headers = self.dialect.subscribe_headers(
+        headers = self.dialect.writing.subscribe_headers(
             destination=uri,
             ack=habit.ack,
             selector=None,
@@ -127,7 +127,7 @@ class Peer:
             stomp_ack=habit.ack,
             headers=headers,
             origin=uri,
-            dead_letter_queue=self.dialect.dead_letter_destination(DestinationKind.QUEUE),
+            dead_letter_queue=self.dialect.dead_letter_queue,
             prefetch=habit.prefetch,
             policy=habit.policy,
             dead_letter=habit.dead_letter,

@@ -72,7 +72,7 @@ class Relay(Peer):
             for part in "12":
                 frame = Frame(
                     "SEND",
-                    {**DIALECT.send_headers("queue://out"), "persistent": "true"},
+                    {**DIALECT.writing.send_headers("queue://out"), "persistent": "true"},
                     f"{body}{part}".encode(),
                 )
                 request: Request | None = self.call(partial(send, frame))
@@ -113,7 +113,7 @@ def put(broker: FakeBroker) -> None:
     link = broker.open_link(0.0)
     link.feed(Frame("CONNECT", {"accept-version": "1.2", "host": "x"}), 0.0)
     for body in INPUTS:
-        headers = {**DIALECT.send_headers("queue://in"), "persistent": "true"}
+        headers = {**DIALECT.writing.send_headers("queue://in"), "persistent": "true"}
         link.feed(Frame("SEND", headers, body.encode()), 0.0)
 
 

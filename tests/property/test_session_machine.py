@@ -107,7 +107,7 @@ class SessionMachine(World):
         """Messages come into a queue."""
         for _ in range(number):
             text = f"m{next(self.numbers)}"
-            headers = self.dialect.send_headers(f"queue://{queue}")
+            headers = self.dialect.writing.send_headers(f"queue://{queue}")
             headers["persistent"] = str(persistent).lower()
             self.producer.feed(Frame("SEND", headers, text.encode()), self.time)
             self.sent[text] = queue
@@ -245,7 +245,7 @@ class SessionMachine(World):
         if peer.dead:
             return
         text = f"o{next(self.numbers)}"
-        headers = {**self.dialect.send_headers("queue://out"), "persistent": "true"}
+        headers = {**self.dialect.writing.send_headers("queue://out"), "persistent": "true"}
         frame = Frame("SEND", headers, text.encode())
         if not peer.habit.transacted:
             request = peer.ask(

@@ -8,6 +8,7 @@ receipt. Messages are called by one name, which is their id and their ack id.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,11 @@ from jmsx.core.values import (
     StompAck,
 )
 from jmsx.errors import ConnectionFailedError, LinkError, ProtocolError, TlsError
-from jmsx_classic.dialect import ClassicDialect
+from jmsx_classic import dialect as classic
+from jmsx_classic.copies import ClassicCopying
+from jmsx_classic.reading import ClassicReading
+from tests.unit.core import plain
+from tests.unit.core.plain import PlainCopying, PlainReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,15 +83,51 @@ def at_most(redeliveries: int, **fields: Any) -> RedeliveryPolicy:
     return RedeliveryPolicy(maximum_redeliveries=redeliveries, **given)
 
 
-class OfStomp(ClassicDialect):
-    """Classic whose messages come from jmsx, whatever they are called; those called `java` do not."""
+class OfJmsx(PlainReading):
+    """All messages come from jmsx, whatever they are called; those called `java` do not."""
 
     def genuine(self, delivery: Delivery) -> bool:
         """By its name."""
         return not delivery.headers.get("message-id", "").startswith("java")
 
 
-DIALECT = OfStomp()
+class ByNack(PlainCopying):
+    """NACK makes a dead letter of a persistent message, and deletes others."""
+
+    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:
+        """As on Classic; not where its headers may be its sender's."""
+        persistent = delivery.headers.get("persistent") == "true"
+        return (
+            DIALECT.reading.genuine(delivery) and persistent and kind is not DestinationKind.TOPIC
+        )
+
+
+#: A plain broker that flags what comes again, has dead letters of its own, and goes on after an ERROR.
+DIALECT = replace(
+    plain.DIALECT,
+    dead_letter_queue="queue://ActiveMQ.DLQ",
+    reading=OfJmsx(),
+    copying=ByNack(),
+    nack_dead_letters=True,
+    flags_redelivery=True,
+    errors_close=False,
+)
+
+
+class OfStomp(ClassicReading):
+    """Classic, whose messages come from jmsx likewise."""
+
+    def genuine(self, delivery: Delivery) -> bool:
+        """By its name."""
+        return OfJmsx().genuine(delivery)
+
+
+#: For what plain STOMP has not: selectors, browsers, windows, several kinds of refusals.
+CLASSIC = replace(
+    classic.DIALECT,
+    reading=OfStomp(),
+    copying=ClassicCopying(classic.DIALECT.writing, OfStomp()),
+)
 
 
 class Talk:
@@ -198,7 +239,7 @@ class Talk:
         body = given.pop("body", name).encode()
         given = {name: value for name, value in given.items() if value}
         if key:
-            given = stamp(given, body, key, "queue://q", DIALECT)
+            given = stamp(given, body, key, "queue://q", DIALECT.reading)
         return MessageFrame.of(given, body)
 
     def answer(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def browse(talk: Talk, name: str = "9") -> Request:
     """Begin to look into `queue://q`."""
-    headers = DIALECT.browse_headers(destination="queue://q", prefetch=10, selector=None)
+    headers = DIALECT.writing.browse_headers(destination="queue://q", prefetch=10, selector=None)
     return talk.core.browsers.open(name, "queue://q", headers)
 
 
@@ -25,7 +25,7 @@ def look(talk: Talk, name: str = "9") -> tuple[str | None, bool]:
 
 def test_browser_sees_each_message_and_then_the_end() -> None:
     """The end is a MESSAGE that says so (BROKER.md C18); nothing is acknowledged."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=DIALECT)
     request = browse(talk)
     assert talk.wrote() == ["SUBSCRIBE 9 ?"]
     talk.answer()
@@ -45,7 +45,7 @@ def test_browser_sees_each_message_and_then_the_end() -> None:
 
 def test_browser_closes_by_unsubscribe() -> None:
     """What is still on its way is let go."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=DIALECT)
     browse(talk)
     talk.wrote()
     talk.answer()
@@ -60,7 +60,7 @@ def test_browser_closes_by_unsubscribe() -> None:
 
 def test_what_was_taken_is_acknowledged_before_the_end() -> None:
     """One who looks to take leaves nothing, and nothing that the broker would acknowledge behind UNSUBSCRIBE."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=DIALECT)
     browse(talk)
     talk.wrote()
     talk.answer()
@@ -72,7 +72,7 @@ def test_what_was_taken_is_acknowledged_before_the_end() -> None:
 
 def test_browser_and_consumer_do_not_mix() -> None:
     """Each gets its own messages."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=DIALECT)
     browse(talk)
     talk.wrote()
     talk.answer()
@@ -85,7 +85,7 @@ def test_browser_and_consumer_do_not_mix() -> None:
 
 def test_browser_ends_with_its_link() -> None:
     """A new link has none."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=DIALECT)
     browse(talk)
     talk.cut()
     assert len(talk.core.browsers) == 0

@@ -14,7 +14,7 @@ from jmsx.errors import (
     SecurityError,
     TransactionInDoubtError,
 )
-from tests.unit.core.harness import CLIENT, LINK_ERRORS, TRANSACTED, Talk, outcome
+from tests.unit.core.harness import CLASSIC, CLIENT, LINK_ERRORS, TRANSACTED, Talk, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ MARKER = "SEND queue:jmsx.commits '' in jmsx"
 
 def begin(*, today: int = 20_000) -> Talk:
     """A session with a consumer, a message in its transaction, and one marker in hand."""
-    talk = Talk(TRANSACTED, marker_day=today)
+    talk = Talk(TRANSACTED, marker_day=today, dialect=CLASSIC)
     talk.subscribe()
     talk.comes("a")
     assert talk.receive() == "a#1"
@@ -121,11 +121,11 @@ def test_receives_alone_have_a_marker_too() -> None:
 
 def test_without_work_there_is_no_marker() -> None:
     """Nor after a rollback, nor where the session only rolls back."""
-    talk = Talk(TRANSACTED, marker_day=20_000)
+    talk = Talk(TRANSACTED, marker_day=20_000, dialect=CLASSIC)
     assert talk.core.may_commit()
     assert talk.commit().done
     assert talk.wrote() == []
-    assert Talk(CLIENT, marker_day=20_000).core.next_timer() is None
+    assert Talk(CLIENT, marker_day=20_000, dialect=CLASSIC).core.next_timer() is None
 
 
 @pytest.mark.parametrize("seen", [(2,), (2, 4), (4, 2)])
@@ -245,7 +245,7 @@ def test_refused_commit_is_refused_with_markers_too() -> None:
 
 def test_markers_that_are_refused_fail_the_commit() -> None:
     """Before anything is committed; with the broker's own words."""
-    talk = Talk(TRANSACTED, marker_day=20_000)
+    talk = Talk(TRANSACTED, marker_day=20_000, dialect=CLASSIC)
     talk.send()
     assert not talk.core.may_commit()
     talk.refuse(
@@ -279,7 +279,7 @@ def test_closing_ends_the_doubt() -> None:
 
 def test_marked_session_stays_on_its_link() -> None:
     """Its marker would be nobody's."""
-    talk = Talk(TRANSACTED, marker_day=20_000)
+    talk = Talk(TRANSACTED, marker_day=20_000, dialect=CLASSIC)
     talk.send()
     talk.core.may_commit()
     talk.answer()
@@ -292,7 +292,7 @@ def test_marked_session_stays_on_its_link() -> None:
 
 def test_orphans_are_those_of_a_week_ago() -> None:
     """Of sessions that died: nobody else acknowledges their markers."""
-    talk = Talk(TRANSACTED, marker_day=20_007)
+    talk = Talk(TRANSACTED, marker_day=20_007, dialect=CLASSIC)
     talk.send()
     talk.core.may_commit()
     frames = [

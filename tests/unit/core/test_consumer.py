@@ -14,6 +14,7 @@ from jmsx.errors import IllegalStateError, ProtocolError
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
+    CLASSIC,
     CLIENT,
     DISCARDED,
     DUPLICATE,
@@ -41,7 +42,7 @@ def test_messages_are_handed_out_in_order(mode: AcknowledgeMode) -> None:
 
 def test_a_broker_that_floods_is_refused() -> None:
     """A hundred times the prefetch may wait, for windows widen; then it is no broker to be trusted with memory."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     talk.subscribe(prefetch=20)
     talk.comes(*(f"{number}" for number in range(100 * 20)))
     with pytest.raises(ProtocolError, match="more than 2000 messages ahead, and the prefetch"):
@@ -51,7 +52,7 @@ def test_a_broker_that_floods_is_refused() -> None:
 @pytest.mark.parametrize(("ahead", "flood"), [(12, False), (40, False), (41, True)])
 def test_a_flood_of_large_messages_is_refused_sooner(ahead: int, *, flood: bool) -> None:
     """More than two prefetches, and half a gigabyte; what the prefetch allows may be as large as it likes."""
-    talk, large = Talk(AUTO), bytes(64 * 1024 * 1024)  # one for all
+    talk, large = Talk(AUTO, dialect=CLASSIC), bytes(64 * 1024 * 1024)  # one for all
     talk.subscribe(prefetch=20)
     frames = [MessageFrame(talk.message(f"{number}").block, large) for number in range(ahead)]
     with pytest.raises(ProtocolError, match="bytes ahead") if flood else nullcontext():

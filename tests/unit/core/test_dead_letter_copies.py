@@ -13,6 +13,7 @@ from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
+    CLASSIC,
     FAILED_ONCE,
     INDIVIDUAL,
     REJECTED,
@@ -40,7 +41,7 @@ GRAVE = "queue:ActiveMQ.DLQ"
 )
 def test_what_nack_would_delete_is_copied(headers: dict[str, Any]) -> None:
     """The ACK waits for the receipt of the copy, and both are final together."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     talk.subscribe(policy=ONCE)
     talk.comes("a", **headers)
     talk.listen(BROKEN)
@@ -381,7 +382,7 @@ def test_link_that_is_lost_while_a_closing_consumer_waits() -> None:
 
 def committing(mode: AcknowledgeMode = AUTO) -> Talk:
     """The copy of `a` is there, and the COMMIT is written."""
-    talk = Talk(mode, dead_letter="queue://dead")
+    talk = Talk(mode, dead_letter="queue://dead", dialect=CLASSIC)
     talk.subscribe(policy=ONCE)
     talk.comes("a")
     talk.listen(REJECTED)
@@ -515,7 +516,7 @@ def test_single_acks_in_transactions_are_bounded() -> None:
 
 def test_hold_of_another_consumer_ends_first() -> None:
     """STOMP's bookkeeping does not tell one transaction's ACKs from another's (BROKER.md C30)."""
-    talk = Talk(INDIVIDUAL, dead_letter="queue://dead")
+    talk = Talk(INDIVIDUAL, dead_letter="queue://dead", dialect=CLASSIC)
     talk.subscribe("1", policy=ONCE)
     talk.subscribe("2", prefetch=1)
     talk.comes("x", to="2")

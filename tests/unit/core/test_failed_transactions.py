@@ -12,7 +12,7 @@ from jmsx.errors import (
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
-from tests.unit.core.harness import TRANSACTED, Talk, outcome, sent, transactions
+from tests.unit.core.harness import CLASSIC, TRANSACTED, Talk, outcome, sent, transactions
 
 if TYPE_CHECKING:
     from jmsx.core.requests import Request
@@ -113,7 +113,7 @@ def test_refused_commit_tells_what_was_refused_before() -> None:
 
 def refused_for_no_reason() -> tuple[Talk, Request]:
     """COMMIT after a SEND that failed is refused, and the complaint about that SEND has not come yet."""
-    talk = Talk(TRANSACTED)
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
     talk.send()
     request = talk.commit()
     talk.wrote()
@@ -265,7 +265,7 @@ FAULT = "java.util.ConcurrentModificationException"
 
 def test_a_commit_that_is_answered_with_a_fault_is_in_doubt() -> None:
     """It is no refusal: the broker may have done it; the link, and what is open on it, is of no further use."""
-    talk = Talk(TRANSACTED)
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
     talk.subscribe()
     talk.comes("a")
     talk.receive()

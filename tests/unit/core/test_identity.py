@@ -30,7 +30,9 @@ def came(
     if dialect is ARTEMIS:
         given |= {"destination": "q", "message-id": "3,7", "timestamp": "9"}
     frame = MessageFrame.of(given | headers, body)
-    delivery = Delivery.of(frame, 1, dialect.message_id(frame.headers), epoch=1, now=0, wall=0)
+    delivery = Delivery.of(
+        frame, 1, dialect.reading.message_id(frame.headers), epoch=1, now=0, wall=0
+    )
     delivery.subscribed = subscribed
     return delivery
 
@@ -39,12 +41,12 @@ def known(
     headers: dict[str, str], body: bytes = b"x", dialect: Dialect = CLASSIC, **more: Any
 ) -> MessageIdentity:
     """What it is known by."""
-    return identify(came(headers, body, dialect, **more), dialect)
+    return identify(came(headers, body, dialect, **more), dialect.reading)
 
 
 def made(body: bytes = b"x", to: str = "queue://q", dialect: Dialect = CLASSIC) -> dict[str, str]:
     """The key and what vouches for it, as jmsx sends them."""
-    return stamp({}, body, "k", to, dialect)
+    return stamp({}, body, "k", to, dialect.reading)
 
 
 @both
@@ -130,7 +132,7 @@ def test_where_it_was_sent_has_many_names(
 
 def test_a_huge_key_is_kept_short() -> None:
     """It is written into a ledger, a database and headers of other messages."""
-    headers = stamp({}, b"x", "k" * 5000, "queue://q", CLASSIC)
+    headers = stamp({}, b"x", "k" * 5000, "queue://q", CLASSIC.reading)
     assert known(headers).key == "ID:7"
     huge = known({"message-id": "m" * 5000})
     assert (len(huge.key), len(huge.copy)) == (32, 65)
@@ -144,8 +146,10 @@ def test_without_any_id_nothing_names_it() -> None:
 @both
 def test_a_map_is_known_by_its_entries(dialect: Dialect) -> None:
     """The broker writes its XML anew."""
-    headers, body = dialect.encode_body({"b": 1.5, "ä": "x  <\n", "n": None, "t": True, "l": 2**40})
-    sent = stamp(headers, body, "k", "queue://q", dialect)
+    headers, body = dialect.writing.encode_body(
+        {"b": 1.5, "ä": "x  <\n", "n": None, "t": True, "l": 2**40}
+    )
+    sent = stamp(headers, body, "k", "queue://q", dialect.reading)
     written = (
         b"<map>\n  <entry><string>n</string><null/></entry>\n"
         b"  <entry><string>t</string><boolean>true</boolean></entry>"
@@ -160,11 +164,11 @@ def test_a_map_is_known_by_its_entries(dialect: Dialect) -> None:
 
 def test_a_count_is_believed_with_its_digest() -> None:
     """Anybody may write one, and copy one."""
-    sent = stamp({COUNT_HEADER: "3"}, b"x", "k", "queue://q", CLASSIC)
-    assert count(came(sent, b"x"), CLASSIC) == 3
-    assert count(came(sent, b"y"), CLASSIC) == 0
-    assert count(came({**sent, COUNT_HEADER: "4"}, b"x"), CLASSIC) == 0
-    assert count(came({COUNT_HEADER: "4"}, b"x"), CLASSIC) == 0
+    sent = stamp({COUNT_HEADER: "3"}, b"x", "k", "queue://q", CLASSIC.reading)
+    assert count(came(sent, b"x"), CLASSIC.reading) == 3
+    assert count(came(sent, b"y"), CLASSIC.reading) == 0
+    assert count(came({**sent, COUNT_HEADER: "4"}, b"x"), CLASSIC.reading) == 0
+    assert count(came({COUNT_HEADER: "4"}, b"x"), CLASSIC.reading) == 0
 
 
 def test_a_count_that_somebody_wrote_dead_letters_nothing() -> None:

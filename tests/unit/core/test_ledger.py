@@ -44,7 +44,9 @@ MODES = list(AcknowledgeMode)
 
 def known_as(name: str) -> str:
     """What a ledger knows the message `name` of `Talk.message` by."""
-    return identify(Delivery.of(Talk.message(name), 1, name, epoch=1, now=0, wall=0), DIALECT).copy
+    return identify(
+        Delivery.of(Talk.message(name), 1, name, epoch=1, now=0, wall=0), DIALECT.reading
+    ).copy
 
 
 class Book:
@@ -358,7 +360,9 @@ def test_what_was_sent_back_goes_on_counting() -> None:
     book = Book()
     for death in range(2):
         talk = start(AUTO, book, policy=at_most(2))
-        sent: dict[str, Any] = stamp({COUNT_HEADER: "1"}, b"ID:9", "k", "queue://q", DIALECT)
+        sent: dict[str, Any] = stamp(
+            {COUNT_HEADER: "1"}, b"ID:9", "k", "queue://q", DIALECT.reading
+        )
         talk.comes("ID:9", **sent)
         assert called(talk.held()) == f"ID:9#{death + 2}"
     talk = start(AUTO, book, policy=at_most(2))

@@ -78,7 +78,7 @@ def test_acknowledged_and_forgotten_by_the_broker(
 
 def name(dialect: Dialect, text: str) -> str:
     """What the message `x,text` is called."""
-    return dialect.message_id({"message-id": f"x,{text}"})
+    return dialect.reading.message_id({"message-id": f"x,{text}"})
 
 
 @pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
@@ -452,7 +452,7 @@ def test_that_it_was_never_handed_out_is_known_once() -> None:
 
 def test_what_may_be_on_its_way_while_a_consumer_closes() -> None:
     """Classic flags what it has dispatched, also what an UNSUBSCRIBE overtakes; Artemis flags nothing then."""
-    talk = Talk(TRANSACTED)
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
     assert not talk.core.may_leave_flagged()
     talk.subscribe(prefetch=1)
     assert talk.core.may_leave_flagged("1")

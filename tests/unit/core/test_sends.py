@@ -12,7 +12,7 @@ from jmsx.errors import (
     LinkError,
     SendUnconfirmedError,
 )
-from tests.unit.core.harness import AUTO, LINK_ERRORS, TRANSACTED, Talk
+from tests.unit.core.harness import AUTO, CLASSIC, LINK_ERRORS, TRANSACTED, Talk
 
 
 def test_persistent_send_is_confirmed() -> None:
@@ -108,7 +108,7 @@ def test_a_refusal_ends_the_counting_of_sends() -> None:
 
 def test_a_send_that_is_answered_with_a_fault_is_in_doubt() -> None:
     """The broker may have the message: it was there after a ConcurrentModificationException (measured)."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     request = talk.send()
     talk.refuse("java.util.ConcurrentModificationException")
     assert request is not None

@@ -18,7 +18,7 @@ from jmsx.errors import (
     IllegalStateError,
     InvalidSelectorError,
 )
-from tests.unit.core.harness import AUTO, BROKEN, CLIENT, INDIVIDUAL, TRANSACTED, Talk
+from tests.unit.core.harness import AUTO, BROKEN, CLASSIC, CLIENT, INDIVIDUAL, TRANSACTED, Talk
 
 # -- subscribing ------------------------------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def test_subscribe_that_is_refused_is_not_undone() -> None:
 
 def test_subscribe_writes_what_the_dialect_made() -> None:
     """With an id and a receipt, which is awaited."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     settings = talk.settings("7", prefetch=3, optimize=OptimizeAcknowledge())
     request = talk.core.subscribe(settings, 1.0)
     (action,) = talk.core.take_actions()
@@ -83,7 +83,7 @@ def test_subscribe_writes_what_the_dialect_made() -> None:
 
 def test_refused_subscription_is_no_consumer() -> None:
     """Its caller gets the typed error; the session goes on."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     request = talk.core.subscribe(talk.settings("1"), 0.0)
     talk.refuse("jakarta.jms.InvalidSelectorException: 1 = =")
     assert isinstance(request.error, InvalidSelectorError)
@@ -162,7 +162,7 @@ def test_others_give_back_what_is_not_acknowledged(mode: AcknowledgeMode) -> Non
 
 def test_durable_subscription_is_removed_by_name() -> None:
     """UNSUBSCRIBE with the subscription's name (BROKER.md C60)."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     request = talk.core.unsubscribe_durable("prices")
     (action,) = talk.core.take_actions()
     assert isinstance(action, Transmit)
@@ -202,7 +202,7 @@ def test_farewell_is_answered() -> None:
 
 def test_error_is_told() -> None:
     """Also one that answers nothing; the text may stand in the body."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     talk.complain("boom", **{"receipt-id": "unknown"})
     talk.core.receive([Frame("ERROR", {}, b" java.lang.Boom\n")], 1.0, 0.0)
     assert talk.reported(ErrorReceived) == [

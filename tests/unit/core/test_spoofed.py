@@ -14,6 +14,7 @@ from jmsx_artemis.dialect import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
+    CLASSIC,
     CLIENT,
     INDIVIDUAL,
     REJECTED,
@@ -124,7 +125,7 @@ ASKED = "SUBSCRIBE jmsx-question-1 ?"
 
 def rejecting(mode: AcknowledgeMode) -> Talk:
     """A session that rejects a message without a body, and has another one behind it."""
-    talk = Talk(mode)
+    talk = Talk(mode, dialect=CLASSIC)
     talk.subscribe(policy=at_most(0))
     talk.comes(UNREAD, "b", body="")
     talk.take()
@@ -193,7 +194,7 @@ def test_a_question_without_an_answer_is_none(how: str) -> None:
 @pytest.mark.parametrize("destination", ["/queue/other", "²", ""])
 def test_the_question_goes_by_what_its_consumer_reads(destination: str) -> None:
     """A property may overwrite the header."""
-    talk = Talk(INDIVIDUAL)
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC)
     talk.subscribe(policy=at_most(0))
     talk.comes(UNREAD, body="", destination=destination)
     talk.take()
@@ -204,7 +205,7 @@ def test_the_question_goes_by_what_its_consumer_reads(destination: str) -> None:
 
 def test_where_it_lies_cannot_be_told() -> None:
     """A consumer of several queues has only the header: a copy comes first, and nothing is asked."""
-    talk = Talk(INDIVIDUAL)
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC)
     talk.subscribe(policy=at_most(0), destination="queue://q.>")
     talk.answer()
     talk.wrote()

@@ -106,7 +106,7 @@ def test_what_was_found_out_counts_at_once() -> None:
 )
 def test_who_may_have_been_shut_out(fields: dict[str, Any], *, suspected: bool) -> None:
     """Whoever has messages translated that others can look at; on the next link nobody has."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     translated = {"destination": "/queue/q", "transformation": "jms-map-xml"}
     talk.subscribe(**{"headers": translated, **fields})
     assert bool(talk.core.suspected_consumers("io")) is suspected

@@ -21,6 +21,7 @@ from jmsx.errors import (
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
+    CLASSIC,
     FAILED_ONCE,
     TRANSACTED,
     Talk,
@@ -360,7 +361,7 @@ def answering(talk: Talk) -> Request:
 
 def test_an_answer_to_who_is_gone_is_refused_at_once() -> None:
     """Its sender hears of it, and the transaction goes on: the commit is not refused, and the link stays."""
-    talk = Talk(TRANSACTED)
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
     talk.send("kept")
     request = answering(talk)
     talk.refuse(GONE)
@@ -374,7 +375,7 @@ def test_an_answer_to_who_is_gone_is_refused_at_once() -> None:
 
 def test_a_transaction_whose_only_send_was_refused() -> None:
     """It was begun, so it has to be ended: with what was received in it, or with nothing."""
-    talk = Talk(TRANSACTED)
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
     talk.subscribe()
     talk.comes("a")
     talk.receive()

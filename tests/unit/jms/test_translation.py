@@ -22,7 +22,7 @@ from jmsx.jms.message import Message
 from jmsx.jms.subscribing import stated
 from jmsx.jms.translation import ReceivedMessage, is_bodiless, send_frame
 from jmsx_classic import DIALECT
-from jmsx_classic.dialect import TEXT_HEADER
+from jmsx_classic.bodies import TEXT_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -45,7 +45,7 @@ def certificate(**fields: Any) -> DeathRecord:
 
 def delivery(frame: MessageFrame) -> Delivery:
     """As the session has it."""
-    key = DIALECT.message_id(frame.headers)
+    key = DIALECT.reading.message_id(frame.headers)
     return Delivery.of(frame, 1, key, epoch=1, now=0.0, wall=0.0)
 
 
@@ -57,7 +57,7 @@ def copied(
 ) -> Frame:
     """The copy of a message that came with these headers, too."""
     frame = MessageFrame.of({**CAME, **(headers or {})}, body)
-    return DIALECT.dead_letter_copy(delivery(frame), grave, certificate(**died))
+    return DIALECT.copying.dead_letter_copy(delivery(frame), grave, certificate(**died))
 
 
 def test_copy_says_where_it_was_as_the_broker_does() -> None:
@@ -189,7 +189,7 @@ def test_endless_header_is_cut() -> None:
 )  # fmt: skip
 def test_copy_is_of_the_original_s_type(block: str, body: bytes, length: str | None) -> None:
     """With a content-length it is a BytesMessage, and only a BytesMessage has one; a NUL needs one on the wire."""
-    frame = DIALECT.dead_letter_copy(
+    frame = DIALECT.copying.dead_letter_copy(
         delivery(MessageFrame(block.encode(), body)), "queue://DLQ", certificate()
     )
     assert (frame.body, frame.headers.get("content-length")) == (body, length)
@@ -198,8 +198,8 @@ def test_copy_is_of_the_original_s_type(block: str, body: bytes, length: str | N
 def test_text_with_nul_stays_text_for_us() -> None:
     """Java's TextMessage may hold one; its copy has to be a BytesMessage, and says what it was."""
     frame = MessageFrame(b"message-id:5,4\ncontent-length:3", b"a\0b")
-    copy = DIALECT.dead_letter_copy(delivery(frame), "queue://DLQ", certificate())
-    assert DIALECT.decode_body(copy.headers, copy.body) == "a\0b"
+    copy = DIALECT.copying.dead_letter_copy(delivery(frame), "queue://DLQ", certificate())
+    assert DIALECT.reading.decode_body(copy.headers, copy.body) == "a\0b"
 
 
 # Postponed -----------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def scheduled_copy(headers: dict[str, str] | None = None, delay: float = 1.5) ->
     settings = Talk(AUTO, dialect=DIALECT).settings(destination="queue://orders")
     again = delivery(MessageFrame.of({**CAME, **(headers or {})}, b"x"))
     again.continue_after_sending_back(2)
-    return DIALECT.scheduled_copy(again, settings, "k", delay)
+    return DIALECT.copying.scheduled_copy(again, settings, "k", delay)
 
 
 def test_postponed_message_comes_back_once() -> None:

@@ -37,7 +37,7 @@ def subscribe(**given: Any) -> dict[str, str]:
         "no_local": False,
         "options": {},
     }
-    return DIALECT.subscribe_headers(**{**asked, **given})
+    return DIALECT.writing.subscribe_headers(**{**asked, **given})
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,10 @@ def test_it_knows_artemis(server: str, *, expected: bool) -> None:
 def test_destination_is_an_address_and_a_routing_type(uri: str, routing: str, address: str) -> None:
     """Without the type what is sent to a new queue is lost, with a RECEIPT (BROKER.md A7)."""
     assert parted(uri) == (routing, address)
-    assert DIALECT.send_headers(uri) == {"destination": address, "destination-type": routing}
+    assert DIALECT.writing.send_headers(uri) == {
+        "destination": address,
+        "destination-type": routing,
+    }
     assert address_of(uri) == address.partition("::")[0]
 
 
@@ -83,14 +86,14 @@ def test_destination_is_an_address_and_a_routing_type(uri: str, routing: str, ad
 )
 def test_what_is_no_destination_is_refused(uri: str) -> None:
     """Before anything is on the wire."""
-    for use in (DIALECT.send_headers, DIALECT.reply_to, parted):
+    for use in (DIALECT.writing.send_headers, DIALECT.writing.reply_to, parted):
         with pytest.raises(InvalidDestinationError, match="not a destination"):
             use(uri)
 
 
 def test_reply_to_is_a_uri() -> None:
     """As Artemis' own JMS client writes it; options stay here."""
-    assert DIALECT.reply_to("topic://a?consumer.prefetchSize=1") == "topic://a"
+    assert DIALECT.writing.reply_to("topic://a?consumer.prefetchSize=1") == "topic://a"
 
 
 @pytest.mark.parametrize(
@@ -149,14 +152,14 @@ def test_addresses_of_a_message(
     headers: dict[str, str], destination: str | None, original: str | None
 ) -> None:
     """Where it lies, and where it was before it died; what was retried has its copy's routing type (seen live)."""
-    told = DIALECT.addresses(headers)
+    told = DIALECT.reading.addresses(headers)
     assert (told.destination, told.original, told.reply_to) == (destination, original, None)
 
 
 @pytest.mark.parametrize(("given", "told"), [("queue://b", "queue://b"), ("", None)])
 def test_reply_to_of_a_message(given: str, told: str | None) -> None:
     """As it was sent."""
-    assert DIALECT.addresses({"destination": "a", "reply-to": given}).reply_to == told
+    assert DIALECT.reading.addresses({"destination": "a", "reply-to": given}).reply_to == told
 
 
 # Subscriptions -------------------------------------------------------------------------------------------------------
@@ -200,12 +203,12 @@ def test_options_are_classic_s() -> None:
 def test_browsing_is_refused() -> None:
     """Every subscription takes (BROKER.md A24)."""
     with pytest.raises(UnsupportedError, match="queue://a"):
-        DIALECT.browse_headers(destination="queue://a", prefetch=1, selector=None)
+        DIALECT.writing.browse_headers(destination="queue://a", prefetch=1, selector=None)
 
 
 def test_durable_subscription_is_removed_by_its_name() -> None:
     """Source: BROKER.md A58."""
-    assert DIALECT.unsubscribe_durable_headers("d") == {"durable-subscription-name": "d"}
+    assert DIALECT.writing.unsubscribe_durable_headers("d") == {"durable-subscription-name": "d"}
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,7 @@ def test_selectors_in_artemis_words(selector: str, core: str) -> None:
 )
 def test_body_of_a_send(body: str | bytes | None, headers: dict[str, str], data: bytes) -> None:
     """A content-length makes a BytesMessage (BROKER.md A50); a text with NUL has to have one."""
-    assert DIALECT.encode_body(body) == (headers, data)
+    assert DIALECT.writing.encode_body(body) == (headers, data)
 
 
 @pytest.mark.parametrize(
@@ -253,8 +256,8 @@ def test_body_of_a_send(body: str | bytes | None, headers: dict[str, str], data:
 )
 def test_bodies_go_both_ways(body: str | bytes | dict[str, object] | None) -> None:
     """Between jmsx programs, as they were sent."""
-    headers, data = DIALECT.encode_body(body)
-    assert DIALECT.decode_body(headers, data) == body
+    headers, data = DIALECT.writing.encode_body(body)
+    assert DIALECT.reading.decode_body(headers, data) == body
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\xe0\xa0\x80ke", b"\x06"])
@@ -265,9 +268,9 @@ def test_what_jms_sent_as_neither_text_nor_bytes_is_told(body: bytes, mark: str)
     if body:
         headers["content-length"] = str(len(body))
     with pytest.raises(MessageNotReadableError, match="MapMessage"):
-        DIALECT.decode_body(headers, body)
-    assert DIALECT.decode_body({"message-id": "5,4"}, body) == body.decode()
-    assert DIALECT.decode_body({"content-length": "9", **headers}, b"") == b""
+        DIALECT.reading.decode_body(headers, body)
+    assert DIALECT.reading.decode_body({"message-id": "5,4"}, body) == body.decode()
+    assert DIALECT.reading.decode_body({"content-length": "9", **headers}, b"") == b""
 
 
 #: A MESSAGE as a live broker writes it, without what does not matter here.
@@ -291,7 +294,7 @@ NO_BYTES = b"subscription:1\nmessage-id:5,4\ndestination:a\ncontent-length:0\nac
 )
 def test_body_of_a_foreign_sender(block: bytes, body: bytes, decoded: object) -> None:
     """The length of a BytesMessage stands before its id (`VersionedStompFrameHandler.java:325-365`)."""
-    assert DIALECT.decode_body(parse_headers(block), body) == decoded
+    assert DIALECT.reading.decode_body(parse_headers(block), body) == decoded
 
 
 #: XML whose encoding Python does not know.
@@ -310,7 +313,7 @@ OF_NO_ENCODING = b'<?xml version="1.0" encoding="foo"?><map></map>'
 )
 def test_decoding_never_fails(kind: str, body: bytes, decoded: object) -> None:
     """Whatever came in."""
-    assert DIALECT.decode_body({"jmsx_type": kind}, body) == decoded
+    assert DIALECT.reading.decode_body({"jmsx_type": kind}, body) == decoded
 
 
 # Messages ------------------------------------------------------------------------------------------------------------
@@ -319,17 +322,19 @@ def test_decoding_never_fails(kind: str, body: bytes, decoded: object) -> None:
 @pytest.mark.parametrize(("given", "id_"), [("4149,4136", "4136"), ("4136", "4136"), ("", "")])
 def test_the_id_is_what_stands_after_the_comma(given: str, id_: str) -> None:
     """Before it stands the subscription's number (BROKER.md A31); before 2.33 there was no comma."""
-    assert DIALECT.message_id({"message-id": given}) == id_
-    assert DIALECT.message_key({"message-id": given}) == id_
+    assert DIALECT.reading.message_id({"message-id": given}) == id_
+    assert DIALECT.reading.message_key({"message-id": given}) == id_
 
 
 def test_another_broker_has_the_same_ids_and_not_the_same_keys() -> None:
     """Each counts from about 20 on: a store that outlives a broker, or serves two, would take new messages for done."""
     old, new = ({"message-id": "4149,21", "timestamp": stamp} for stamp in ("1000", "2000"))
-    assert DIALECT.message_id(old) == DIALECT.message_id(new)
-    assert DIALECT.message_key(old) != DIALECT.message_key(new)
-    assert DIALECT.message_key(old) == DIALECT.message_key({**old, "message-id": "9,21"})
-    assert DIALECT.message_key({"timestamp": "1000"}) == ""  # nothing to know it by
+    assert DIALECT.reading.message_id(old) == DIALECT.reading.message_id(new)
+    assert DIALECT.reading.message_key(old) != DIALECT.reading.message_key(new)
+    assert DIALECT.reading.message_key(old) == DIALECT.reading.message_key(
+        {**old, "message-id": "9,21"}
+    )
+    assert DIALECT.reading.message_key({"timestamp": "1000"}) == ""  # nothing to know it by
 
 
 def test_output_has_the_broker_s_duplicate_id() -> None:
@@ -343,8 +348,8 @@ def test_broker_dead_letters_nothing(kind: DestinationKind) -> None:
     frame = MessageFrame.of({"message-id": "1,2", "persistent": "true"})
     delivery = Delivery.of(frame, 1, "2", epoch=1, now=0.0, wall=0.0)
     assert not DIALECT.nack_dead_letters
-    assert not DIALECT.dead_lettered_by_broker(delivery, kind)
-    assert DIALECT.dead_letter_destination(kind) == "queue://jmsx.DLQ"
+    assert not DIALECT.copying.dead_lettered_by_broker(delivery, kind)
+    assert DIALECT.dead_letter_queue == "queue://jmsx.DLQ"
 
 
 @pytest.mark.parametrize(
@@ -355,12 +360,12 @@ def test_broker_dead_letters_nothing(kind: DestinationKind) -> None:
 def test_properties_that_do_nothing_are_refused(properties: dict[str, str]) -> None:
     """Artemis would take them for the application's own (BROKER.md A48 and A51)."""
     with pytest.raises(UnsupportedError):
-        DIALECT.check_properties(properties)
+        DIALECT.writing.check_properties(properties)
 
 
 def test_properties_that_do_something_are_not() -> None:
     """One delay, and a group."""
-    DIALECT.check_properties({"AMQ_SCHEDULED_DELAY": "5", "JMSXGroupSeq": "1", "any": "x"})
+    DIALECT.writing.check_properties({"AMQ_SCHEDULED_DELAY": "5", "JMSXGroupSeq": "1", "any": "x"})
 
 
 # Errors: the words are those of 2.44.0, as it sent them ---------------------------------------------------------------
@@ -390,7 +395,7 @@ def test_errors_are_typed_by_the_broker_s_words(
 ) -> None:
     """With broker, command, subject and those words in the text."""
     frame = Frame("ERROR", {"message": message} if message else {}, body.encode())
-    error = DIALECT.error("SUBSCRIBE", "queue://a", frame, "shop:61613")
+    error = DIALECT.reading.error("SUBSCRIBE", "queue://a", frame, "shop:61613")
     assert type(error) is kind
     assert str(error) == f"shop:61613 refused SUBSCRIBE queue://a: {message or body}"
 
@@ -402,10 +407,10 @@ def test_error_does_not_repeat_the_message_that_was_sent() -> None:
         " properties=TypedProperties[pin=1234, hint=selector]]@1"
     )
     frame = Frame("ERROR", {"message": told})
-    error = DIALECT.error("SEND", "queue://a", frame, "shop:61613")
+    error = DIALECT.reading.error("SEND", "queue://a", frame, "shop:61613")
     assert "AMQ339011 Error sending message; it does not tell why" in str(error)
     assert "1234" not in str(error)
-    assert DIALECT.complaint(frame) == "AMQ339011 Error sending message"
+    assert DIALECT.reading.complaint(frame) == "AMQ339011 Error sending message"
 
 
 @pytest.mark.parametrize(
@@ -425,5 +430,7 @@ def test_what_stands_for_any_exception_is_no_refusal(
     command: str, told: str, kind: type[JmsxError]
 ) -> None:
     """The broker wraps whatever sending or committing raises, also what comes behind the work."""
-    error = DIALECT.error(command, "queue://a", Frame("ERROR", {"message": told}), "shop:61613")
+    error = DIALECT.reading.error(
+        command, "queue://a", Frame("ERROR", {"message": told}), "shop:61613"
+    )
     assert type(error) is kind

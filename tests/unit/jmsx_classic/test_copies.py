@@ -44,7 +44,7 @@ def copied(body: bytes = b"x", /, certificate_: DeathRecord | None = None, **hea
         received_at=0.0,
         expires_at=None,
     )
-    return DIALECT.dead_letter_copy(delivery, "queue://dead", certificate_ or certificate())
+    return DIALECT.copying.dead_letter_copy(delivery, "queue://dead", certificate_ or certificate())
 
 
 def test_copy_stays_in_its_group() -> None:

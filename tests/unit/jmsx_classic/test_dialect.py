@@ -19,7 +19,7 @@ from jmsx.errors import (
     SecurityError,
 )
 from jmsx_classic import DIALECT
-from jmsx_classic.dialect import destination_uri, wire_destination
+from jmsx_classic.destinations import destination_uri, wire_destination
 
 QUEUE, TOPIC, DURABLE = DestinationKind.QUEUE, DestinationKind.TOPIC, DestinationKind.DURABLE
 
@@ -95,7 +95,7 @@ def test_unknown_form_of_a_destination_stays_as_it_is() -> None:
 
 def test_subscribe_says_only_what_was_asked_for() -> None:
     """Prefetch always, because the broker's default is not ours."""
-    assert DIALECT.subscribe_headers(
+    assert DIALECT.writing.subscribe_headers(
         destination="queue://a",
         ack=StompAck.CLIENT,
         selector=None,
@@ -111,7 +111,7 @@ def test_subscribe_says_only_what_was_asked_for() -> None:
 
 def test_subscribe_says_all_that_was_asked_for() -> None:
     """Source: BROKER.md C15, C17, C50, C60 and C61."""
-    assert DIALECT.subscribe_headers(
+    assert DIALECT.writing.subscribe_headers(
         destination="topic://a",
         ack=StompAck.CLIENT_INDIVIDUAL,
         selector="x = '1'",
@@ -133,7 +133,9 @@ def test_subscribe_says_all_that_was_asked_for() -> None:
 @pytest.mark.parametrize(("prefetch", "told"), [(5, "5"), (0, "1")])
 def test_browsing_takes_nothing(prefetch: int, told: str) -> None:
     """`auto` is right for a browser; with prefetch 0 nothing ever comes (BROKER.md C9)."""
-    headers = DIALECT.browse_headers(destination="queue://a", prefetch=prefetch, selector=None)
+    headers = DIALECT.writing.browse_headers(
+        destination="queue://a", prefetch=prefetch, selector=None
+    )
     assert headers == {
         "destination": "/queue/a",
         "ack": "auto",
@@ -141,13 +143,13 @@ def test_browsing_takes_nothing(prefetch: int, told: str) -> None:
         "activemq.prefetchSize": told,
         "transformation": "jms-map-xml",
     }
-    headers = DIALECT.browse_headers(destination="queue://a", prefetch=1, selector="x = 1")
+    headers = DIALECT.writing.browse_headers(destination="queue://a", prefetch=1, selector="x = 1")
     assert headers["selector"] == "x = 1"
 
 
 def test_durable_subscription_is_removed_by_its_name() -> None:
     """Source: BROKER.md C60."""
-    assert DIALECT.unsubscribe_durable_headers("d") == {"activemq.subscriptionName": "d"}
+    assert DIALECT.writing.unsubscribe_durable_headers("d") == {"activemq.subscriptionName": "d"}
 
 
 @pytest.mark.parametrize(
@@ -179,8 +181,8 @@ def test_who_is_dead_lettered_by_nack(
     """Everybody else would be deleted (`AbstractDeadLetterStrategy.java:44-60`)."""
     where = headers["destination"].replace("/queue/", "queue://").replace("/topic/", "topic://")
     sent = {**headers, "message-id": "ID:h-1-2-3:4:-1:1:5"}
-    one = delivered(stamp(sent, b"x", "k", where, DIALECT), b"x")
-    assert DIALECT.dead_lettered_by_broker(one, kind) is expected
+    one = delivered(stamp(sent, b"x", "k", where, DIALECT.reading), b"x")
+    assert DIALECT.copying.dead_lettered_by_broker(one, kind) is expected
 
 
 @pytest.mark.parametrize(
@@ -189,35 +191,34 @@ def test_who_is_dead_lettered_by_nack(
 def test_another_programs_message_is_dead_lettered_by_copy(message_id: str) -> None:
     """Its `persistent` may be a property, and so may its message id."""
     one = delivery(b"x", message_id=message_id, persistent="true", destination="/queue/a")
-    assert not DIALECT.dead_lettered_by_broker(one, QUEUE)
+    assert not DIALECT.copying.dead_lettered_by_broker(one, QUEUE)
 
 
 def test_headers_that_were_copied_are_not_believed() -> None:
     """All those of a message of jmsx's, on another body or in another queue."""
     made = {"persistent": "true", "destination": "/queue/a", "message-id": "ID:h:4:-1:1:5"}
-    given = stamp(made, b"x", "k", "queue://a", DIALECT)
-    assert DIALECT.genuine(delivered(given, b"x"))
-    assert not DIALECT.genuine(delivered(given, b"y"))
-    assert not DIALECT.genuine(delivered({**given, "destination": "/queue/b"}, b"x"))
+    given = stamp(made, b"x", "k", "queue://a", DIALECT.reading)
+    assert DIALECT.reading.genuine(delivered(given, b"x"))
+    assert not DIALECT.reading.genuine(delivered(given, b"y"))
+    assert not DIALECT.reading.genuine(delivered({**given, "destination": "/queue/b"}, b"x"))
 
 
 @pytest.mark.parametrize(("persistent", "expected"), [("true", True), ("false", False)])
 def test_what_came_without_a_body_is_left_to_the_broker(persistent: str, *, expected: bool) -> None:
     """It may have one that STOMP does not carry, and a copy of it would have none."""
     one = delivery(message_id="ID:h:4:1:1:5", persistent=persistent, destination="/queue/a")
-    assert DIALECT.dead_lettered_by_broker(one, QUEUE) is expected
+    assert DIALECT.copying.dead_lettered_by_broker(one, QUEUE) is expected
 
 
 def test_copies_go_to_the_shared_dead_letter_queue() -> None:
     """Source: `SharedDeadLetterStrategy.java:36`."""
-    for kind in DestinationKind:
-        assert DIALECT.dead_letter_destination(kind) == "queue://ActiveMQ.DLQ"
+    assert DIALECT.dead_letter_queue == "queue://ActiveMQ.DLQ"
 
 
 def test_key_is_the_message_id() -> None:
     """It is stable over redelivery, restart and dead letter queue."""
-    assert DIALECT.message_key({"message-id": "ID:1"}) == "ID:1"
-    assert DIALECT.message_key({}) == ""
+    assert DIALECT.reading.message_key({"message-id": "ID:1"}) == "ID:1"
+    assert DIALECT.reading.message_key({}) == ""
 
 
 @pytest.mark.parametrize(
@@ -240,7 +241,7 @@ def test_errors_are_typed(trace: str, kind: type[JmsxError]) -> None:
     """By the name of the exception in the body or by the words; they say who, what and why."""
     message = trace.partition(": ")[2]
     frame = Frame("ERROR", {"message": message}, f"{trace}\n\tat org.x.Y(Z.java:1)".encode())
-    error = DIALECT.error("SUBSCRIBE", "queue://q", frame, "h:61613")
+    error = DIALECT.reading.error("SUBSCRIBE", "queue://q", frame, "h:61613")
     assert type(error) is kind
     assert str(error) == f"h:61613 refused SUBSCRIBE queue://q: {message}"
 
@@ -248,7 +249,7 @@ def test_errors_are_typed(trace: str, kind: type[JmsxError]) -> None:
 def test_error_may_have_no_message() -> None:
     """Then the body tells (BROKER.md C54)."""
     frame = Frame("ERROR", {}, b"java.lang.NullPointerException\n\tat x")
-    error = DIALECT.error("SEND", "queue://q", frame, "h:61613")
+    error = DIALECT.reading.error("SEND", "queue://q", frame, "h:61613")
     assert str(error).endswith("failed at SEND queue://q: java.lang.NullPointerException")
 
 
@@ -272,7 +273,7 @@ def test_only_a_known_refusal_of_a_send_or_commit_is_certain(trace: str, known: 
     message = trace.partition(": ")[2]
     frame = Frame("ERROR", {"message": message} if message else {}, f"{trace}\n\tat x".encode())
     for command in ("SEND", "COMMIT"):
-        error = DIALECT.error(command, "queue://q", frame, "h:61613")
+        error = DIALECT.reading.error(command, "queue://q", frame, "h:61613")
         assert unanswered(error) != known
         assert known or trace in str(error)
-    assert not unanswered(DIALECT.error("SUBSCRIBE", "queue://q", frame, "h:61613"))
+    assert not unanswered(DIALECT.reading.error("SUBSCRIBE", "queue://q", frame, "h:61613"))

@@ -10,7 +10,7 @@ import pytest
 from jmsx.core.map_body import TRANSFORMATION, decode_map, encode_map
 from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx_classic import DIALECT
-from jmsx_classic.dialect import TEXT_HEADER
+from jmsx_classic.bodies import TEXT_HEADER
 
 #: A value, and the element that carries it; both ways (`JmsFrameTranslator.java:67-130`, probed on 6.1.8).
 BOTH_WAYS = [
@@ -154,15 +154,15 @@ def test_what_is_no_map_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("body", NO_MAPS)
 def test_what_is_no_map_is_left_to_others(body: bytes) -> None:
     """The broker says `transformation` of texts too, so a consumer must not fail over one."""
-    assert isinstance(DIALECT.decode_body({"transformation": TRANSFORMATION}, body), str)
+    assert isinstance(DIALECT.reading.decode_body({"transformation": TRANSFORMATION}, body), str)
 
 
 def test_map_is_told_by_header_and_form() -> None:
     """Neither alone is enough."""
     body = encode_map({"k": 1})
-    assert DIALECT.decode_body({"transformation": TRANSFORMATION}, body) == {"k": 1}
-    assert DIALECT.decode_body({}, body) == body.decode()
-    assert DIALECT.decode_body({"transformation": "jms-map-json"}, body) == body.decode()
+    assert DIALECT.reading.decode_body({"transformation": TRANSFORMATION}, body) == {"k": 1}
+    assert DIALECT.reading.decode_body({}, body) == body.decode()
+    assert DIALECT.reading.decode_body({"transformation": "jms-map-json"}, body) == body.decode()
 
 
 @pytest.mark.parametrize(
@@ -180,19 +180,19 @@ def test_map_is_told_by_header_and_form() -> None:
 )
 def test_text_that_its_sender_must_mark(body: bytes, *, expected: bool) -> None:
     """One too many does no harm."""
-    headers, _ = DIALECT.encode_body(body.decode())
+    headers, _ = DIALECT.writing.encode_body(body.decode())
     assert (headers == {TEXT_HEADER: "true"}) is expected
 
 
 def test_sent_map_is_what_is_read() -> None:
     """Header and body of a SEND."""
-    headers, body = DIALECT.encode_body({"k": None})
+    headers, body = DIALECT.writing.encode_body({"k": None})
     assert headers == {"jmsx_text": "map", "transformation": TRANSFORMATION}
-    assert DIALECT.decode_body(headers, body) == {"k": None}
+    assert DIALECT.reading.decode_body(headers, body) == {"k": None}
 
 
 def test_a_map_that_nothing_translated_is_unreadable() -> None:
     """It comes without its body, and is no empty text."""
-    headers, _ = DIALECT.encode_body({"a": 1})
+    headers, _ = DIALECT.writing.encode_body({"a": 1})
     with pytest.raises(MessageNotReadableError):
-        DIALECT.decode_body(headers, b"")
+        DIALECT.reading.decode_body(headers, b"")

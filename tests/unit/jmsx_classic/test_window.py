@@ -12,6 +12,7 @@ from jmsx_classic.window import DOUBT, PATIENCE, WindowModel
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
+    CLASSIC,
     CLIENT,
     DISCARDED,
     INDIVIDUAL,
@@ -121,7 +122,7 @@ def test_settling_makes_it_ask_anew() -> None:
 @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
 def test_prefetch_one_delivers_on(mode: AcknowledgeMode) -> None:
     """Upstream rows 60 and 79: the second message comes although the first is not settled."""
-    talk = Talk(mode)
+    talk = Talk(mode, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     assert talk.receive() == "a#1"
@@ -139,7 +140,7 @@ def test_prefetch_one_delivers_on(mode: AcknowledgeMode) -> None:
 
 def test_hold_stays_as_wide_when_all_that_it_covers_is_given_back() -> None:
     """Asked for more after recover(), it covers them all again, and not a single one for a mere wake-up."""
-    talk = Talk(INDIVIDUAL)
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     for name in "abc":
         talk.comes(name)
@@ -157,7 +158,7 @@ def test_hold_stays_as_wide_when_all_that_it_covers_is_given_back() -> None:
 
 def test_shut_is_a_window_that_is_in_the_applications_hands() -> None:
     """Until it was opened; who polls has to wait for that."""
-    talk = Talk(CLIENT)
+    talk = Talk(CLIENT, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     assert not talk.core.is_window_full("1")
@@ -170,7 +171,7 @@ def test_shut_is_a_window_that_is_in_the_applications_hands() -> None:
 
 def test_nobody_waits_nothing_is_asked() -> None:
     """An application that works on what it has is left alone, and so is one with messages in the buffer."""
-    talk = Talk(CLIENT)
+    talk = Talk(CLIENT, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     talk.receive()
@@ -182,7 +183,7 @@ def test_nobody_waits_nothing_is_asked() -> None:
 
 def test_waiting_begins_when_the_buffer_is_dry_and_the_application_asks() -> None:
     """Whichever is later."""
-    talk = Talk(CLIENT, now=1.0)
+    talk = Talk(CLIENT, now=1.0, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     talk.receive()
@@ -196,7 +197,7 @@ def test_waiting_begins_when_the_buffer_is_dry_and_the_application_asks() -> Non
 
 def test_a_window_is_not_opened_while_bytes_are_unread() -> None:
     """They may be what the application waits for."""
-    talk = Talk(CLIENT)
+    talk = Talk(CLIENT, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     talk.receive()
@@ -211,7 +212,7 @@ def test_a_window_is_not_opened_while_bytes_are_unread() -> None:
 @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
 def test_a_page_of_backlog_does_not_stall_it(mode: AcknowledgeMode) -> None:
     """Where the Java client stops after 200 of prefetch 1000 an ACK of one message wakes the queue, at 5 ms."""
-    talk = Talk(mode)
+    talk = Talk(mode, dialect=CLASSIC)
     talk.subscribe(prefetch=1000)
     talk.comes(*names(200))
     assert len(talk.drain()) == 200
@@ -221,7 +222,7 @@ def test_a_page_of_backlog_does_not_stall_it(mode: AcknowledgeMode) -> None:
 
 def test_asking_in_vain_ends() -> None:
     """Once as a wake-up, once in doubt, and then the session is quiet."""
-    talk = Talk(CLIENT)
+    talk = Talk(CLIENT, dialect=CLASSIC)
     talk.subscribe(prefetch=10)
     talk.comes("a", "b", "c")
     talk.drain()
@@ -234,7 +235,7 @@ def test_asking_in_vain_ends() -> None:
 
 def test_acknowledge_ends_the_asking() -> None:
     """A plain ACK is a wake-up and makes room."""
-    talk = Talk(CLIENT)
+    talk = Talk(CLIENT, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     delivery = talk.held()
@@ -246,7 +247,7 @@ def test_acknowledge_ends_the_asking() -> None:
 
 def test_asking_does_not_disturb_the_transaction_of_the_session() -> None:
     """The hidden transaction holds the only ACK on the wire (BROKER.md C30)."""
-    talk = Talk(TRANSACTED)
+    talk = Talk(TRANSACTED, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.send()
     talk.comes("a")
@@ -265,7 +266,7 @@ def test_asking_does_not_disturb_the_transaction_of_the_session() -> None:
 
 def test_each_consumer_asks_for_itself() -> None:
     """And in a transaction of its own name."""
-    talk = Talk(CLIENT)
+    talk = Talk(CLIENT, dialect=CLASSIC)
     talk.subscribe("1", prefetch=1)
     talk.subscribe("2", prefetch=1)
     talk.comes("a", to="1")
@@ -277,7 +278,7 @@ def test_each_consumer_asks_for_itself() -> None:
 
 def test_auto_never_asks() -> None:
     """Its own ACKs are wake-ups enough."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     assert talk.drain() == ["a#1"]
@@ -289,7 +290,7 @@ def test_auto_never_asks() -> None:
 
 def test_individual_holds_messages_in_an_open_transaction() -> None:
     """An aborted ACK of a single message makes no room, an open one does (BROKER.md C34)."""
-    talk = Talk(INDIVIDUAL)
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC)
     talk.subscribe(prefetch=2)
     talk.comes("a", "b")
     talk.drain()
@@ -299,7 +300,7 @@ def test_individual_holds_messages_in_an_open_transaction() -> None:
 
 def test_individual_with_room_lets_go_at_once() -> None:
     """A mere wake-up holds nothing."""
-    talk = Talk(INDIVIDUAL)
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC)
     talk.subscribe(prefetch=10)
     talk.comes("a", "b")
     talk.drain()
@@ -309,7 +310,7 @@ def test_individual_with_room_lets_go_at_once() -> None:
 
 def test_held_message_is_released_before_it_is_settled() -> None:
     """Its ack id is not valid while it is in a transaction."""
-    talk = Talk(INDIVIDUAL)
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC)
     talk.subscribe(prefetch=2)
     talk.comes("a", "b")
     first = talk.held()
@@ -322,7 +323,7 @@ def test_held_message_is_released_before_it_is_settled() -> None:
 
 def test_held_message_is_released_before_the_commit_settles_it() -> None:
     """The same with the ACK in the session's transaction."""
-    talk = Talk(TRANSACTED, single=True)
+    talk = Talk(TRANSACTED, single=True, dialect=CLASSIC)
     talk.subscribe(prefetch=2)
     talk.comes("a", "b")
     talk.drain()
@@ -340,7 +341,7 @@ def test_held_message_is_released_before_the_commit_settles_it() -> None:
 
 def test_held_message_is_released_before_its_single_ack_commits() -> None:
     """The commit that needs no transaction."""
-    talk = Talk(TRANSACTED, single=True)
+    talk = Talk(TRANSACTED, single=True, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     talk.drain()
@@ -355,7 +356,7 @@ def test_held_message_is_released_before_its_single_ack_commits() -> None:
 )
 def test_held_message_is_released_before_it_leaves(failure: Failure, settles: str) -> None:
     """NACK is never in a transaction (BROKER.md C29), and an ACK of a held message is unknown."""
-    talk = Talk(TRANSACTED, single=True)
+    talk = Talk(TRANSACTED, single=True, dialect=CLASSIC)
     talk.subscribe(prefetch=1)
     talk.comes("a")
     talk.drain()
@@ -367,7 +368,7 @@ def test_held_message_is_released_before_it_leaves(failure: Failure, settles: st
 
 def test_messages_that_wait_for_redelivery_are_held_too() -> None:
     """Else a window full of them would let nothing pass, which non-blocking redelivery promises."""
-    talk = Talk(AUTO)
+    talk = Talk(AUTO, dialect=CLASSIC)
     talk.subscribe(prefetch=2, non_blocking_redelivery=True, policy=RedeliveryPolicy())
     talk.comes("a", "b")
     talk.listen(BROKEN)

@@ -1,0 +1,169 @@
+"""What ActiveMQ Artemis says to jmsx. Source: BROKER.md."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import UNREADABLE, Addresses, Body, Sender
+from jmsx.core.frames import Frame
+from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
+from jmsx.core.map_body import canonical_map, decode_map
+from jmsx.errors import (
+    BrokerError,
+    BrokerFaultError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsxError,
+    MessageFormatError,
+    MessageNotReadableError,
+    ResourceAllocationError,
+    SecurityError,
+)
+from jmsx_artemis.bodies import NO_TEXT, TYPE_HEADER, has_bytes
+from jmsx_artemis.copies import CLIENT, OPENWIRE
+from jmsx_artemis.destinations import MULTICAST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+#: How the body of a JMS client's message begins that is no text: the broker shows nothing of it, or, as if it were one,
+#: the inside of a map or stream, whose first bytes are those of a length or type (probed on 2.44.0).
+_NO_TEXT: Final = re.compile(rb"[\0-\x08\x0b]|\Z")
+
+#: What a piece of the broker's words means; the first that is found wins.
+_ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
+    ("Invalid selector", InvalidSelectorError),
+    ("Selector cannot be empty", InvalidSelectorError),
+    ("AMQ229020", InvalidSelectorError),
+    ("AMQ339001", InvalidDestinationError),  # destination does not exist
+    ("AMQ229017", InvalidDestinationError),  # queue does not exist
+    ("AMQ119119", ResourceAllocationError),  # disk full
+    ("AMQ229102", ResourceAllocationError),  # address full
+    ("AMQ229031", SecurityError),
+    ("AMQ229032", SecurityError),
+    ("AMQ229213", SecurityError),
+    ("Security Error", SecurityError),
+)
+
+#: What the broker says with a number is its own refusal. Any other text is that of a Java exception, such as `null`.
+_CODE: Final = re.compile(r"AMQ[0-9]{6}")
+
+#: But these stand for any exception of its sending and committing, and do not tell which: it may come behind the work.
+#: Source: `StompProtocolManager.sendServerMessage`, `StompConnection.commitTransaction`.
+_UNEXPLAINED: Final = ("AMQ339011", "AMQ339013")
+
+#: Commands of which it matters whether they were done.
+_DOUBTFUL: Final = ("SEND", "COMMIT")
+
+#: The broker keeps the cause to itself.
+_UNTOLD: Final = (
+    "; it does not tell why, but for its log: often the user may not send there, or the address is full"
+    " (address-full-policy FAIL)"
+)
+
+
+class ArtemisReading:
+    """Understands Artemis' frames."""
+
+    def addresses(self, headers: Mapping[str, str]) -> Addresses:
+        """
+        Address and routing type; a sender that gave none is taken to mean a queue.
+
+        A dead letter that is back where it was still has the routing type of its copy (seen live on 2.44.0).
+        """
+        address = headers.get("destination", "")
+        kind = "topic" if headers.get("destination-type") == MULTICAST else "queue"
+        original = headers.get("jmsx_original_destination")
+        if original is None and "_AMQ_ORIG_ADDRESS" in headers:
+            was = "topic" if headers.get("_AMQ_ORIG_ROUTING_TYPE") == "0" else "queue"
+            original = f"{was}://{headers['_AMQ_ORIG_ADDRESS']}"
+        elif original is not None and original.partition("://")[2].partition("::")[0] == address:
+            kind = original.partition("://")[0]
+        reply_to = headers.get("reply-to") or None
+        return Addresses(f"{kind}://{address}" if address else None, original, reply_to)
+
+    def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
+        """As the sender's header says; of other senders, bytes are what the broker has as a BytesMessage."""
+        kind = headers.get(TYPE_HEADER)
+        if not self.carries(headers, body):
+            raise MessageNotReadableError(UNREADABLE)
+        if kind == NO_TEXT and not body:
+            return None
+        try:
+            if kind == "map":
+                return decode_map(body)
+            if kind == "bytes" or (kind is None and has_bytes(headers)):
+                return body
+            return body.decode("utf-8", "strict" if kind is None else "replace")
+        except (MessageFormatError, UnicodeDecodeError):
+            return body
+
+    def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """What a JMS client sent as neither text nor bytes is shown empty, or as some bytes of its inside."""
+        if UNREADABLE_HEADER in headers:
+            return False
+        if self.sender(headers) is not Sender.JMS or has_bytes(headers):
+            return True
+        return _NO_TEXT.match(body) is None
+
+    def sender(self, headers: Mapping[str, str]) -> Sender:
+        """
+        A message from a JMS client carries its connection's id, or what OpenWire said of it (probed on 2.44.0).
+
+        It counts although there are marks of jmsx, too: these a JMS client may have copied, with all the properties of
+        a message. jmsx sends none of the former on.
+        """
+        if CLIENT in headers or f"{OPENWIRE}MESSAGE_ID" in headers:
+            return Sender.JMS
+        return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
+
+    def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Return the entries of a map, as on Classic, and the bytes of any other body."""
+        return canonical_map(body) if headers.get(TYPE_HEADER) == "map" else body
+
+    def genuine(self, delivery: Delivery) -> bool:  # noqa: ARG002 - here it is the same for all
+        """Always: the broker's headers stand in front of properties of the same name (measured on 2.44.0)."""
+        return True
+
+    def message_id(self, headers: Mapping[str, str]) -> str:
+        """Return the part of the message id after the comma; before it stands the subscription's (BROKER.md A31)."""
+        return headers.get("message-id", "").rpartition(",")[2]
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """
+        Return the broker's id of the message and its time.
+
+        Each broker numbers its messages from about 20 on, so a new one, or the other one of two, gives each number once
+        more: an idempotency store would take those messages for done.
+        """
+        number, stamp = self.message_id(headers), headers.get("timestamp", "")
+        return f"{number}@{stamp}" if number and stamp else number
+
+    def sent_id(self, session: str, number: int) -> str | None:  # noqa: ARG002 - Classic's affair
+        """Return None: the broker numbers messages together with much else, so that their ids cannot be foreseen."""
+        return None
+
+    def explains_later(self, command: str, text: str) -> bool:  # noqa: ARG002 - Classic's affair
+        """Return False: an ERROR is the last frame that comes."""
+        return False
+
+    def complaint(self, frame: Frame) -> str:
+        """Return the `message` header of an ERROR, or else its body, without the refused message that it repeats."""
+        told = frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
+        return told.partition(" CoreMessage[")[0]
+
+    def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
+        """The typed error for an ERROR; in STOMP 1.2 the broker closes the connection with it."""
+        body = frame.body.decode("utf-8", "replace").strip()
+        told = self.complaint(frame).partition("\n")[0]
+        words = told + body
+        unexplained = any(code in words for code in _UNEXPLAINED)
+        known = _CODE.search(words) is not None and not unexplained
+        other = BrokerError if known or command not in _DOUBTFUL else BrokerFaultError
+        kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
+        advice = _UNTOLD if unexplained else ""
+        did = "failed at" if kind is BrokerFaultError else "refused"
+        return kind(f"{broker} {did} {command} {subject}: {told}{advice}")

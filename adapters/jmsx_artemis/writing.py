@@ -1,0 +1,118 @@
+"""What jmsx says to ActiveMQ Artemis. Source: BROKER.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.dialect import Body
+from jmsx.core.map_body import encode_map
+from jmsx.core.values import StompAck
+from jmsx.errors import UnsupportedError
+from jmsx_artemis.bodies import NO_TEXT, TYPE_HEADER
+from jmsx_artemis.destinations import parted, single
+from jmsx_artemis.selectors import core_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+#: Properties that only Classic's scheduler obeys.
+_CLASSIC_SCHEDULES: Final = frozenset(
+    {"AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON"}
+)
+
+#: A window in which no message has room; 0 is one for one message.
+_NOTHING: Final = "-2"
+
+
+class ArtemisWriting:
+    """Writes frames for Artemis."""
+
+    def send_headers(self, destination: str) -> dict[str, str]:
+        """Address and routing type; without the type a message to a new queue is lost (BROKER.md A7)."""
+        routing, address = parted(single(destination))
+        return {"destination": address, "destination-type": routing}
+
+    def check_properties(self, properties: Mapping[str, str]) -> None:
+        """No repeated schedules (BROKER.md A13), and over STOMP no end of a group by its sequence."""
+        for name in _CLASSIC_SCHEDULES & properties.keys():
+            raise UnsupportedError(
+                f"Artemis does not know {name}; it has AMQ_SCHEDULED_DELAY and AMQ_SCHEDULED_TIME"
+            )
+        if properties.get("JMSXGroupSeq", "").startswith("-"):
+            raise UnsupportedError(
+                "over STOMP Artemis does not close a message group by a negative JMSXGroupSeq"
+            )
+
+    def reply_to(self, destination: str) -> str:
+        """Return the `reply-to` header: the URI, as Artemis' own JMS client writes it."""
+        parted(single(destination))
+        return destination.partition("?")[0]
+
+    def subscribe_headers(
+        self,
+        *,
+        destination: str,
+        ack: StompAck,
+        selector: str | None,
+        durable_name: str | None,
+        no_local: bool,
+        options: Mapping[str, str],
+    ) -> dict[str, str]:
+        """Headers of SUBSCRIBE; raises UnsupportedError for any `consumer.X` option: they are Classic's."""
+        if options:
+            raise UnsupportedError(
+                f"{destination}: Artemis has no consumer.{min(options)} over STOMP; leave it out, or set it for"
+                " the address on the broker"
+            )
+        routing, address = parted(single(destination))
+        headers = {"destination": address, "subscription-type": routing, "ack": ack.value}
+        if selector and no_local:
+            raise UnsupportedError(
+                f"{destination}: Artemis cannot leave out a session's own messages and obey a selector, over STOMP"
+            )
+        if selector:
+            headers["selector"] = core_filter(selector)
+        if durable_name is not None:
+            headers["durable-subscription-name"] = durable_name
+        if no_local:
+            headers["no-local"] = "true"
+        return headers
+
+    def trial(self, destination: str, headers: Mapping[str, str]) -> None:
+        """Return None: every SUBSCRIBE may ask for a receipt."""
+
+    def browse_headers(
+        self,
+        *,
+        destination: str,
+        prefetch: int,  # noqa: ARG002 - there is nothing to fetch
+        selector: str | None,  # noqa: ARG002 - of what cannot be done at all
+    ) -> dict[str, str]:
+        """Raises UnsupportedError: Artemis has no queue browser over STOMP."""
+        raise UnsupportedError(
+            f"Artemis cannot show {destination} over STOMP without taking from it; use its console or"
+            " its management address"
+        )
+
+    def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
+        """Headers of the UNSUBSCRIBE that removes a durable subscription, which must be in use."""
+        return {"durable-subscription-name": name}
+
+    def holding_headers(self, destination: str) -> Mapping[str, str] | None:
+        """A queue is there with its first consumer; one with a window below -1 gets nothing (seen live on 2.44.0)."""
+        routing, address = parted(destination)
+        own = {"destination": address, "subscription-type": routing, "ack": "client"}
+        return {**own, "consumer-window-size": _NOTHING}
+
+    def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
+        """A content-length makes a BytesMessage, its absence a TextMessage (BROKER.md A50)."""
+        if isinstance(body, bytes):
+            return {TYPE_HEADER: "bytes", "content-length": str(len(body))}, body
+        if body is None:
+            return {TYPE_HEADER: NO_TEXT}, b""
+        if isinstance(body, str):
+            data = body.encode()
+            length = {"content-length": str(len(data))} if b"\0" in data else {}
+            return {TYPE_HEADER: "text", **length}, data
+        return {TYPE_HEADER: "map"}, encode_map(body)

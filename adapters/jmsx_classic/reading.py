@@ -1,0 +1,176 @@
+"""
+What ActiveMQ Classic says to jmsx.
+
+Source: `ProtocolConverter.java:334-698` and `FrameTranslator.java:54-159`, at 6.3.1.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from jmsx.core.delivery import Delivery
+from jmsx.core.dialect import UNREADABLE, Addresses, Body, Sender
+from jmsx.core.frames import Frame
+from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
+from jmsx.core.identity import identify
+from jmsx.core.map_body import TRANSFORMATION, canonical_map, decode_map
+from jmsx.errors import (
+    BrokerError,
+    BrokerFaultError,
+    InvalidClientIdError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsxError,
+    MessageFormatError,
+    MessageNotReadableError,
+    ResourceAllocationError,
+    SecurityError,
+)
+from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
+from jmsx_classic.destinations import destination_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+#: How the message id of a JMS client's message ends: its session, its producer, and a number.
+_OF_JMS: Final = re.compile(r":[0-9]+:[0-9]+:[0-9]+\Z")
+
+#: The end of the ids that the broker gives messages of its STOMP clients.
+_OF_STOMP: Final = re.compile(":-1:1:[0-9]+$")
+
+#: What a piece of the broker's words means; the first that is found wins. These are refusals: it has done nothing.
+_ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
+    ("InvalidSelectorException", InvalidSelectorError),
+    ("Couldn't create TopicSubscription", InvalidSelectorError),  # a topic's, which hides the cause
+    ("InvalidClientIDException", InvalidClientIdError),
+    ("already connected from", InvalidClientIdError),
+    ("InvalidDestinationException", InvalidDestinationError),
+    ("DestinationDoesNotExistException", InvalidDestinationError),
+    ("No durable subscription exists", InvalidDestinationError),
+    ("destination that does not exist", InvalidDestinationError),
+    ("ResourceAllocationException", ResourceAllocationError),
+    ("Usage Manager", ResourceAllocationError),
+    ("SecurityException", SecurityError),
+    ("not authorized", SecurityError),
+    ("User name", SecurityError),
+    ("rollback only", BrokerError),
+    ("TransactionRolledBackException", BrokerError),
+    ("MessageFormatException", BrokerError),
+    ("Invalid transaction id", BrokerError),
+    ("Unexpected ACK", BrokerError),
+    ("ProtocolException", BrokerError),  # STOMP's own: the broker behind it has not seen the frame
+)
+
+#: Commands of which it matters whether they were done: what else is answered to them leaves that open.
+_DOUBTFUL: Final = ("SEND", "COMMIT")
+
+
+class ClassicReading:
+    """Understands Classic's frames."""
+
+    def addresses(self, headers: Mapping[str, str]) -> Addresses:
+        """The three headers that tell them; a copy that jmsx made tells in one of its own where it was before."""
+        names = ("destination", "original-destination", "reply-to")
+        told, original, reply_to = (destination_uri(headers.get(name)) for name in names)
+        return Addresses(told, original or headers.get("jmsx_original_destination"), reply_to)
+
+    def decode_body(self, headers: Mapping[str, str], body: bytes) -> Body:
+        """
+        A map, bytes or text.
+
+        The broker puts the subscription's `transformation` on texts too, so the form decides what is a map.
+        """
+        if not self.carries(headers, body):
+            raise MessageNotReadableError(UNREADABLE)
+        marked = headers.get(TEXT_HEADER)
+        if marked == NO_TEXT and not body:
+            return None
+        if marked != "true":
+            if headers.get(TRANSLATION_HEADER) == TRANSFORMATION and looks_like_map(body):
+                with suppress(MessageFormatError):
+                    return decode_map(body)
+            if "content-length" in headers:
+                return body
+        return body.decode("utf-8", "replace")
+
+    def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """A JMS client's message without a body or a length may be of a kind that the broker shows nothing of."""
+        if UNREADABLE_HEADER in headers or (headers.get(TEXT_HEADER) == A_MAP and not body):
+            return False
+        return bool(body) or "content-length" in headers or self.sender(headers) is not Sender.JMS
+
+    def sender(self, headers: Mapping[str, str]) -> Sender:
+        """
+        What a STOMP client sends is numbered as of session -1, and a JMS client's sessions have numbers from 0 on.
+
+        Source: `ProtocolConverter.java:95-109` (`new SessionId(connectionId, -1)`); probed on 6.1.8.
+        """
+        if _OF_JMS.search(self.message_id(headers)):
+            return Sender.JMS
+        return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
+
+    def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Return the entries of a map, because the broker writes its XML anew, and the bytes of any other body."""
+        if (
+            headers.get(TEXT_HEADER) != "true"
+            and headers.get(TRANSLATION_HEADER) == TRANSFORMATION
+            and looks_like_map(body)
+        ):
+            return canonical_map(body)
+        return body
+
+    def genuine(self, delivery: Delivery) -> bool:
+        """
+        Whether jmsx sent it: over STOMP `expires` and `persistent` are never properties.
+
+        The broker copies properties of other protocols' messages over the headers of the MESSAGE, those of JMS too
+        (`FrameTranslator.java:70-159`; all that jmsx reads but `ack` and `subscription`, measured on 6.1.8), so a
+        Java program that sends a message under all the headers of another one gives it the message id of a STOMP
+        client. But the digest of that one's key then speaks of another body or queue.
+        """
+        message_id = delivery.headers.get("message-id", "")
+        return _OF_STOMP.search(message_id) is not None and identify(delivery, self).vouched
+
+    def message_id(self, headers: Mapping[str, str]) -> str:
+        """Classic's message id is stable: over redelivery, restart, dead letter queue and retry."""
+        return headers.get("message-id", "")
+
+    def message_key(self, headers: Mapping[str, str]) -> str:
+        """Its message id: host, port and start of the producer or the broker are in it."""
+        return self.message_id(headers)
+
+    def sent_id(self, session: str, number: int) -> str | None:
+        """
+        The broker numbers the SENDs of a connection, which CONNECTED names unless it has a client id (BROKER.md C2).
+
+        Source: `ProtocolConverter.java:334-378`.
+        """
+        return f"{session}:-1:1:{number}" if session else None
+
+    def explains_later(self, command: str, text: str) -> bool:
+        """
+        A COMMIT after a frame that failed without a receipt is refused by the thread that reads.
+
+        The complaint about that frame is written by another one, after the refusal in 1 of 8 (measured).
+        Source: `TransportConnection.serviceException` and `.dispatchAsync`.
+        """
+        return command == "COMMIT" and "rollback only" in text
+
+    def complaint(self, frame: Frame) -> str:
+        """Return the `message` header of an ERROR, or else its body."""
+        return frame.headers.get("message") or frame.body.decode("utf-8", "replace").strip()
+
+    def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
+        """The typed error for an ERROR, whose body is a Java stack trace that begins with the exception's name."""
+        trace = frame.body.decode("utf-8", "replace").strip()
+        first = trace.partition("\n")[0]
+        told = frame.headers.get("message") or first
+        words = told + first
+        other = BrokerFaultError if command in _DOUBTFUL else BrokerError
+        kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
+        if kind is BrokerFaultError:
+            return kind(f"{broker} failed at {command} {subject}: {first or told}")
+        return kind(f"{broker} refused {command} {subject}: {told}")
