@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx.core.dialect import Dialect
+from jmsx.core.headers import LONG
 from jmsx_artemis.bodies import TYPE_HEADER
 from jmsx_artemis.copies import CLIENT, OPENWIRE, ArtemisCopying
 from jmsx_artemis.dead_letter_queues import OWN
@@ -67,6 +68,7 @@ DIALECT: Final = Dialect(
     global_temporaries=True,
     patience=60.0,  # connection-ttl-override, if nobody has lowered it (BROKER.md A3)
     flags_redelivery=False,  # not after UNSUBSCRIBE, and else of the oldest only (BROKER.md A37)
+    numbers={"AMQ_SCHEDULED_DELAY": (0, LONG), "AMQ_SCHEDULED_TIME": (0, LONG)},
     reserved=_Reserved(),
     internal=frozenset({"_AMQ_DUPL_ID"}),  # a second message with it would be dropped
 )

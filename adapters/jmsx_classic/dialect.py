@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx.core.dialect import Dialect
+from jmsx.core.headers import INT, LONG
 from jmsx_classic.bodies import TEXT_HEADER, TRANSLATION_HEADER
 from jmsx_classic.copies import DEAD_LETTER_QUEUE, ClassicCopying
 from jmsx_classic.reading import ClassicReading
@@ -35,5 +36,10 @@ DIALECT: Final = Dialect(
     errors_close=False,
     raw_names=True,  # of Java's properties (measured on 6.1.8)
     flags_redelivery=True,
+    numbers={
+        "AMQ_SCHEDULED_DELAY": (0, LONG),
+        "AMQ_SCHEDULED_PERIOD": (0, LONG),
+        "AMQ_SCHEDULED_REPEAT": (0, INT),
+    },
     reserved=frozenset({"amq-msg-type", "original-destination", TRANSLATION_HEADER, TEXT_HEADER}),
 )

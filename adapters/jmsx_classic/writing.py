@@ -6,6 +6,7 @@ Source: `ProtocolConverter.java:334-698` and `FrameTranslator.java:54-159`, at 6
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.destination_names import is_composite, is_pattern, parts
@@ -13,7 +14,7 @@ from jmsx.core.dialect import Body
 from jmsx.core.map_body import TRANSFORMATION, encode_map
 from jmsx.core.selectors import check_arithmetic, spelled_out
 from jmsx.core.values import StompAck
-from jmsx.errors import UnsupportedError
+from jmsx.errors import MessageFormatError, UnsupportedError
 from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
 from jmsx_classic.destinations import bare, wire_destination
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 #: The option of a destination URI that is about the `transformation` of maps.
 TRANSFORMS: Final = TRANSLATION_HEADER
+
+
+_CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
 
 
 class ClassicWriting:
@@ -37,6 +41,11 @@ class ClassicWriting:
         if "AMQ_SCHEDULED_TIME" in properties:
             raise UnsupportedError(
                 "ActiveMQ Classic does not know AMQ_SCHEDULED_TIME; it has AMQ_SCHEDULED_DELAY"
+            )
+        cron = properties.get("AMQ_SCHEDULED_CRON")
+        if cron is not None and not _CRON.fullmatch(cron):
+            raise MessageFormatError(
+                f"AMQ_SCHEDULED_CRON needs five fields, such as '0 * * * *', not {cron!r}"
             )
 
     def reply_to(self, destination: str) -> str:

@@ -8,7 +8,7 @@ a broker is taken for one that does what STOMP 1.2 says, and no more.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -59,7 +59,10 @@ class Writing(Protocol):
         """Return the headers of a SEND that say where it goes, for a URI such as `queue://orders`."""
 
     def check_properties(self, properties: Mapping[str, str]) -> None:
-        """Raise UnsupportedError for a property that another ActiveMQ obeys, and that this broker would ignore."""
+        """
+        Raise UnsupportedError for a property that this broker would ignore although another one obeys it, and
+        MessageFormatError for a value that it could not read.
+        """
 
     def reply_to(self, destination: str) -> str:
         """Return the `reply-to` header for a URI."""
@@ -225,6 +228,8 @@ class Dialect:
     flags_redelivery: bool = False
     #: Headers that are no properties of the application, beyond STOMP's and JMS's.
     reserved: Container[str] = frozenset()
+    #: Properties that the broker reads as whole numbers, beyond JMS's: the least and the greatest.
+    numbers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     #: Properties that an application may set, and that a message which came in does not show: they are its own.
     internal: Container[str] = frozenset()
 

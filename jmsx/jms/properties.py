@@ -15,10 +15,12 @@ from collections.abc import Mapping, MutableMapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.dialect import Dialect
 from jmsx.core.headers import (
     COUNT_HEADER,
     DIGEST_HEADER,
     GROUP_HEADERS,
+    INT,
     KEY_HEADER,
     LONG,
     SENDER_HEADER,
@@ -54,14 +56,8 @@ _SET_BY_SEND: Final = frozenset(
     }
 )  # fmt: skip
 
-#: Properties that the broker reads as whole numbers: from and to.
-_NUMBERS: Final = {
-    "JMSXGroupSeq": (-(2**31), 2**31 - 1),
-    "AMQ_SCHEDULED_DELAY": (0, 2**63 - 1),
-    "AMQ_SCHEDULED_TIME": (0, 2**63 - 1),
-    "AMQ_SCHEDULED_PERIOD": (0, 2**63 - 1),
-    "AMQ_SCHEDULED_REPEAT": (0, 2**31 - 1),
-}
+#: JMS's properties that the broker reads as whole numbers: the least and the greatest.
+_NUMBERS: Final = {"JMSXGroupSeq": (~INT, INT)}
 
 #: Names that the broker reads as what `Message` has a place of its own for.
 _FIELDS: Final = {
@@ -90,15 +86,15 @@ _LETTERS: Final[Mapping[str, type]] = {
 _TYPES_LIMIT: Final = 8000
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
 
 
-def property_headers(message: Message, reserved: Container[str]) -> dict[str, str]:
+def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
     """
-    The headers that carry the properties and the group of `message`; `reserved` are names that the dialect uses.
+    The headers that carry the properties and the group of `message`.
 
     Raises MessageFormatError, before anything is written.
     """
+    reserved, numbers = dialect.reserved, {**_NUMBERS, **dialect.numbers}
     given: dict[str, object] = dict(message.properties)
     given.pop(DELIVERY_COUNT, None)  # of a message that came in; it says nothing of what is sent
     for name, field in (("JMSXGroupID", "group_id"), ("JMSXGroupSeq", "group_sequence")):
@@ -112,20 +108,15 @@ def property_headers(message: Message, reserved: Container[str]) -> dict[str, st
         for name, value in given.items()
         if value is not None
     }
-    types = _types(given, reserved)
+    types = _types({name: value for name, value in given.items() if name not in numbers}, reserved)
     for name in headers.keys() & _FIELDS.keys():
         own = getattr(message, _FIELDS[name])
         if own is not None and str(own) != headers[name]:
             raise MessageFormatError(
                 f"property {name!r} is {headers[name]!r}, and {_FIELDS[name]} of the message is {own!r}; set one"
             )
-    for name in headers.keys() & _NUMBERS.keys():
-        headers[name] = _number(name, given[name])
-    cron = headers.get("AMQ_SCHEDULED_CRON")
-    if cron is not None and not _CRON.fullmatch(cron):
-        raise MessageFormatError(
-            f"AMQ_SCHEDULED_CRON needs five fields, such as '0 * * * *', not {cron!r}"
-        )
+    for name in headers.keys() & numbers.keys():
+        headers[name] = _number(name, given[name], *numbers[name])
     return {**headers, TYPES_HEADER: types} if types else headers
 
 
@@ -137,7 +128,7 @@ def _types(given: Mapping[str, object], reserved: Container[str]) -> str:
     """
     by_letter: dict[str, list[str]] = {}
     for name, value in given.items():
-        if not isinstance(value, str) and name not in _NUMBERS:
+        if not isinstance(value, str):
             letter = next(one for one, kind in _LETTERS.items() if isinstance(value, kind))
             by_letter.setdefault(letter, []).append(_checked(name, reserved))
     text = " ".join(f"{letter}={','.join(names)}" for letter, names in by_letter.items())
@@ -260,9 +251,8 @@ def _checked(name: str, reserved: Container[str]) -> str:
     return name
 
 
-def _number(name: str, value: object) -> str:
+def _number(name: str, value: object, low: int, high: int) -> str:
     """A whole number within its bounds, also one that is written as text, as Java takes it."""
-    low, high = _NUMBERS[name]
     number = int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
     if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
         return str(number)

@@ -44,7 +44,7 @@ def send_frame(
         headers["correlation-id"] = _text("correlation_id", message.correlation_id)
     if message.type is not None:
         headers["type"] = _text("type", message.type)
-    properties = property_headers(message, dialect.reserved)
+    properties = property_headers(message, dialect)
     dialect.writing.check_properties(properties)
     headers.update(properties)
     headers.update(

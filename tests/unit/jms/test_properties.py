@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from jmsx.core.dialect import Dialect
 
 
-def headers(**fields: Any) -> dict[str, str]:
+def headers(dialect: Dialect = DIALECT, **fields: Any) -> dict[str, str]:
     """The headers of a message with these properties and fields."""
-    return property_headers(Message("x", **fields), DIALECT.reserved)
+    return property_headers(Message("x", **fields), dialect)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -170,36 +170,37 @@ def test_two_values_for_one_field_are_refused(name: str, field: str, value: Any)
 
 
 NUMBERS = [
-    "JMSXGroupSeq",
-    "AMQ_SCHEDULED_DELAY",
-    "AMQ_SCHEDULED_TIME",
-    "AMQ_SCHEDULED_PERIOD",
-    "AMQ_SCHEDULED_REPEAT",
+    pytest.param(dialect, name, id=f"{dialect.name} {name}")
+    for dialect in (DIALECT, ARTEMIS)
+    for name in ("JMSXGroupSeq", *dialect.numbers)
 ]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(("dialect", "name"), NUMBERS)
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (7, "7"), ("12", "12"), ("+012", "12")])
-def test_numbers_of_the_broker(name: str, value: Any, text: str) -> None:
+def test_numbers_of_the_broker(dialect: Dialect, name: str, value: Any, text: str) -> None:
     """A whole number, also as text, which Java takes too."""
-    assert headers(properties={name: value}) == {name: text}
+    assert headers(dialect, properties={name: value}) == {name: text}
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(("dialect", "name"), NUMBERS)
 @pytest.mark.parametrize(
     "value", ["soon", "", " 5", "1.0", 1.5, True, float("nan"), 2**63, "9" * 5000]
 )
-def test_other_values_are_refused(name: str, value: Any) -> None:
+def test_other_values_are_refused(dialect: Dialect, name: str, value: Any) -> None:
     """Classic closes the connection on them without a word (jmsx_classic/BROKER.md C55)."""
     with pytest.raises(MessageFormatError, match=f"{name} must be a whole number"):
-        headers(properties={name: value})
+        headers(dialect, properties={name: value})
 
 
-@pytest.mark.parametrize("name", NUMBERS[1:])
-def test_no_time_is_negative(name: str) -> None:
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS], ids=lambda one: one.name)
+def test_no_time_is_negative(dialect: Dialect) -> None:
     """As Java says: must not be a negative value."""
-    with pytest.raises(MessageFormatError, match="from 0"):
-        headers(properties={name: -1})
+    scheduled = [name for name in dialect.numbers if name.startswith("AMQ_SCHEDULED_")]
+    assert "AMQ_SCHEDULED_DELAY" in scheduled
+    for name in scheduled:
+        with pytest.raises(MessageFormatError, match="from 0"):
+            headers(dialect, properties={name: -1})
 
 
 def test_a_negative_sequence_closes_the_group() -> None:
@@ -213,14 +214,17 @@ def test_a_negative_sequence_closes_the_group() -> None:
 @pytest.mark.parametrize("cron", ["0 * * * *", "0,30 1-5 */2 1 0"])
 def test_cron_of_five_fields(cron: str) -> None:
     """As the broker's scheduler reads it."""
-    assert headers(properties={"AMQ_SCHEDULED_CRON": cron}) == {"AMQ_SCHEDULED_CRON": cron}
+    message = Message("x", properties={"AMQ_SCHEDULED_CRON": cron})
+    frame = send_frame(message, Queue("q"), DIALECT, "key", persistent=True)
+    assert frame.headers["AMQ_SCHEDULED_CRON"] == cron
 
 
 @pytest.mark.parametrize("cron", ["", "x y", "* * * *", "* * * * * *", "a * * * *"])
 def test_other_crons_are_refused(cron: str) -> None:
     """The broker would close the connection."""
+    message = Message("x", properties={"AMQ_SCHEDULED_CRON": cron})
     with pytest.raises(MessageFormatError, match="five fields"):
-        headers(properties={"AMQ_SCHEDULED_CRON": cron})
+        send_frame(message, Queue("q"), DIALECT, "key", persistent=True)
 
 
 # -- what a broker would ignore ---------------------------------------------------------------------------------------
