@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import jmsx
 from jmsx import AcknowledgeMode as Mode
 from jmsx.core.frames import Frame
+from jmsx.dead_letters.opening import open_access
+from jmsx.errors import InvalidDestinationError
 from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.wire import Wire
 
@@ -61,6 +64,13 @@ def left(connection: jmsx.Connection, queue: jmsx.Queue) -> list[jmsx.Message]:
     messages = take(session.create_consumer(queue))
     session.close()
     return messages
+
+
+def emptied(broker: Broker, queue: jmsx.Queue) -> None:
+    """Remove what other tests have left in a queue."""
+    with contextlib.suppress(InvalidDestinationError), open_access(broker.url) as access:
+        for _ in access.remove(queue.name, list(access.look(queue.name))):
+            pass
 
 
 def stranded(broker: Broker, queue: jmsx.Queue) -> int:

@@ -20,6 +20,7 @@ from tests.guarantees.parts import (
     DEAD_LETTERS,
     MODES,
     MORTAL,
+    emptied,
     headers_of_the_first,
     left,
     put,
@@ -296,6 +297,7 @@ def test_a_dead_letter_that_fails_again_stays(
     """It is a dead letter once more; the Java client would have it deleted."""
     key = queue.name
     grave = jmsx.Queue(DEAD_LETTERS[kind])
+    emptied(broker, grave)  # Classic looks for what a selector wants among the first 200 only
     policy = jmsx.RedeliveryPolicy(maximum_redeliveries=0)
     sender = connection.create_session().create_producer(queue)
     sender.send(jmsx.Message(key, properties={"marker": key}))
