@@ -14,6 +14,7 @@ from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
 from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, Source
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
+from jmsx.errors import BrokerError
 from jmsx.jms.session import link_of
 from jmsx.jms.temporary import reachable
 from jmsx_broker.wire import Wire
@@ -21,7 +22,7 @@ from jmsx_classic import DIALECT as CLASSIC
 from tests.integration.broker_support import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from jmsx import Destination, Message, Session
     from jmsx.jms.consumer import MessageConsumer
@@ -158,7 +159,21 @@ def dead_destination(broker: Broker, session: Any) -> Destination:
     """The name of a temporary queue whose owner is gone: the broker refuses a SEND to it."""
     with Connection(broker.url) as connection:
         queue = connection.create_session().create_temporary_queue()
-        return reachable(queue, link_of(session))
+        gone = reachable(queue, link_of(session))
+    # The broker forgets it some time after its connection is closed
+    assert eventually(
+        lambda: _refuses(broker, link_of(session).dialect.writing.send_headers(gone.uri))
+    )
+    return gone
+
+
+def _refuses(broker: Broker, headers: Mapping[str, str]) -> bool:
+    try:
+        with Wire(broker.url) as wire:
+            wire.request(Frame("SEND", {**headers, "persistent": "false"}))
+    except BrokerError:
+        return True
+    return False
 
 
 def send_to_the_dead(broker: Broker, session: Any) -> None:
