@@ -121,10 +121,16 @@ def test_artemis_does_as_it_is_told() -> None:
 def test_classic_lets_only_its_users_in() -> None:
     """Whoever has no password is refused; the broker's own questions are asked as one of the users."""
     with ClassicBroker(users={"ann": "p:@/ö", "bob": "b"}) as broker:
-        with pytest.raises(BrokerError):
-            Wire(broker.url)
+        assert eventually(lambda: _is_told_why_not(broker.url))
         send(ExternalBroker(broker.url.replace("//", "//bob:b@")), "secret", [b"a"])
         assert broker.statistics("secret").size == 1
+
+
+def _is_told_why_not(url: str) -> bool:
+    """Nobody is let in; but the broker may close the connection before its ERROR is written (BROKER.md C54)."""
+    with pytest.raises((BrokerError, ConnectionFailedError)) as refused:
+        Wire(url)
+    return refused.type is BrokerError
 
 
 def test_browse_of_an_unknown_queue_is_empty_and_creates_none(
