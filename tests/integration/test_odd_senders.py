@@ -377,8 +377,13 @@ def test_a_body_without_an_end_is_a_dead_letter(
     assert lonely_broker.statistics(DEAD_LETTERS).size - before == len(ENDLESS)
 
 
+@pytest.mark.parametrize(
+    ("body", "odd"), [("short", {"content-length": "99999"}), ("a␀␤MESSAGE␤ack:f␤x:", {})]
+)
 @NEEDS_JDK
-def test_a_body_without_an_end_at_the_end(lonely_broker: ClassicBroker) -> None:
+def test_a_body_without_an_end_at_the_end(
+    lonely_broker: ClassicBroker, body: str, odd: dict[str, str]
+) -> None:
     """Nothing comes behind it that would show it, so the session asks for something; and goes on."""
     queue, seen = fresh_queue(), []
     app = App(lonely_broker.url, request_timeout=4.0)
@@ -386,8 +391,7 @@ def test_a_body_without_an_end_at_the_end(lonely_broker: ClassicBroker) -> None:
     app.start()
     try:
         for word in ("first", "second"):
-            odd = {"content-length": "99999"}
-            java(lonely_broker, (queue, "persistent", 0, "short", odd))
+            java(lonely_broker, (queue, "persistent", 0, body, odd))
             assert eventually(lambda: lonely_broker.statistics(queue.name).size == 0, 15)
             java(lonely_broker, (queue, "persistent", 0, word, {}))
         assert eventually(lambda: seen == ["first", "second"])
