@@ -1,9 +1,10 @@
 """
 The life of one message, from the event logs of all services: who sent it, each delivery and its error, its end.
 
-Lines are looked for by their bytes, so a log of any size is read once for the message and once for its transactions;
-nothing is parsed but the lines that are found. What the log cannot tell is said: a missing send, an open end, lines
-that are missing somewhere.
+Lines are looked for by their bytes, and nothing is parsed but those that are found. So a log of any size is read once
+for what is asked for, once for the keys if that was a message id, and once for the transactions. As in the report a
+line counts if it is one by `fault_of`, and where its number comes first. What the log cannot tell is said: a missing
+send, an open end, lines that are missing somewhere.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from jmsx.errors import ConfigurationError
+from jmsx_eventlog.schema import fault_of
+from jmsx_report.flows import DONE
 from jmsx_report.local import content
 from jmsx_report.segments import survey
 from jmsx_report.wording import count, duration, moment, name
@@ -35,7 +38,6 @@ _ENDS: Final = {
     "duplicate": "known as done before; acknowledged without being handled",
     "expired": "expired before it was handled",
 }
-_DONE: Final = ("acknowledged", "committed")
 #: Outcomes after which it comes again.
 _GOES_ON: Final = {
     "rolled_back": "given back",
@@ -57,6 +59,8 @@ _TRANSACTION: Final = {
 _NEXT_BUT_ONE: Final = 2
 #: Places in one list.
 _MOST: Final = 20
+#: What lines have that tell of the log itself.
+_OF_THE_LOG: Final = (b'"kind":"log.open"', b'"kind":"log.gap"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ def explain(events: Path, wanted: str) -> Story:
     if not wanted:
         raise ConfigurationError("say a message key or a message id")
     log = _Log(events)
+    wanted = wanted.encode(errors="replace").decode()  # as the log has it
     named = {wanted}
     own = log.find(named, lambda line: bool(named & {line.get("msg_key"), line.get("msg_id")}))
     keys = sorted({str(line["msg_key"]) for line in own if "msg_key" in line})
@@ -105,11 +110,10 @@ def explain(events: Path, wanted: str) -> Story:
     if keys != [wanted]:
         own = log.find(keys, lambda line: line.get("msg_key") in keys)
     transactions = {within for line in own if (within := _transaction(line)) is not None}
-    beside = [
-        line
-        for writer, number in sorted(transactions)
-        for line in log.find([number], lambda line: _transaction(line) in transactions, writer)
-    ]
+    beside = []
+    if transactions:
+        numbers = {number for _, number in transactions}
+        beside = log.find(numbers, lambda line: _transaction(line) in transactions)
     return _told(log, keys, own, beside)
 
 
@@ -122,33 +126,30 @@ class _Log:
         self._segments = found.segments
         self.unread = found.files.filter("unread").height
         self.services: dict[str, str] = {}  #: writer -> service
-        self.gaps: dict[
-            tuple[str, int], int
-        ] = {}  #: writer and number of a line that tells of so many missing events
+        #: Writer and number of a line that tells of so many missing events
+        self.gaps: dict[tuple[str, int], int] = {}
+        self.contradictions: set[tuple[str, int]] = set()  #: whose number another line has
 
-    def find(
-        self, texts: Collection[str], fits: Callable[[Line], bool], writer: str = ""
-    ) -> list[Line]:
-        """The lines (of `writer`, if one is named) that have one of `texts` as a value and fit, ordered by time."""
+    def find(self, texts: Collection[str], fits: Callable[[Line], bool]) -> list[Line]:
+        """The lines that have one of `texts` as a value and fit, ordered by time."""
         needles = [orjson.dumps(text) for text in texts]
         found: dict[tuple[str, int], Line] = {}
         for segment in self._segments:
-            if writer in segment.path:
-                data = content(self._events, segment).data
-                self._note(data)
-                for line in filter(fits, _lines(data, needles)):
-                    found[line["writer"], line["seq"]] = line
+            data = content(self._events, segment).data
+            self._note(data)
+            for line in filter(fits, _lines(data, needles)):
+                place = line["writer"], line["seq"]
+                if found.setdefault(place, line) != line:
+                    self.contradictions.add(place)
         return sorted(found.values(), key=_in_time)
 
     def _note(self, data: bytes) -> None:
         """Keep what is told of the writers themselves."""
-        for line in _lines(data, [b'"kind":"log.gap"']):
-            self.gaps[line["writer"], line["seq"]] = (
-                line["dropped"] if isinstance(line.get("dropped"), int) else 1
-            )
-        first = _parsed(data[: data.find(b"\n")])
-        if first is not None and first["kind"] == "log.open":
-            self.services[first["writer"]] = str(first.get("service") or "")
+        for line in _lines(data, _OF_THE_LOG):
+            if line["kind"] == "log.gap":
+                self.gaps[line["writer"], line["seq"]] = line["dropped"]
+            elif line["kind"] == "log.open":
+                self.services[line["writer"]] = line.get("service", "")
 
 
 def _in_time(line: Line) -> tuple[int, str, int]:
@@ -156,7 +157,7 @@ def _in_time(line: Line) -> tuple[int, str, int]:
 
 
 def _lines(data: bytes, needles: Iterable[bytes]) -> Iterator[Line]:
-    """Each whole line that has one of the needles, as far as it can be read; perhaps several times."""
+    """Each good line that has one of the needles; perhaps several times."""
     for needle in needles:
         at = data.find(needle)
         while at >= 0:
@@ -168,16 +169,14 @@ def _lines(data: bytes, needles: Iterable[bytes]) -> Iterator[Line]:
             at = data.find(needle, end)
 
 
-def _parsed(line: bytes) -> Line | None:
+def _parsed(text: bytes) -> Line | None:
     try:
-        found = orjson.loads(line)
+        line = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    whole = isinstance(found, dict) and all(
-        isinstance(found.get(one), kind)
-        for one, kind in (("kind", str), ("writer", str), ("seq", int), ("ts_us", int))
-    )
-    return found if whole else None
+    if fault_of(line) is not None:
+        return None
+    return {name: value for name, value in line.items() if value is not None}
 
 
 def _told(log: _Log, keys: list[str], own: list[Line], beside: list[Line]) -> Story:
@@ -287,6 +286,9 @@ def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
     missing = sum(log.gaps.values())
     if missing:
         yield f"{count(missing, 'event')} missing from the log, as it says itself"
+    if log.contradictions:
+        left_out = count(len(log.contradictions), "line")
+        yield f"{left_out} left out, whose number another one has: see jmsx events validate"
     if log.unread:
         yield f"{count(log.unread, 'file')} in the folder not read: see jmsx events validate"
     if len({line["writer"] for line in own}) > 1:
@@ -296,7 +298,7 @@ def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:
 def _open_ends(deliveries: list[Line]) -> Iterator[str]:
     if not any(line.get("outcome") in _ENDS for line in deliveries):
         yield "how it ended is not in the log: ask the broker (--broker)"
-    effects = [line for line in deliveries if line.get("outcome") in _DONE]
+    effects = [line for line in deliveries if line.get("outcome") in DONE]
     subscribers = {(line.get("dest"), line.get("subscription")) for line in effects}
     if len(effects) > len(subscribers):
         yield f"it was done {len(effects)} times, for {count(len(subscribers), 'subscriber')}"

@@ -151,7 +151,61 @@ def test_gaps_and_odd_lines_are_said(tmp_path: Path) -> None:
     assert len(story.happenings) == 1
 
 
-@pytest.mark.parametrize("wanted", ["", "nobody"])
+def test_lines_that_are_none_of_the_log_tell_nothing(tmp_path: Path) -> None:
+    """What the report puts aside is not told here either; null is absent."""
+    write(tmp_path, came(1001.0), came(1002.0, attempt=2))
+    path = segments(tmp_path)[0]
+    begin = '{"v":1,"kind":"%s","writer":"w","seq":%d,"ts_us":1,'
+    path.write_text(
+        "".join(
+            begin % (kind, seq) + rest.replace("KEY", KEY) + "}\n"
+            for seq, (kind, rest) in enumerate(
+                [
+                    ("send", '"msg_key":"KEY"'),
+                    ("send", '"msg_key":"KEY","dest":7,"outcome":"confirmed"'),
+                    ("delivery", '"msg_key":"KEY","dest":"d","consumer":"c","attempt":"x","outcome":"expired"'),
+                    ("log.odd", '"msg_key":"KEY"'),
+                    ("send", '"msg_key":"other","x":{"kind":"log.gap"},"dest":"d","outcome":"confirmed"'),
+                    ("dlq", '"msg_key":"KEY","dest":"d","consumer":"c","reason":"rejected","attempts":null'),
+                ]
+            )
+        )
+        + path.read_text()
+    )  # fmt: skip
+    story = explain(tmp_path, KEY)
+    assert [one.line["kind"] for one in story.happenings] == ["dlq", "delivery", "delivery"]
+    assert story.happenings[0].text.endswith("rejected, after ? deliveries")
+    assert not any("missing from the log" in text for text in story.unknown)
+
+
+def test_a_number_that_two_lines_have_is_said(tmp_path: Path) -> None:
+    """As in the report the first one counts; the same line once more is nothing new."""
+    write(tmp_path, came(1001.0))
+    path = segments(tmp_path)[0]
+    line = next(one for one in path.read_bytes().splitlines() if b'"delivery"' in one)
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    assert not any("number" in text for text in explain(tmp_path, KEY).unknown)
+    path.write_bytes(path.read_bytes() + line.replace(b"acknowledged", b"expired") + b"\n")
+    story = explain(tmp_path, KEY)
+    assert [one.line["outcome"] for one in story.happenings] == ["acknowledged"]
+    assert (
+        "1 line left out, whose number another one has: see jmsx events validate" in story.unknown
+    )
+
+
+def test_the_name_of_a_file_is_no_proof(tmp_path: Path) -> None:
+    """A segment that was renamed has what belongs to the transaction."""
+    write(
+        tmp_path,
+        came(1001.0, outcome=Outcome.COMMITTED, transaction_id="t4"),
+        replace(sent(OTHER, "queue://ledger", 1001.4), transaction_id="t4"),
+    )
+    path = segments(tmp_path)[0]
+    path.rename(path.with_name("copy.jsonl"))
+    assert explain(tmp_path, KEY).outputs == [(OTHER, "queue://ledger", "confirmed")]
+
+
+@pytest.mark.parametrize("wanted", ["", "nobody", "no\udc80text"])
 def test_nothing_to_tell_is_an_error(tmp_path: Path, wanted: str) -> None:
     """With what was looked for."""
     write(tmp_path, came(1001.0))
