@@ -1,5 +1,5 @@
 """
-What is asked before each hand-out: a ledger, under the pump's lock, which is told afterwards, and the broker.
+What is asked before each hand-out: a ledger, under the engine's lock, which is told afterwards, and the broker.
 
 A ledger that is away pauses its session: what it would count waits in front, as if it had never been offered. So does
 a message that came without its body, until the broker has been asked for that. That takes a link of its own, so

@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from jmsx.config.options import ReconnectPolicy
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.actions import Action, Disconnect, Record, Report, Transmit
 from jmsx.core.events import Event, LinkRestored, Source
@@ -113,7 +114,7 @@ class Engine:
         self._todo: deque[Action] = deque()
         self._working = False  #: the core is at work, under the lock
         self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
-        self._thread = machine.thread(self._run, f"jmsx-pump-{source.session_id}")
+        self._thread = machine.thread(self._run, f"jmsx-engine-{source.session_id}")
         self._serve_core(core)
         self.forked = False  #: this is the child of a fork, and all of it is the parent's
         tell_of_forks(self)
@@ -158,10 +159,10 @@ class Engine:
             self.check()
             self._refuse_reentry()
             try:
-                return self._work(operation)
+                return self.work(operation)
             except BaseException as error:
                 if self._reentered or not isinstance(error, JmsxError):
-                    self._interrupted(f"a call was interrupted by {type(error).__name__}")
+                    self.interrupted(f"a call was interrupted by {type(error).__name__}")
                 raise
 
     def _refuse_reentry(self) -> None:
@@ -172,7 +173,7 @@ class Engine:
                 " let that note what is to be done, and do it when the call has returned"
             )
 
-    def _work(self, operation: Callable[[SessionCore, float], T]) -> T:
+    def work(self, operation: Callable[[SessionCore, float], T]) -> T:
         """Under the lock: run `operation(core, now)`, and do what the core then asks for."""
         self._refuse_reentry()
         self._reentered = False
@@ -201,6 +202,11 @@ class Engine:
     def alive(self) -> bool:
         """Whether its thread runs."""
         return self._thread.is_alive()
+
+    @property
+    def reconnect_policy(self) -> ReconnectPolicy | None:
+        """How a lost link is restored; None: it is not."""
+        return self._connector.policy
 
     @property
     def address(self) -> BrokerAddress:
@@ -468,9 +474,9 @@ class Engine:
         if data and not written:
             self._life.write(data, now)
         elif 0 < written < len(data):
-            self._interrupted("a write was interrupted")
+            self.interrupted("a write was interrupted")
 
-    def _interrupted(self, why: str) -> None:
+    def interrupted(self, why: str) -> None:
         """An exception from outside came at an unknown moment: begin anew on another link, at once."""
         self._opened_at = -math.inf  # nothing is wrong with the link
         self._lose("io", why, dropped=True)

@@ -79,7 +79,7 @@ class Seal:
 
 
 class Lifeline:
-    """One link that has said CONNECTED; used under the lock of its pump, save `drop`. Times are seconds, monotonic."""
+    """One link that has said CONNECTED; used under its engine's lock, save `drop`. Times are seconds, monotonic."""
 
     def __init__(
         self,

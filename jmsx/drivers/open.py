@@ -1,4 +1,4 @@
-"""Open a session's first link, and hand it over to the session with the pump that drives it."""
+"""Open a session's first link, and hand it over to the session with the engine that drives it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.session import SessionCore
 from jmsx.core.values import SessionSettings
+from jmsx.drivers.calls import Calls
+from jmsx.drivers.engine import Engine
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.pump import Pump
 from jmsx.drivers.reconnect import Connector
 from jmsx.observe import Observers
 
@@ -29,7 +30,7 @@ class OpenLink:
         idle = SessionSettings(
             mode=AcknowledgeMode.AUTO_ACKNOWLEDGE, broker=broker, session_id="idle"
         )
-        self.pump = Pump(
+        self.engine = Engine(
             SessionCore(idle, self.dialect, _draw, ProcessMemory()),
             self._connected,
             connector,
@@ -37,20 +38,21 @@ class OpenLink:
             observers=observers,
             source=Source(broker, self.dialect.name, "", "idle", 1),
         )
-        self.pump.start()
+        self.calls = Calls(self.engine)
+        self.engine.start()
 
     @property
     def broker(self) -> str:
         """The address of the broker that it leads to."""
-        return self.pump.source.broker
+        return self.engine.source.broker
 
-    def attach(self, settings: SessionSettings, connection_id: str, memory: ProcessMemory) -> Pump:
+    def attach(self, settings: SessionSettings, connection_id: str, memory: ProcessMemory) -> Calls:
         """Give the link to a session, which shares `memory` with others."""
         settings = replace(settings, broker=self.broker)
         core = SessionCore(settings, self.dialect, _draw, memory)
         source = Source(self.broker, self.dialect.name, connection_id, settings.session_id, 1)
-        self.pump.adopt(core, source, self._connected.server, self._connected.seconds)
-        return self.pump
+        self.engine.adopt(core, source, self._connected.server, self._connected.seconds)
+        return self.calls
 
 
 def _draw() -> float:

@@ -32,7 +32,7 @@ class QueueBrowser:
         self._open: set[str] = set()  #: subscriptions of iterations that go on
 
     def __iter__(self) -> Iterator[Message]:
-        link, pump = self._link, self._link.pump
+        link, calls = self._link, self._link.calls
         link.check_open()
         name = link.next_subscription_id()
         headers = link.dialect.writing.browse_headers(
@@ -41,14 +41,14 @@ class QueueBrowser:
             selector=self._selector,
         )
         uri = self.queue.uri
-        pump.ask(
+        calls.ask(
             f"SUBSCRIBE {uri}",
             lambda core, _now: core.browsers.open(name, uri, headers),
             repeat=True,
         )
         self._open.add(name)
         try:
-            while name in self._open and (delivery := pump.look(name)) is not None:
+            while name in self._open and (delivery := calls.look(name)) is not None:
                 message = _shown(delivery, link.dialect)
                 if not 0 < message.expiration <= link.machine.wall():
                     yield message
@@ -64,9 +64,9 @@ class QueueBrowser:
         if name not in self._open:
             return
         self._open.discard(name)
-        pump, uri = self._link.pump, self.queue.uri
-        if pump.error is None and not self._link.closed:
-            pump.finish(lambda core, _now: core.browsers.close(name, uri))
+        link, uri = self._link, self.queue.uri
+        if link.engine.error is None and not link.closed:
+            link.calls.finish(lambda core, _now: core.browsers.close(name, uri))
 
     def __enter__(self) -> Self:
         return self

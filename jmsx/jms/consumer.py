@@ -51,21 +51,21 @@ class MessageConsumer:
         """
         self._check()
         _check_timeout(timeout)
-        pump = self._link.pump
-        if not pump.running:
+        engine, calls = self._link.engine, self._link.calls
+        if not calls.running:
             self._link.shared.note_unstarted()
-        deadline = None if timeout is None else pump.now() + timeout
+        deadline = None if timeout is None else engine.now() + timeout
         held = Held()
         try:
-            taken = pump.take(self._names, deadline, self._given_up, self._read, held=held)
+            taken = calls.take(self._names, deadline, self._given_up, self._read, held=held)
             if taken is None:
                 return None
             message, delivery = taken
             # The last step: from here to the end of the caller's line Python runs no signal handler.
-            pump.consumed(delivery)
+            calls.consumed(delivery)
             return message  # noqa: TRY300 - an `else` would be another step
         except BaseException:
-            pump.give_back(held)
+            calls.give_back(held)
             raise
 
     def _names(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class MessageConsumer:
         asked, and has 0.2 s to send one.
         """
         self._check()
-        asks = self._pull or self._link.pump.call(
+        asks = self._pull or self._link.engine.call(
             lambda core, _now: core.is_window_full(self._subscription_id)
         )
         return self.receive(_ANSWER if asks else 0.0)
@@ -123,11 +123,11 @@ class MessageConsumer:
             return
         self._closed = True
         link = self._link
-        link.pump.wake()
-        if not link.closed and link.pump.error is None:
+        link.engine.wake()
+        if not link.closed and link.engine.error is None:
             idle = link.leave(self._subscription_id)
-            link.pump.linger(self._subscription_id)
-            link.pump.finish(
+            link.calls.linger(self._subscription_id)
+            link.calls.finish(
                 lambda core, now: core.close_consumer(self._subscription_id, now, idle=idle)
             )
             if self._durable_name is not None:

@@ -9,8 +9,8 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.session import SessionCore
 from jmsx.core.values import Failure
+from jmsx.drivers.calls import Calls
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.pump import Pump
 from jmsx.jms.failures import HandlerCall
 from jmsx.jms.handlers import check_ran
 from jmsx.jms.message import Message
@@ -28,12 +28,13 @@ class Dispatcher:
 
     def __init__(
         self,
-        pump: Pump,
+        calls: Calls,
         dialect: Dialect,
         acknowledging: Callable[[Delivery], Callable[[], None] | None],
         machine: Machine,
     ) -> None:
-        self._pump = pump
+        self._calls = calls
+        self._engine = calls.engine
         self._dialect = dialect
         self._machine = machine
         self._acknowledging = acknowledging  #: makes a message's acknowledge()
@@ -49,7 +50,7 @@ class Dispatcher:
     @property
     def active(self) -> bool:
         """Whether there is a listener."""
-        return any(self._pump.core.is_open(name) for name in self._listeners)
+        return any(self._engine.core.is_open(name) for name in self._listeners)
 
     @property
     def alive(self) -> bool:
@@ -63,52 +64,52 @@ class Dispatcher:
 
     def set(self, subscription_id: str, listener: Listener | None) -> None:
         """Give a subscription its listener, or take it away."""
-        with self._pump.lock:
+        with self._engine.lock:
             if listener is None:
                 self._listeners.pop(subscription_id, None)
             else:
                 self._listeners[subscription_id] = listener
             if self._thread is None and self._listeners:
-                name = f"jmsx-listener-{self._pump.source.session_id}"
+                name = f"jmsx-listener-{self._engine.source.session_id}"
                 self._thread = self._machine.thread(self._run, name)
                 self._thread.start()
-            self._pump.wake()
+            self._engine.wake()
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Wait until no listener runs, at most `timeout` seconds; True at once if the caller is one."""
-        with self._pump.lock:
+        with self._engine.lock:
             self._awaited = True
             patience = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-            return self.inside or self._pump.changed.wait_for(
+            return self.inside or self._engine.changed.wait_for(
                 lambda: not self._busy or self._failed, patience
             )
 
     def leave(self, subscription_id: str) -> bool:
         """Take a subscription's listener away, and wait for it as `stop` does; False if it has not finished."""
-        with self._pump.lock:
+        with self._engine.lock:
             self._listeners.pop(subscription_id, None)
             self._awaited = True
             if self.inside:
                 return True
-            waited = self._pump.changed.wait_for(
+            waited = self._engine.changed.wait_for(
                 lambda: not self._busy or self._failed or self._serving != subscription_id,
-                self._pump.request_timeout,
+                self._engine.request_timeout,
             )
             return waited and not self._failed
 
     def stop(self) -> bool:
         """Call no listener any more, and wait for one that runs, unless that calls; False if it has not finished."""
-        with self._pump.lock:
+        with self._engine.lock:
             self._stopped = True
-            self._pump.wake()
+            self._engine.wake()
         if self._thread is not None and not self.inside:
-            self._thread.join(self._pump.request_timeout)  # two listeners may wait for each other
+            self._thread.join(self._engine.request_timeout)  # two listeners may wait for each other
         return self.inside or not (self._busy or self._failed)
 
     def _run(self) -> None:
         try:
             while True:
-                taken = self._pump.take(
+                taken = self._calls.take(
                     self._names, None, lambda: self._stopped, self._read, begin=self._begin
                 )
                 if taken is None:
@@ -116,15 +117,15 @@ class Dispatcher:
                 self._call(*taken)
         except BaseException as error:  # noqa: BLE001 - a fault of ours must not look like an idle consumer
             self._failed = True
-            if self._pump.error is None:
-                self._pump.fault(error)
-            self._pump.wake()
+            if self._engine.error is None:
+                self._engine.fault(error)
+            self._engine.wake()
 
     def _names(self) -> Collection[str]:
         """Return those with a listener; of several the core leaves out those that are closed."""
         if len(self._listeners) > 1:
             return self._listeners
-        return tuple(name for name in self._listeners if self._pump.core.is_open(name))
+        return tuple(name for name in self._listeners if self._engine.core.is_open(name))
 
     def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:
         """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
@@ -137,10 +138,10 @@ class Dispatcher:
         self._serving = delivery.subscription_id
 
     def _end(self) -> None:
-        with self._pump.lock:
+        with self._engine.lock:
             self._busy = False
             if self._awaited:
-                self._pump.changed.notify_all()
+                self._engine.changed.notify_all()
 
     def _call(self, listener: Listener, message: Message, delivery: Delivery) -> None:
         """
@@ -156,7 +157,7 @@ class Dispatcher:
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             raised, failure = error, failure_of(error)
         self._handling = None
-        if self._pump.forked:
+        if self._engine.forked:
             _log.error(
                 "listener returned in a forked child: the message is the parent's, and the child ends here;"
                 " let it end in the listener, with os._exit()",
@@ -164,15 +165,15 @@ class Dispatcher:
                 exc_info=raised,
             )
             return
-        if self._pump.error is None:
-            self._pump.call(lambda core, now: self._settle(core, delivery, failure, now))
+        if self._engine.error is None:
+            self._engine.call(lambda core, now: self._settle(core, delivery, failure, now))
         if raised is not None and failure is not None:
-            call.tell(self._pump.core, raised, failure)
+            call.tell(self._engine.core, raised, failure)
 
     def failed(self, error: BaseException, failure: Failure) -> None:
         """The listener that calls has given its message back because of `error`."""
         if self.inside and self._handling is not None:
-            self._handling.tell(self._pump.core, error, failure)
+            self._handling.tell(self._engine.core, error, failure)
 
     def _settle(
         self, core: SessionCore, delivery: Delivery, failure: Failure | None, now: float

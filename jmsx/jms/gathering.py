@@ -34,26 +34,26 @@ class Gathering:
         """
         if delivery_of(first).failures:
             return [first]
-        pump, names = self._link.pump, (delivery_of(first).subscription_id,)
-        deadline = pump.now() + seconds
+        calls, names = self._link.calls, (delivery_of(first).subscription_id,)
+        deadline = calls.engine.now() + seconds
         batch = [first]
         while len(batch) < most:
             held = Held()
             try:
-                message = pump.take(lambda: names, deadline, given_up, self._read, held=held)
+                message = calls.take(lambda: names, deadline, given_up, self._read, held=held)
             except JmsxError as error:
                 raise Unhandled from error
             if message is None:
                 break
             if delivery_of(message).failures:
-                pump.give_back(held)
+                calls.give_back(held)
                 break
             batch.append(message)
         return self._linked(batch)
 
     def hurry(self) -> None:
         """Have a `gather` that waits ask again whether it is given up."""
-        self._link.pump.wake()
+        self._link.engine.wake()
 
     def settle(self, outcomes: Mapping[Message, BaseException | None]) -> None:
         """
@@ -69,9 +69,9 @@ class Gathering:
             for message, error in outcomes.items()
         ]
         if self._link.transacted:
-            self._link.pump.await_commit()
-        self._link.pump.call(lambda core, now: core.settle(ended, now))
-        self._link.pump.wake()
+            self._link.calls.await_commit()
+        self._link.engine.call(lambda core, now: core.settle(ended, now))
+        self._link.engine.wake()
 
     def _linked(self, batch: list[Message]) -> list[Message]:
         """Those that can still be settled; what was taken on a link that is gone has not been handled."""

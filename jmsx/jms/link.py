@@ -78,14 +78,15 @@ class SessionLink:
         )
         self.client_id = link.client_id
         self.dialect = link.dialect
-        self.pump = link.attach(settings, self.shared.connection_id, self.shared.memory)
-        self.pump.running = self.shared.started
-        self.pump.on_lost = self.shared.lost
+        self.calls = link.attach(settings, self.shared.connection_id, self.shared.memory)
+        self.engine = self.calls.engine
+        self.calls.running = self.shared.started
+        self.engine.on_lost = self.shared.lost
         looking = Looking(self.dialect, self.options, self.machine)
-        self.pump.counting = Counting(self.shared.ledger)
-        self.pump.counting.look = lambda one: looking.look(one, self.pump.address)
-        self.pump.ends_links = lambda one: looking.ends_links(one, self.pump.address)
-        self.dispatcher = Dispatcher(self.pump, self.dialect, self.acknowledging, self.machine)
+        self.engine.counting = Counting(self.shared.ledger)
+        self.engine.counting.look = lambda one: looking.look(one, self.engine.address)
+        self.engine.ends_links = lambda one: looking.ends_links(one, self.engine.address)
+        self.dispatcher = Dispatcher(self.calls, self.dialect, self.acknowledging, self.machine)
 
     # How it stands ---------------------------------------------------------------------------------------------------
 
@@ -97,49 +98,49 @@ class SessionLink:
     @property
     def alive(self) -> bool:
         """Whether the threads that serve it run."""
-        return self.pump.alive and self.dispatcher.alive
+        return self.engine.alive and self.dispatcher.alive
 
     @property
     def connected(self) -> bool:
         """Whether there is a link, as far as we know, with all consumers on it."""
-        return self.pump.reachable
+        return self.engine.reachable
 
     @property
     def epoch(self) -> int:
         """The number of the link, from 1."""
-        return self.pump.core.epoch
+        return self.engine.core.epoch
 
     @property
     def ledger_away(self) -> str | None:
         """Why its delivery ledger cannot be used, for which it waits."""
-        return self.pump.counting.away
+        return self.engine.counting.away
 
     @property
     def policy_fault(self) -> str | None:
         """What is wrong with the last answers of a redelivery policy of the application's; None: nothing."""
-        policies = (one for one in self.pump.core.policies if isinstance(one, CustomPolicy))
+        policies = (one for one in self.engine.core.policies if isinstance(one, CustomPolicy))
         return next((one.fault for one in policies if one.fault is not None), None)
 
     @property
     def address(self) -> BrokerAddress:
         """Of the broker that it is connected to, or was last."""
-        return self.pump.address
+        return self.engine.address
 
     @property
     def broker(self) -> str:
         """The same, as text."""
-        return self.pump.source.broker
+        return self.engine.source.broker
 
     @property
     def greeting(self) -> Mapping[str, str]:
         """The headers of the broker's CONNECTED on the link that there is, or was last."""
-        return self.pump.greeting
+        return self.engine.greeting
 
     def check_open(self) -> None:
         """Raise IllegalStateError if closed, ConnectionFailedError if the link is gone."""
         if self.closed:
             raise IllegalStateError("The Session is closed")
-        self.pump.check()
+        self.engine.check()
 
     def check_receive(self) -> None:
         """Raise IllegalStateError where `receive()` may not be called."""
@@ -158,43 +159,43 @@ class SessionLink:
         Raises UnsupportedError if something binds the session to the link that it has, and what `Connector.first` does;
         then the session stays as it was.
         """
-        if not self.pump.core.idle:
+        if not self.engine.core.idle:
             raise UnsupportedError(
-                f"session {self.pump.source.session_id} has consumers on its socket, so it can neither take the"
+                f"session {self.engine.source.session_id} has consumers on its socket, so it can neither take the"
                 " client id of the connection nor give it up: over STOMP all durable subscriptions of a client id share"
                 " one socket; make all durable consumers in one session, the first before its other consumers"
             )
         link = self.shared.open_link(client_id)
-        self.pump.leave("session moved")
+        self.calls.leave("session moved")
         self._attach(link)
 
     def renew(self, reason: str) -> None:
         """Go on with a new link and new subscriptions; what is not settled is the broker's again."""
-        self.pump.renew(reason)
+        self.engine.renew(reason)
 
     def abort(self) -> None:
         """Drop the socket without DISCONNECT: the broker takes back all that is not settled."""
-        self.pump.end("aborted")
+        self.engine.end("aborted")
 
     def close(self) -> None:
         """As `Session.close`."""
         if self.closed:
             return
         self.closed = True
-        reachable = self.pump.reachable
-        self.pump.begin_close()
+        reachable = self.engine.reachable
+        self.calls.begin_close()
         idle = self.dispatcher.stop()
         try:
-            self.pump.tidy_up()
-            if self.pump.error is None:
-                self.pump.linger()
-                for request in self.pump.call(lambda core, now: core.close(now, idle=idle)):
-                    self.pump.wait(request)
+            self.calls.tidy_up()
+            if self.engine.error is None:
+                self.calls.linger()
+                for request in self.engine.call(lambda core, now: core.close(now, idle=idle)):
+                    self.calls.wait(request)
         except BrokerTimeoutError:
-            self.pump.end("no DISCONNECT")  # which would not be answered either
+            self.engine.end("no DISCONNECT")  # which would not be answered either
             raise
         finally:
-            self.pump.leave("session closed")
+            self.calls.leave("session closed")
             if reachable:
                 peer = Peer(self.broker, self.dialect)
                 self.shared.inquiries.remove_temporary(peer, self._temporary)
@@ -204,12 +205,12 @@ class SessionLink:
 
     def pause(self) -> None:
         """Hand out nothing until `resume()`."""
-        self.pump.running = False
+        self.calls.running = False
 
     def resume(self) -> None:
         """Hand out messages (again)."""
-        self.pump.running = True
-        self.pump.wake()
+        self.calls.running = True
+        self.engine.wake()
 
     def listen(self, subscription_id: str, listener: Listener | None) -> None:
         """Give a consumer its listener, or take it away."""
@@ -235,7 +236,7 @@ class SessionLink:
 
         def acknowledge() -> None:
             self.check_open()
-            self.pump.call(lambda core, now: core.acknowledge(delivery, now))
+            self.engine.call(lambda core, now: core.acknowledge(delivery, now))
 
         return acknowledge
 
@@ -264,7 +265,7 @@ class SessionLink:
 
     def peer(self, what: str) -> Peer:
         """The broker at the other end, now; an outage is waited through, by whoever wants `what` of it."""
-        return self.pump.submit(what, lambda _core, _now: Peer(self.broker, self.dialect))
+        return self.calls.submit(what, lambda _core, _now: Peer(self.broker, self.dialect))
 
     def examine(self, destination: Destination, kind: DestinationKind, policy: Policy) -> Findings:
         """
@@ -286,7 +287,7 @@ class SessionLink:
         self._temporary.add(made.uri)
         headers = self.dialect.writing.holding_headers(made.uri)
         if headers is not None:
-            self.pump.ask(
+            self.calls.ask(
                 f"SUBSCRIBE {made}",
                 lambda core, _now: core.browsers.open(_holder(made), made.uri, headers),
                 repeat=True,
@@ -304,13 +305,13 @@ class SessionLink:
     def consumes(self, destination: Destination) -> bool:
         """Whether a consumer of this session reads `destination`."""
         uri = destination.uri
-        return self.pump.call(lambda core, _now: core.consumes(uri))
+        return self.engine.call(lambda core, _now: core.consumes(uri))
 
     def forget_temporary(self, destination: Temporary) -> None:
         """Have the broker remove a queue of this session that was deleted, where it can be told."""
         self._temporary.discard(destination.uri)
-        if self.dialect.management is not None and not self.closed and self.pump.error is None:
-            self.pump.finish(
+        if self.dialect.management is not None and not self.closed and self.engine.error is None:
+            self.calls.finish(
                 lambda core, _now: core.browsers.close(_holder(destination), destination.uri)
             )
             peer = self.peer(f"DELETE {destination}")
@@ -323,7 +324,7 @@ class SessionLink:
             "reply-to": self.dialect.writing.reply_to(destination.uri),
         }
         asked = Frame("SEND", headers)
-        self.pump.ask(f"SEND {place}", lambda core, _now: core.sending.send_own(asked))
+        self.calls.ask(f"SEND {place}", lambda core, _now: core.sending.send_own(asked))
 
     def check_temporary(self, destination: Destination) -> None:
         """Raise InvalidDestinationError if it is another program's temporary queue, and gone, as far as one can ask."""
@@ -396,7 +397,7 @@ class ConnectionLinks:
                 if self.ledger is None and self.options.ledger is not None:
                     self.ledger = share(self.options.ledger)
                 link, self._spare = self._spare, None
-            if link is not None and link.pump.error is not None:
+            if link is not None and link.engine.error is not None:
                 link = None
             link = link or self.open_link(self._free_client_id())
             try:
@@ -407,7 +408,7 @@ class ConnectionLinks:
                     self._links.append(made)
                     return made
             except BaseException:
-                link.pump.end("not needed")
+                link.engine.end("not needed")
                 raise
 
     def start(self) -> None:
@@ -463,7 +464,7 @@ class ConnectionLinks:
             except JmsxError as error:
                 errors.append(error)
         if spare is not None:
-            spare.pump.leave("connection closed")
+            spare.calls.leave("connection closed")
         self._release_ledger()
         if errors and not self._aborted:
             raise errors[0]
@@ -478,7 +479,7 @@ class ConnectionLinks:
         for link in links:
             link.abort()
         if spare is not None:
-            spare.pump.end("aborted")
+            spare.engine.end("aborted")
         self._release_ledger()
 
     def _release_ledger(self) -> None:
@@ -552,7 +553,7 @@ class ConnectionLinks:
             with self._lock:
                 spare, self._spare = self._spare, None
             if spare is not None:
-                spare.pump.leave("not needed")
+                spare.calls.leave("not needed")
             if link.client_id != self.options.client_id:
                 link.relink(self.options.client_id)
             if subscription is not None:
@@ -583,7 +584,7 @@ class ConnectionLinks:
             if wanted:
                 self._spare = link
         if not wanted:
-            link.pump.end("not needed")
+            link.engine.end("not needed")
 
     def _free_client_id(self) -> str | None:
         """The connection's client id, or one of its own if a session has that already."""

@@ -127,7 +127,7 @@ class MessageProducer:
 
     def _send(self, frame: Frame, key: str, to: Destination, *, repeat: bool) -> str | None:
         """Send it, and wait for the receipt; returns its message id, where that can be known."""
-        pump, what = self._link.pump, f"SEND {to}"
+        calls, what = self._link.calls, f"SEND {to}"
         anywhere = self._link.options.resend_unconfirmed
         asked: list[str] = []  #: brokers
 
@@ -146,9 +146,9 @@ class MessageProducer:
 
         sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
         if self._link.options.use_async_send and not self._link.transacted:
-            pump.submit(what, send)
+            calls.submit(what, send)
         else:
-            pump.ask(what, send, repeat=repeat)
+            calls.ask(what, send, repeat=repeat)
         if self._link.transacted:
             return None
         session, number = sent[-1]

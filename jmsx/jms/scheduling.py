@@ -61,8 +61,8 @@ def probe(link: SessionLink) -> bool:
 
     Who may not use the queues that are asked with has no scheduler. Raises ConnectionFailedError if no link lasts.
     """
-    pump = link.pump
-    deadline = pump.now() + (pump.request_timeout or PATIENCE)
+    engine = link.engine
+    deadline = engine.now() + (engine.request_timeout or PATIENCE)
     while True:
         try:
             return _ask(link)
@@ -70,12 +70,12 @@ def probe(link: SessionLink) -> bool:
             _log.warning("scheduler cannot be asked for", error=str(error))
             return False
         except LinkError:
-            if pump.error is not None or pump.now() >= deadline:
+            if engine.error is not None or engine.now() >= deadline:
                 raise
 
 
 def _ask(link: SessionLink) -> bool:
-    dialect, pump = link.dialect, link.pump
+    dialect, engine, calls = link.dialect, link.engine, link.calls
     if dialect.delay_header is None:
         return False
     name = link.next_subscription_id()
@@ -88,19 +88,19 @@ def _ask(link: SessionLink) -> bool:
         no_local=False,
         options={},
     )
-    pump.ask(
+    calls.ask(
         f"SUBSCRIBE {private}",
         lambda core, _now: core.browsers.open(name, private, headers),
         repeat=True,
     )
     delay = {dialect.delay_header: str(round(DELAY * 1000))}
     asked = Frame("SEND", {**dialect.writing.send_headers(private), **delay})
-    delivery, began = None, pump.now()
+    delivery, began = None, engine.now()
     try:
-        pump.ask(f"SEND {private}", lambda core, _now: core.sending.send_own(asked))
-        delivery = pump.look(name)
+        calls.ask(f"SEND {private}", lambda core, _now: core.sending.send_own(asked))
+        delivery = calls.look(name)
     except BrokerTimeoutError:
         return False
     finally:
-        pump.finish(lambda core, _now: core.browsers.close(name, private, delivery))
-    return pump.now() - began >= DELAYED
+        calls.finish(lambda core, _now: core.browsers.close(name, private, delivery))
+    return engine.now() - began >= DELAYED

@@ -226,7 +226,7 @@ class Session:
             link.shared.inquiries.remove_durable(peer, link.options.client_id, subscription)
             return
         link.shared.claim_client_id(link, None)
-        link.pump.ask(
+        link.calls.ask(
             f"UNSUBSCRIBE {subscription}",
             lambda core, _now: core.unsubscribe_durable(subscription),
         )
@@ -240,7 +240,7 @@ class Session:
         had received comes again.
         """
         self._link.check_open()
-        self._link.pump.commit()
+        self._link.calls.commit()
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """
@@ -252,12 +252,12 @@ class Session:
         """
         link = self._link
         link.check_open()
-        link.pump.await_commit()
+        link.calls.await_commit()
         failure = NO_FAILURE if cause is None else failure_of(cause)
-        link.pump.call(lambda core, now: core.rollback(now, failure))
+        link.engine.call(lambda core, now: core.rollback(now, failure))
         if cause is not None:
             link.dispatcher.failed(cause, failure)
-        link.pump.wake()  # an idle listener has something to do again
+        link.engine.wake()  # an idle listener has something to do again
 
     def recover(self, cause: BaseException | None = None) -> None:
         """
@@ -268,10 +268,10 @@ class Session:
         link = self._link
         link.check_open()
         failure = NO_FAILURE if cause is None else failure_of(cause)
-        link.pump.call(lambda core, now: core.recover(now, failure))
+        link.engine.call(lambda core, now: core.recover(now, failure))
         if cause is not None:
             link.dispatcher.failed(cause, failure)
-        link.pump.wake()
+        link.engine.wake()
 
     def close(self) -> None:
         """
@@ -298,7 +298,7 @@ class Session:
         settings = subscribing.settings(self._link, wanted, prefetch)
         try:
             self._prepare(settings, wanted.durable_name)
-            self._link.pump.ask(
+            self._link.calls.ask(
                 f"SUBSCRIBE {wanted.destination}",
                 lambda core, now: core.subscribe(settings, now),
                 repeat=True,

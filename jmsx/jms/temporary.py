@@ -38,16 +38,16 @@ def _ask(queue: Temporary, link: SessionLink) -> Destination:
     dialect, name = link.dialect, link.next_subscription_id()
     meeting = f"queue://jmsx.temporary.{uuid.uuid4().hex}"
     headers = {**dialect.writing.send_headers(meeting), "ack": "auto"}
-    link.pump.ask(
+    link.calls.ask(
         f"SUBSCRIBE {meeting}",
         lambda core, _now: core.browsers.open(name, meeting, headers),
         repeat=True,
     )
     try:
         owner.tell_name(queue, meeting)
-        delivery = link.pump.look(name)
+        delivery = link.calls.look(name)
     finally:
-        link.pump.finish(lambda core, _now: core.browsers.close(name, meeting))
+        link.calls.finish(lambda core, _now: core.browsers.close(name, meeting))
     told = None if delivery is None else dialect.reading.addresses(delivery.headers).reply_to
     if told is None:
         raise InvalidDestinationError(f"the broker does not tell the name of {queue}")

@@ -27,10 +27,10 @@ import jmsx
 from jmsx import plugins
 from jmsx.config.uri import parse_broker_uri
 from jmsx.drivers.changed import Changed
+from jmsx.drivers.engine import Engine
 from jmsx.drivers.link import StompLink
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.open import OpenLink
-from jmsx.drivers.pump import Pump
 from jmsx.drivers.reconnect import Connected, Connector
 from jmsx.jms.link import ConnectionLinks, SessionLink
 from jmsx.jms.session import Session
@@ -113,9 +113,9 @@ class Recording:
 class _Turns(Changed):
     """Whoever waits reads the next chunk, and takes the engine's turn."""
 
-    def __init__(self, pump: Pump, link: StompLink, recording: Recording) -> None:
-        super().__init__(pump.lock)
-        self._pump = pump
+    def __init__(self, engine: Engine, link: StompLink, recording: Recording) -> None:
+        super().__init__(engine.lock)
+        self._engine = engine
         self._transport = link._transport
         self._recording = recording
 
@@ -126,7 +126,7 @@ class _Turns(Changed):
             self._transport._sink(self._transport.splitter.feed(data))
         elif timeout is None:
             raise SystemExit("nothing more is recorded")
-        self._pump._listen(0.0)
+        self._engine._listen(0.0)
         return True
 
 
@@ -151,7 +151,6 @@ class OneThread:
         shared = ConnectionLinks(uri, observers, Machine())
         shared.started = True
         self.link = SessionLink(mode, shared, self._open(uri, shared), "bench-1")
-        self.pump = self.link.pump
         self.session = Session(self.link)
 
     def _open(self, uri: Any, shared: ConnectionLinks) -> OpenLink:
@@ -167,12 +166,12 @@ class OneThread:
         connector = Connector(uri, None, inbox, shared.machine)
         connected = Connected(link, greeting, plugins.load("jmsx.dialects", "classic"), 0.0)
         connector.first = lambda *, patient: connected  # type: ignore[method-assign]  # noqa: ARG005 - its name
-        started, Pump.start = Pump.start, _start_nothing  # type: ignore[method-assign]  # for this one
+        started, Engine.start = Engine.start, _start_nothing  # type: ignore[method-assign]  # for this one
         try:
             made = OpenLink(connector, shared.machine, shared._observers, patient=False)
         finally:
-            Pump.start = started  # type: ignore[method-assign]  # as it was
-        made.pump.changed = _Turns(made.pump, link, self.recording)
+            Engine.start = started  # type: ignore[method-assign]  # as it was
+        made.engine.changed = _Turns(made.engine, link, self.recording)
         return made
 
     def consumer(self) -> jmsx.MessageConsumer:

@@ -263,7 +263,9 @@ def test_commit_markers_clear_it_up(
         session.commit()
         for body in ("out", "put"):
             producer.send(jmsx.Message(body))
-        assert eventually(lambda: link_of(session).pump.call(lambda core, _now: core.may_commit()))
+        assert eventually(
+            lambda: link_of(session).engine.call(lambda core, _now: core.may_commit())
+        )
         way.cut_at(b"COMMIT", to_broker=True, passed=done)
         committed = done or kind == "artemis"
         with contextlib.nullcontext() if committed else pytest.raises(TransactionRolledBackError):

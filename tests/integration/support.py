@@ -186,7 +186,7 @@ def send_to_the_dead(broker: Broker, session: Any) -> None:
         dead_destination(broker, session).uri
     )
     frame = Frame("SEND", {**destination, "persistent": "true"}, b"lost")
-    link_of(session).pump.call(lambda core, now: core.send(frame, "lost", "queue://lost", now))
+    link_of(session).engine.call(lambda core, now: core.send(frame, "lost", "queue://lost", now))
 
 
 class Outcome(Generic[T]):
@@ -304,4 +304,4 @@ def connect(proxy: Proxy, options: str = "", **settings: Any) -> Connection:
 
 def outage(session: Session) -> bool:
     """Whether the session knows that its link is gone."""
-    return link_of(session).pump.outage is not None
+    return link_of(session).engine.outage is not None

@@ -492,7 +492,7 @@ def test_looking_for_a_body_holds_nobody_up(classic_broker: ClassicBroker, queue
         producer.send(Message("first"))
         assert take(consumer, 1)[0].text == "first"
         time.sleep(0.1)  # the ACK is read
-        counting = link_of(session).pump.counting
+        counting = link_of(session).engine.counting
         look = counting.look
 
         def look_late(delivery: Delivery) -> MessageFrame | None:

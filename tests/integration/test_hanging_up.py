@@ -92,10 +92,10 @@ def test_a_refusal_with_the_end_behind_it() -> None:
         producer.send(Message("x"))
         commit = Call(session.commit)
         assert eventually(lambda: b"COMMIT" in liar.clients[0].said)
-        with link_of(session).pump.changed:  # nothing that comes is looked at
+        with link_of(session).engine.changed:  # nothing that comes is looked at
             held.set()
             time.sleep(0.3)
         assert isinstance(commit.join(5).error, TransactionRolledBackError)
-        assert eventually(lambda: link_of(session).pump.reachable)
+        assert eventually(lambda: link_of(session).engine.reachable)
         producer.send(Message("y"))
         assert within(5, session.commit).error is None

@@ -246,9 +246,9 @@ def test_a_flood_of_our_own_messages() -> None:
         connection.start()
         session = connection.create_session()
         session.create_consumer(QUEUE)
-        assert eventually(lambda: link_of(session).pump.error is not None, 10)
+        assert eventually(lambda: link_of(session).engine.error is not None, 10)
         assert "more than 1000 messages ahead, and the prefetch is 10" in str(
-            link_of(session).pump.error
+            link_of(session).engine.error
         )
         within(5, connection.close)
 

@@ -54,7 +54,7 @@ def test_in_transactions_that_are_rolled_back(broker: Broker, size: int, prefetc
         session = connection.create_session(TRANSACTED)
         consumer = filled(session, size)
         connection.start()
-        epoch = link_of(session).pump.core.epoch
+        epoch = link_of(session).engine.core.epoch
         assert numbers(consumer, 2) == [0, 1]
         session.rollback()
         assert numbers(consumer, 2) == [0, 1]
@@ -64,7 +64,7 @@ def test_in_transactions_that_are_rolled_back(broker: Broker, size: int, prefetc
         assert numbers(consumer, 3) == [2, 3, 4]
         session.commit()
         assert consumer.receive(0.3) is None
-        assert link_of(session).pump.core.epoch == epoch  # on one and the same link
+        assert link_of(session).engine.core.epoch == epoch  # on one and the same link
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -74,7 +74,7 @@ def test_acknowledged_at_the_end(broker: Broker, size: int) -> None:
         session = connection.create_session(CLIENT)
         consumer = filled(session, size)
         connection.start()
-        epoch = link_of(session).pump.core.epoch
+        epoch = link_of(session).engine.core.epoch
         assert numbers(consumer, 3) == [0, 1, 2]
         session.recover()
         assert numbers(consumer, MESSAGES - 1) == [0, 1, 2, 3]
@@ -83,4 +83,4 @@ def test_acknowledged_at_the_end(broker: Broker, size: int) -> None:
         assert number(last) == MESSAGES - 1
         last.acknowledge()
         assert consumer.receive(0.3) is None
-        assert link_of(session).pump.core.epoch == epoch
+        assert link_of(session).engine.core.epoch == epoch

@@ -395,4 +395,4 @@ def test_a_consumer_that_artemis_closes(artemis_broker: Broker, queue: Queue) ->
 
 def _epoch(app: App) -> int:
     """Which link the first worker is on."""
-    return app._workers[0]._link.pump.source.epoch
+    return app._workers[0]._link.engine.source.epoch

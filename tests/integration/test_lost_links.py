@@ -369,7 +369,7 @@ def test_a_temporary_queue_lives_on(proxy: Proxy, classic_broker: Broker, queue:
         old = requests.receive(5)
         proxy.cut()
         assert eventually(
-            lambda: link_of(session).pump.core.epoch == 2 and link_of(session).pump.reachable
+            lambda: link_of(session).engine.core.epoch == 2 and link_of(session).engine.reachable
         )
         asking.send(Message("new", reply_to=replies))
         new = requests.receive(5)
@@ -389,7 +389,7 @@ def test_browsing_ends_with_its_link(proxy: Proxy, classic_broker: Broker, queue
         looking = iter(session.create_browser(queue))
         next(looking)
         proxy.cut()
-        assert eventually(lambda: link_of(session).pump.core.epoch == 2)
+        assert eventually(lambda: link_of(session).engine.core.epoch == 2)
         with pytest.raises(ConnectionFailedError, match="browsed"):
             list(looking)
         assert len(list(session.create_browser(queue))) == 3

@@ -54,7 +54,7 @@ def test_a_transaction_that_loses_its_link(
         consumer = session.create_consumer(queue)
         take_and_send(session, consumer, out)
         proxy.cut()
-        assert eventually(lambda: link_of(session).pump.core.epoch == 2)
+        assert eventually(lambda: link_of(session).engine.core.epoch == 2)
         with pytest.raises(IllegalStateError, match="can only be rolled back: the connection was"):
             session.create_producer(out).send(Message("more"))
         with pytest.raises(TransactionRolledBackError, match="the connection was lost"):
@@ -103,7 +103,7 @@ def test_a_commit_that_loses_its_link(
         take_and_send(session, consumer, out)
         if markers:
             assert eventually(
-                lambda: link_of(session).pump.call(lambda core, _now: core.may_commit())
+                lambda: link_of(session).engine.call(lambda core, _now: core.may_commit())
             )
         proxy.cut_at(word, to_broker=to_broker, passed=passed)
         call = within(10, session.commit)
@@ -115,7 +115,7 @@ def test_a_commit_that_loses_its_link(
         else:
             assert isinstance(call.error, TransactionInDoubtError), call.error
         assert eventually(
-            lambda: link_of(session).pump.reachable and link_of(session).pump.core.epoch == 2
+            lambda: link_of(session).engine.reachable and link_of(session).engine.core.epoch == 2
         )
         again = consumer.receive(2)
         assert (again is None) is committed
@@ -138,12 +138,14 @@ def test_markers_wait_for_a_broker_that_is_still_at_it(mortal: ClassicBroker, qu
         session.create_producer(fresh_queue()).send(Message("first"))
         session.commit()
         take_and_send(session, consumer, out)
-        assert eventually(lambda: link_of(session).pump.call(lambda core, _now: core.may_commit()))
+        assert eventually(
+            lambda: link_of(session).engine.call(lambda core, _now: core.may_commit())
+        )
         mortal.pause()
         try:
             commit = Call(session.commit)
             assert eventually(
-                lambda: link_of(session).pump.call(lambda core, _now: core.committing)
+                lambda: link_of(session).engine.call(lambda core, _now: core.committing)
             )
             time.sleep(0.3)  # so that COMMIT is through the proxy
             way.hang_up()

@@ -196,7 +196,7 @@ def test_a_fault_of_the_thread_that_serves_a_session(
     def fault(*_: object) -> None:
         raise SystemExit("no more")
 
-    monkeypatch.setattr(link_of(session).pump, "_turn", fault)
+    monkeypatch.setattr(link_of(session).engine, "_turn", fault)
     with nothing_left():
         waiting = within(10, lambda: consumer.receive(8))
         assert isinstance(waiting.error, ConnectionFailedError)

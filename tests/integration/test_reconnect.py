@@ -195,7 +195,7 @@ def test_two_brokers(mortal: ClassicBroker, queue: Queue) -> None:
             message = consumer.receive(5)
             assert message is not None
             assert message.text == "second"
-            assert link_of(session).pump.source.broker == other.url.removeprefix("stomp://")
+            assert link_of(session).engine.source.broker == other.url.removeprefix("stomp://")
             mortal.start()
     assert [event.attempts for event in diary.events if isinstance(event, LinkRestored)] == [1]
 

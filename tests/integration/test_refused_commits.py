@@ -49,13 +49,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 def refused_commit(broker: Broker, session: Session) -> None:
     """Send to nobody, and commit before the session can hear of it: the broker refuses, and the link is dropped."""
-    epoch = link_of(session).pump.core.epoch
-    with link_of(session).pump.changed:  # nothing that comes is looked at before COMMIT is written
+    epoch = link_of(session).engine.core.epoch
+    with link_of(
+        session
+    ).engine.changed:  # nothing that comes is looked at before COMMIT is written
         send_to_the_dead(broker, session)
         with pytest.raises(TransactionRolledBackError):
             session.commit()
-    assert eventually(lambda: link_of(session).pump.reachable)
-    assert link_of(session).pump.core.epoch == epoch + 1
+    assert eventually(lambda: link_of(session).engine.reachable)
+    assert link_of(session).engine.core.epoch == epoch + 1
 
 
 def test_refused_commits_end_in_a_dead_letter(
@@ -117,9 +119,9 @@ def test_abort_while_a_link_is_restored(mortal: ClassicBroker, queue: Queue) -> 
         assert text(session.create_consumer(queue).receive(5)) == "a"
         with paused(mortal):
             assert isinstance(within(5, session.commit).error, TransactionInDoubtError)
-            assert link_of(session).pump.outage is not None
+            assert link_of(session).engine.outage is not None
             time.sleep(0.3)  # so that it waits for CONNECTED; there is nothing to see of that
-            assert link_of(session).pump.outage is not None
+            assert link_of(session).engine.outage is not None
             assert within(3, connection.abort).error is None
         assert eventually(lambda: mortal.statistics(queue.name).consumer_count == 0)
     connection.close()  # only now: abort() alone must have left nothing

@@ -138,7 +138,8 @@ def use(url: str, ear: Ear, **options: Any) -> None:
         connection.start()
         session = connection.create_session()
         link = link_of(session)
-        ear.note(session, link, link.pump, vars(session), vars(link), vars(link.pump))
+        engine = link.engine
+        ear.note(session, link, engine, vars(session), vars(link), vars(engine), vars(link.calls))
         consumer = session.create_consumer(Queue("q"))
         ear.note(consumer, consumer.receive(0.3))
         session.create_producer(Queue("q")).send(Message("x"))

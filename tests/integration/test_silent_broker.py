@@ -96,7 +96,7 @@ def test_a_blocked_write_starves_no_heart_beat(
         producer, consumer = session.create_producer(queue), session.create_consumer(queue)
         with paused(mortal):
             send = Call(lambda: producer.send(Message(HUGE)))
-            assert eventually(lambda: is_blocked(link_of(session).pump.changed))
+            assert eventually(lambda: is_blocked(link_of(session).engine.changed))
             receive = Call(lambda: consumer.receive(30))
             for call, kind in ((send, SendUnconfirmedError), (receive, ConnectionFailedError)):
                 error = call.join(4).error
@@ -114,7 +114,7 @@ def test_abort_while_a_write_blocks(mortal: ClassicBroker, queue: Queue) -> None
         producer, consumer = session.create_producer(queue), session.create_consumer(queue)
         with paused(mortal):
             send = Call(lambda: producer.send(Message(HUGE)))
-            assert eventually(lambda: is_blocked(link_of(session).pump.changed))
+            assert eventually(lambda: is_blocked(link_of(session).engine.changed))
             receive = Call(lambda: consumer.receive(20))
             assert within(2, connection.abort).error is None
             for call in (send, receive):
@@ -142,7 +142,7 @@ def test_close_waits_for_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
         session = a_transaction(connection, mortal, queue)
         with paused(mortal):
             commit = Call(session.commit)
-            assert eventually(lambda: link_of(session).pump.core.committing)
+            assert eventually(lambda: link_of(session).engine.core.committing)
             close = Call(connection.close)
             time.sleep(0.5)
             assert close.waiting
@@ -168,7 +168,9 @@ def test_ctrl_c_in_a_commit(mortal: ClassicBroker, queue: Queue) -> None:
         connection = Connection(mortal.url, request_timeout=1.0)
         session = a_transaction(connection, mortal, queue)
         with paused(mortal):
-            press = Call(partial(press_ctrl_c_when, lambda: link_of(session).pump.core.committing))
+            press = Call(
+                partial(press_ctrl_c_when, lambda: link_of(session).engine.core.committing)
+            )
             with pytest.raises(KeyboardInterrupt):
                 session.commit()
             press.join(5)

@@ -304,7 +304,7 @@ def test_a_listener_for_exceptions_that_raises(broker: Broker) -> None:
     connection = Connection(broker.url)
     connection.set_exception_listener(listener)
     session = connection.create_session()
-    link_of(session).pump.fault(RuntimeError("a fault"))
+    link_of(session).engine.fault(RuntimeError("a fault"))
     assert called.wait(10)
     connection.close()
 

@@ -182,7 +182,7 @@ def receive(talk: Talk, dialect: Dialect) -> Message | None:
         assert repr(message)
         for name in LOOKED_AT:  # what nobody looks at is not worked out
             getattr(message, name)
-    except Exception as error:  # noqa: BLE001 - as the pump does
+    except Exception as error:  # noqa: BLE001 - as the engine does
         talk.core.undecodable(delivery, error, talk.now)
         return None
     talk.core.consumed(delivery, talk.now, returning=True)

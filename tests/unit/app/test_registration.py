@@ -91,7 +91,7 @@ def made(query: str = "", *, options: dict[str, Any], **settings: Any) -> Consum
             assert worker._connection.options.client_id == (
                 options.get("client_id") if "durable" in settings else None
             )
-            found = worker._link.pump.core.consumer_settings("1")
+            found = worker._link.engine.core.consumer_settings("1")
             assert found is not None
             return found
         finally:

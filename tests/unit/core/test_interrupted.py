@@ -91,7 +91,7 @@ class Books:
 
 
 class Program(Talk):
-    """A session that is driven as the pump does it, on the thread where signal handlers run."""
+    """A session that is driven as the engine does it, on the thread where signal handlers run."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Program(Talk):
             self.comes(name, to="1", wall=None, **self.messages[name], **headers)
 
     def recorded(self, told: Any) -> None:
-        """As the pump."""
+        """As the engine."""
         self.counting.record(told)
 
     def settle(self) -> None:
@@ -155,7 +155,7 @@ class Program(Talk):
         return delivery.message_id
 
     def _give_back(self, held: Held, interrupt: Interrupt) -> None:
-        """As the pump."""
+        """As the engine."""
         for _ in range(TRIES):
             try:
                 if not interrupt.run(lambda: self.core.take_back(held)):

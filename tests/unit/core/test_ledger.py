@@ -103,11 +103,11 @@ class Counted(Talk):
         super().__init__(mode, **settings)
 
     def take(self, *consumers: str) -> Delivery | None:
-        """As the pump does it."""
+        """As the engine does it."""
         return self._counting.deliver(self.core, consumers or ("1",), self.now)
 
     def recorded(self, told: Record) -> None:
-        """As the pump does it, when the frames are written."""
+        """As the engine does it, when the frames are written."""
         self._counting.record(told)
 
 

@@ -57,7 +57,7 @@ def session() -> Iterator[Session]:
 
 def made(session: Session, number: int = 1) -> ConsumerSettings:
     """The settings of the session's consumer of that number."""
-    found = link_of(session).pump.core.consumer_settings(str(number))
+    found = link_of(session).engine.core.consumer_settings(str(number))
     assert found is not None
     return found
 

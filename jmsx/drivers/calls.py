@@ -1,4 +1,4 @@
-"""The pump: what application threads call on a session's engine, waiting for the link, for answers and for messages."""
+"""What application threads call on a session's engine, and wait for: the link, answers, messages."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ BUSY: Final = 0.5
 _log = logger("jmsx.session")
 
 
-class Pump(Engine):
-    """An engine for many threads; every wait has its bound, save `take` without a deadline."""
+class Calls:
+    """The calls of many threads on one engine; every wait has its bound, save `take` without a deadline."""
 
-    running = True  #: deliveries are handed out: the connection is started
-    closing = False  #: the session is being closed: nobody waits for a link any more
-    _barrier: Request | None = None  #: behind it the link is renewed
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.running = True  #: deliveries are handed out: the connection is started
+        self.closing = False  #: the session is being closed: nobody waits for a link any more
+        self._barrier: Request | None = None  #: behind it the link is renewed
 
     def submit(self, what: str, operation: Callable[[SessionCore, float], T]) -> T:
         """
@@ -53,9 +55,9 @@ class Pump(Engine):
         Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
         """
         self.await_commit()
-        with self.lock:
+        with self.engine.lock:
             self._await_link(what)
-            return self.call(operation)
+            return self.engine.call(operation)
 
     def ask(
         self,
@@ -69,33 +71,33 @@ class Pump(Engine):
 
         If the link is lost before, ask again on the next one if that does no harm (`repeat`).
         """
-        deadline = self.now() + self._limit
+        deadline = self.engine.now() + self._limit
         while True:
             request = self.submit(what, operation)
             try:
                 if request is not None:
                     self.wait(request)
             except (LinkError, SendUnconfirmedError):
-                if not repeat or self.error is not None or self.now() >= deadline:
+                if not repeat or self.engine.error is not None or self.engine.now() >= deadline:
                     raise
             else:
                 return
 
     def wait(self, request: Request) -> None:
         """Wait for one answer; raises its error, or BrokerTimeoutError."""
-        with self.lock:
-            if not self.changed.wait_for(lambda: request.done, self.request_timeout):
+        with self.engine.lock:
+            if not self.engine.changed.wait_for(lambda: request.done, self.engine.request_timeout):
                 late = BrokerTimeoutError(
-                    f"{self.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {self.request_timeout:g} s{_advice(request)}"
+                    f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
+                    f" in {self.engine.request_timeout:g} s{_advice(request)}"
                 )
-                self._work(lambda core, now: core.abandon(request, late, now))
+                self.engine.work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
             raise request.error
 
     def finish(self, operation: Callable[[SessionCore, float], Request]) -> None:
         """As `ask`, for an operation that an outage has done already: it waits for an answer, but for no link."""
-        self.wait(self.call(operation))
+        self.wait(self.engine.call(operation))
 
     def commit(self) -> None:
         """
@@ -104,24 +106,26 @@ class Pump(Engine):
         A session with commit markers needs the last one in its hands, which comes right behind the last commit.
         """
         self.await_commit()
-        deadline = self.now() + self._limit
-        while (request := self.call(_commit)) is None:
-            with self.lock:
-                left = deadline - self.now()
+        deadline = self.engine.now() + self._limit
+        while (request := self.engine.call(_commit)) is None:
+            with self.engine.lock:
+                left = deadline - self.engine.now()
                 if left <= 0:
                     raise BrokerTimeoutError(
-                        f"{self.source.broker} did not deliver the marker for the next commit in"
-                        f" {self.request_timeout:g} s; nothing was committed"
+                        f"{self.engine.source.broker} did not deliver the marker for the next commit in"
+                        f" {self.engine.request_timeout:g} s; nothing was committed"
                     )
-                if not self._work(lambda core, _now: core.may_commit()):
-                    self.changed.wait(min(left, LONGEST))
+                if not self.engine.work(lambda core, _now: core.may_commit()):
+                    self.engine.changed.wait(min(left, LONGEST))
         self.wait(request)
 
     def await_commit(self) -> None:
         """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""
-        with self.lock:
-            if not self.changed.wait_for(lambda: not self.core.committing, self.request_timeout):
-                self.renew("a COMMIT whose commit() was interrupted was not answered")
+        with self.engine.lock:
+            if not self.engine.changed.wait_for(
+                lambda: not self.engine.core.committing, self.engine.request_timeout
+            ):
+                self.engine.renew("a COMMIT whose commit() was interrupted was not answered")
 
     def take(
         self,
@@ -142,7 +146,7 @@ class Pump(Engine):
         the message from the moment on in which it is handed out, for `give_back`.
         """
         while True:
-            with self.lock:
+            with self.engine.lock:
                 while (
                     delivery := self._await_next(subscription_ids, deadline, given_up, held)
                 ) is not None:
@@ -155,7 +159,7 @@ class Pump(Engine):
                         continue
                     begin(delivery)
                     return message
-                bodiless = self.counting.bodiless
+                bodiless = self.engine.counting.bodiless
                 if bodiless is None or given_up():
                     return None
             self._look_for_body(bodiless)
@@ -169,23 +173,23 @@ class Pump(Engine):
     ) -> Delivery | None:
         """Under the lock: the next message of `take`; None also where the body of one is to be looked for first."""
         while not given_up():
-            self.check()
-            flows = self.outage is None and self.running and not self.core.committing
+            self.engine.check()
+            flows = self.engine.outage is None and self.running and not self.engine.core.committing
             if flows and not self._translates_again():
-                delivery = self._work(
+                delivery = self.engine.work(
                     lambda core, now: self._next(core, subscription_ids(), now, held)
                 )
-                if delivery is not None or self.counting.bodiless is not None:
+                if delivery is not None or self.engine.counting.bodiless is not None:
                     return delivery
-            now = self.now()
+            now = self.engine.now()
             if deadline is not None and now >= deadline:
                 return None
-            wait = self.changed.rest if deadline is None else self.changed.wait
+            wait = self.engine.changed.rest if deadline is None else self.engine.changed.wait
             wait(
                 min(
                     LONGEST,
                     math.inf if deadline is None else deadline - now,
-                    self.counting.patience(now) if flows else math.inf,
+                    self.engine.counting.patience(now) if flows else math.inf,
                 )
             )
         return None
@@ -193,13 +197,13 @@ class Pump(Engine):
     def _look_for_body(self, delivery: Delivery) -> None:
         """Ask the broker what it has of `delivery`, which stays the next message; its link may end meanwhile."""
         try:
-            shown = self.counting.look(delivery)
+            shown = self.engine.counting.look(delivery)
         except JmsxError as error:
-            with self.lock:
-                self.counting.unanswered(error, self.now())
+            with self.engine.lock:
+                self.engine.counting.unanswered(error, self.engine.now())
         else:
-            with self.lock:
-                self.counting.looked(delivery, shown)
+            with self.engine.lock:
+                self.engine.counting.looked(delivery, shown)
 
     def _translates_again(self) -> bool:
         """
@@ -209,10 +213,10 @@ class Pump(Engine):
         """
         if (
             self._barrier is None
-            and self.counting.found_only_maps(self.core.epoch)
-            and self.core.at_rest
+            and self.engine.counting.found_only_maps(self.engine.core.epoch)
+            and self.engine.core.at_rest
         ):
-            self._barrier = self._work(lambda core, _now: core.barrier())
+            self._barrier = self.engine.work(lambda core, _now: core.barrier())
         if self._barrier is None:
             return False
         if not self._barrier.done:
@@ -220,31 +224,31 @@ class Pump(Engine):
         error, self._barrier = self._barrier.error, None
         if error is not None and silent(error):  # its link is gone, and another one is there
             return False
-        self.renew("maps are translated again, for nothing else came without a body")
+        self.engine.renew("maps are translated again, for nothing else came without a body")
         return True
 
     def _next(
         self, core: SessionCore, names: Collection[str], now: float, held: Held | None
     ) -> Delivery | None:
-        delivery = self.counting.deliver(core, names, now, held)
-        if delivery is None and not self.counting.withheld:
+        delivery = self.engine.counting.deliver(core, names, now, held)
+        if delivery is None and not self.engine.counting.withheld:
             core.want(names, now)
         return delivery
 
     def _refuse(self, delivery: Delivery, error: Exception) -> None:
         _log.error(
             "message cannot be understood: it becomes a dead letter",
-            broker=self.source.broker,
+            broker=self.engine.source.broker,
             message_id=delivery.message_id,
             exc_info=error,
         )
-        self.call(lambda core, now: core.undecodable(delivery, error, now))
+        self.engine.call(lambda core, now: core.undecodable(delivery, error, now))
 
     def consumed(self, delivery: Delivery) -> None:
         """The last step of a `receive()`: it returns `delivery`, unless it is interrupted here; see `give_back`."""
-        with self.lock:
-            self.check()
-            self._work(lambda core, now: core.consumed(delivery, now, returning=True))
+        with self.engine.lock:
+            self.engine.check()
+            self.engine.work(lambda core, now: core.consumed(delivery, now, returning=True))
 
     def give_back(self, held: Held) -> None:
         """
@@ -254,33 +258,39 @@ class Pump(Engine):
         """
         for _ in range(GIVE_BACK):
             try:
-                with self.lock:
-                    if self.error is None and not self._work(lambda core, _: core.take_back(held)):
-                        self._interrupted("a receive() was interrupted at a hand-out")
+                with self.engine.lock:
+                    if self.engine.error is None and not self.engine.work(
+                        lambda core, _: core.take_back(held)
+                    ):
+                        self.engine.interrupted("a receive() was interrupted at a hand-out")
                     return
             except BaseException:  # noqa: BLE001, S112 - what the caller raises already is told
                 continue
-        self.renew("a receive() was interrupted again and again")
+        self.engine.renew("a receive() was interrupted again and again")
 
     def look(self, subscription_id: str) -> Delivery | None:
         """The next message of a browser; None at its end; raises BrokerTimeoutError if the broker is silent."""
-        deadline = self.now() + self._limit
-        with self.lock:
+        deadline = self.engine.now() + self._limit
+        with self.engine.lock:
             while True:
-                delivery, ended = self.call(lambda core, _now: core.browsers.look(subscription_id))
+                delivery, ended = self.engine.call(
+                    lambda core, _now: core.browsers.look(subscription_id)
+                )
                 if delivery is not None or ended:
                     return delivery
-                left = deadline - self.now()
-                if left <= 0 or not (self.changed.wait(min(left, LONGEST)) or left > LONGEST):
+                left = deadline - self.engine.now()
+                if left <= 0 or not (
+                    self.engine.changed.wait(min(left, LONGEST)) or left > LONGEST
+                ):
                     raise BrokerTimeoutError(
-                        f"{self.source.broker} showed no end of the queue in {self.request_timeout:g} s"
+                        f"{self.engine.source.broker} showed no end of the queue in {self.engine.request_timeout:g} s"
                     )
 
     def begin_close(self) -> None:
         """The session is being closed: whoever waits for a link waits in vain."""
-        with self.lock:
+        with self.engine.lock:
             self.closing = True
-            self.changed.notify_all()
+            self.engine.changed.notify_all()
 
     def linger(self, subscription_id: str | None = None) -> None:
         """
@@ -289,28 +299,31 @@ class Pump(Engine):
         Nothing tells when that is done, because the broker dispatches on another thread than it answers on; a busy one
         is given as long again as it took to answer, and a silent one nothing.
         """
-        with self.lock:
-            if not self._work(lambda core, _now: core.may_leave_flagged(subscription_id)):
+        with self.engine.lock:
+            if not self.engine.work(lambda core, _now: core.may_leave_flagged(subscription_id)):
                 return
-            asked = self.now()
-            request = self._work(lambda core, _now: core.barrier())
-            self.changed.wait_for(
-                lambda: request.done or self.error is not None, min(self._limit, BUSY)
+            asked = self.engine.now()
+            request = self.engine.work(lambda core, _now: core.barrier())
+            self.engine.changed.wait_for(
+                lambda: request.done or self.engine.error is not None, min(self._limit, BUSY)
             )
             if request.done:
-                self.changed.wait_for(
-                    lambda: self.error is not None, max(LINGER, self.now() - asked)
+                self.engine.changed.wait_for(
+                    lambda: self.engine.error is not None, max(LINGER, self.engine.now() - asked)
                 )
 
     def tidy_up(self) -> None:
         """Before the session closes: wait for a commit, and a moment for what it has to take along."""
-        with self.lock:
-            self.changed.wait_for(
-                lambda: not self.reachable or not self.core.committing, self.request_timeout
+        with self.engine.lock:
+            self.engine.changed.wait_for(
+                lambda: not self.engine.reachable or not self.engine.core.committing,
+                self.engine.request_timeout,
             )
-            self.changed.wait_for(
+            self.engine.changed.wait_for(
                 lambda: (
-                    self.error is not None or self.outage is not None or self.core.leaves_nothing
+                    self.engine.error is not None
+                    or self.engine.outage is not None
+                    or self.engine.core.leaves_nothing
                 ),
                 DISCONNECT_WAIT,
             )
@@ -318,35 +331,39 @@ class Pump(Engine):
     def leave(self, reason: str) -> None:
         """Say DISCONNECT and wait until the broker has closed the socket, so that it has forgotten us; then `end`."""
         try:
-            if self.error is None and self.outage is None:
-                self.disconnecting = True
-                self.wait(self.call(lambda core, _now: core.disconnect()))
-                with self.lock:
-                    self.changed.wait_for(lambda: self.error is not None, DISCONNECT_WAIT)
+            if self.engine.error is None and self.engine.outage is None:
+                self.engine.disconnecting = True
+                self.wait(self.engine.call(lambda core, _now: core.disconnect()))
+                with self.engine.lock:
+                    self.engine.changed.wait_for(
+                        lambda: self.engine.error is not None, DISCONNECT_WAIT
+                    )
         except (LinkError, BrokerTimeoutError) as error:
-            _log.info("no answer to DISCONNECT", broker=self.source.broker, error=str(error))
+            _log.info("no answer to DISCONNECT", broker=self.engine.source.broker, error=str(error))
         finally:
-            self.end(reason)
+            self.engine.end(reason)
 
     @property
     def _limit(self) -> float:
         """Seconds for an answer."""
-        return math.inf if self.request_timeout is None else self.request_timeout
+        return math.inf if self.engine.request_timeout is None else self.engine.request_timeout
 
     def _await_link(self, what: str) -> None:
-        self.check()
-        if self.outage is None:
+        self.engine.check()
+        if self.engine.outage is None:
             return
-        policy = self._connector.policy
+        policy = self.engine.reconnect_policy
         given = policy.timeout if policy is not None else 0.0
         seconds = given if given > 0 else self._limit
-        self.changed.wait_for(lambda: self.outage is None or self.closing, min(seconds, LONGEST))
-        self.check()
+        self.engine.changed.wait_for(
+            lambda: self.engine.outage is None or self.closing, min(seconds, LONGEST)
+        )
+        self.engine.check()
         if self.closing:
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
-        if self.outage is not None:
+        if self.engine.outage is not None:
             raise ConnectionFailedError(
-                f"{what} was not sent: {self.outage}, and no broker could be reached for {seconds:g} s;"
+                f"{what} was not sent: {self.engine.outage}, and no broker could be reached for {seconds:g} s;"
                 " jmsx goes on trying"
             )
 
