@@ -64,6 +64,7 @@ DIALECT: Final = Dialect(
     ack_header="message-id",
     duplicate_id_header="_AMQ_DUPL_ID",  # per address, 20,000 ids (BROKER.md A14)
     delay_header="AMQ_SCHEDULED_DELAY",
+    always_delays=True,
     transactional_ack=False,
     global_temporaries=True,
     patience=60.0,  # connection-ttl-override, if nobody has lowered it (BROKER.md A3)

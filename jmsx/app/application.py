@@ -7,7 +7,7 @@ import contextlib
 import threading
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
 from jmsx.app.availability import Availability
 from jmsx.app.batches import BatchWorker
@@ -15,7 +15,7 @@ from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, Verdict, WorkerState, live, ready
-from jmsx.app.loops import CALL, Loop, beside, on_signals
+from jmsx.app.loops import CALL, Loop, beside, in_thread, on_signals
 from jmsx.app.overview import overview
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
@@ -27,7 +27,7 @@ from jmsx.app.registry import (
     WithConnection,
     WithConnectionForBatch,
 )
-from jmsx.app.sender import Sender
+from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.signals import Interrupted, Signals
 from jmsx.app.signature import takes_session
 from jmsx.app.watch import Watch
@@ -41,7 +41,6 @@ from jmsx.config.options import (
     ReconnectPolicy,
 )
 from jmsx.config.uri import BrokerUri, parse_broker_uri
-from jmsx.core.destination_names import is_swapped
 from jmsx.core.dialect import Body
 from jmsx.core.durations import Duration, seconds
 from jmsx.core.modes import AcknowledgeMode
@@ -59,15 +58,14 @@ from jmsx.errors import (
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import is_async
-from jmsx.jms.message import Message, Property
-from jmsx.jms.producer import unknown_send_option
+from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
 from jmsx.stores import IdempotencyStore
 from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable
     from types import TracebackType
     from wsgiref.types import WSGIApplication
 
@@ -326,74 +324,46 @@ class App:
         self,
         to: Destination | str,
         body: Message | Body = None,
-        *,
-        properties: Mapping[str, Property] | None = None,
-        persistent: bool = True,
-        priority: int = 4,
-        time_to_live: float = 0.0,
-        **others: Never,
+        **options: Unpack[SendKeywords],
     ) -> str:
         """
         Send one message, confirmed by the broker when this returns; from any thread. Returns its key.
 
         In a SESSION_TRANSACTED handler of this app it is part of the handler's transaction: sent when that commits,
-        and never if the handler raises. Threads that the handler starts are outside of it.
+        and never if the handler raises; nothing is confirmed before. Threads that the handler starts are outside of it.
 
-        What is given by keyword is that of `MessageProducer.send`; correlation id, type and the like are those of a
-        `Message`. Raises what that does, ConfigurationError where destination and body are in the wrong order, and
-        IllegalStateError in a transacted handler with a DatabaseStore.
+        Args:
+            to: a destination, such as `queue://orders`.
+            body: text, bytes, a mapping or None; or a Message, which has its properties and the like itself.
+            options: how it is sent, the fields of `Sending`: properties, delay, expires, priority, persistent, group,
+                correlation_id, reply_to, dedupe_id, timeout, confirm. Durations are seconds, a timedelta or "2s".
+
+        Raises what `MessageProducer.send` does, ConfigurationError for options that make no sense, UnsupportedError for
+        a delay or a dedupe_id where this broker has none, and IllegalStateError in a transacted handler with a
+        DatabaseStore.
+
         """
-        for name in others:
-            raise unknown_send_option(name, "properties={...}")
-        if is_swapped(to, body):
-            raise ConfigurationError(
-                f"send() takes the destination first, then the body: send({body!r}, ...); if the body is meant to be"
-                " that text, name the kind of the destination too, as in queue://NAME"
-            )
-        options = {"persistent": persistent, "priority": priority, "time_to_live": time_to_live}
-        message = body if isinstance(body, Message) else Message(body, properties=properties)
+        sending = Sending.of(options)
+        message = sending.message(to, body)
         worker = self._working()
         if worker is not None and worker.transacted:
-            return worker.send(message, to, options)
-        return self._sender.send(message, to, options)
+            return worker.send(message, to, sending.of_producer)
+        return self._sender.send(message, to, sending.of_producer)
 
     async def asend(
         self,
         to: Destination | str,
         body: Message | Body = None,
-        *,
-        properties: Mapping[str, Property] | None = None,
-        persistent: bool = True,
-        priority: int = 4,
-        time_to_live: float = 0.0,
+        **options: Unpack[SendKeywords],
     ) -> str:
         """
         As `send`, while the event loop goes on; in a handler's transaction also from tasks that the handler awaits.
 
         Who is cancelled meanwhile does not know whether it was sent; in a transaction the cancellation waits for that.
         """
-        send = partial(
-            self.send,
-            to,
-            body,
-            properties=properties,
-            persistent=persistent,
-            priority=priority,
-            time_to_live=time_to_live,
-        )
-        sending = asyncio.ensure_future(asyncio.to_thread(send))
         worker = self._working()
-        if worker is None or not worker.transacted:
-            return await sending
-        try:
-            return await asyncio.shield(sending)
-        except asyncio.CancelledError:
-            while (
-                not sending.done()
-            ):  # what is sent after the rollback would be in the next transaction
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([sending])
-            raise
+        whole = worker is not None and worker.transacted
+        return await in_thread(partial(self.send, to, body, **options), to_its_end=whole)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the app is told to stop; raises the error that ended a consumer."""

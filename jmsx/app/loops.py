@@ -43,6 +43,24 @@ async def beside(work: Callable[..., T], *arguments: object) -> T:
         pool.shutdown(wait=False)
 
 
+async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
+    """
+    What `work` returns, in a thread with the caller's context, while the event loop goes on.
+
+    With `to_its_end` a cancellation waits for it: what is sent after a rollback would be in the next transaction.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    if not to_its_end:
+        return await working
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        while not working.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([working])
+        raise
+
+
 @contextlib.contextmanager
 def on_signals(loop: asyncio.AbstractEventLoop, signalled: Callable[[], object]) -> Iterator[None]:
     """Have SIGTERM and Ctrl-C call `signalled` on the loop, where it runs in the main thread."""

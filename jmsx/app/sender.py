@@ -1,25 +1,149 @@
-"""The app's own session for sending, shared by all threads, opened at first use."""
+"""
+What an application sends: how each message is sent, and the session for it that all threads share.
+
+That is opened at first use. In a transacted handler of the app the handler's session sends instead.
+"""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from jmsx.core.destination_names import is_swapped
+from jmsx.core.dialect import Body
+from jmsx.core.durations import Duration, bounded
+from jmsx.core.option_checks import check_flag, check_text, unknown
 from jmsx.drivers.locks import Alone, reentered
 from jmsx.drivers.process import tell_of_forks
-from jmsx.errors import ConnectionFailedError, LinkError, SendUnconfirmedError
+from jmsx.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    LinkError,
+    SendUnconfirmedError,
+)
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
-from jmsx.jms.message import Message
-from jmsx.jms.producer import MessageProducer
+from jmsx.jms.message import Message, Property
+from jmsx.jms.producer import MessageProducer, check_priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 #: What a signal handler must not call in the middle of it.
 _WHAT: Final = "app.send()"
+
+
+class SendKeywords(TypedDict, total=False):
+    """The fields of `Sending` as keywords of `app.send(...)` and its like, for type checkers."""
+
+    properties: Mapping[str, Property] | None
+    delay: Duration | None
+    expires: Duration | None
+    priority: int
+    persistent: bool
+    group: str | None
+    correlation_id: str | None
+    reply_to: Destination | str | None
+    dedupe_id: str | None
+    timeout: Duration | None
+    confirm: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """
+    How one message is sent; durations are seconds, a timedelta, or a text such as "2s".
+
+    Raises ConfigurationError for what makes no sense.
+    """
+
+    properties: Mapping[str, Property] | None = None  #: the application's, by name
+    delay: Duration | None = None  #: in which the broker keeps it back
+    expires: Duration | None = (
+        None  #: after which nobody wants it any more, from now on; None: never
+    )
+    priority: int = 4  #: from 0 to 9, the highest
+    persistent: bool = True  #: it outlives the broker's process
+    group: str | None = None  #: JMSXGroupID: what has the same goes to the same consumer, in order
+    correlation_id: str | None = None  #: what it belongs to, or answers
+    reply_to: Destination | str | None = None  #: where an answer is awaited
+    dedupe_id: str | None = None  #: the broker drops a second message with it; on Artemis
+    timeout: Duration | None = None  #: for the broker's confirmation; None: `request_timeout`
+    confirm: bool = True  #: wait for the broker's confirmation; without, a lost link loses it
+
+    def __post_init__(self) -> None:
+        check_priority(self.priority)
+        for name in ("persistent", "confirm"):
+            check_flag(name, getattr(self, name))
+        for name in ("group", "correlation_id", "dedupe_id"):
+            check_text(name, getattr(self, name))
+            if getattr(self, name) == "":
+                raise ConfigurationError(f"{name} is empty, which says nothing; leave it out")
+        for name, zero in (("delay", True), ("expires", False), ("timeout", False)):
+            if getattr(self, name) is not None:
+                bounded(name, getattr(self, name), zero=zero)
+        if self.expires is not None and self._delay >= bounded("expires", self.expires):
+            raise ConfigurationError(
+                f"with delay={self.delay!r} and expires={self.expires!r} it expires before it is delivered: both count"
+                " from now on"
+            )
+
+    @classmethod
+    def of(cls, options: SendKeywords) -> Sending:
+        """What keywords say; raises ConfigurationError, naming the nearest for one that there is not."""
+        known = [each.name for each in fields(cls)]
+        for name in options:
+            if name not in known:
+                raise unknown("option of send()", name, known)
+        return cls(**options)
+
+    @property
+    def _delay(self) -> float:
+        return 0.0 if self.delay is None else bounded("delay", self.delay)
+
+    def message(self, to: Destination | str, body: Message | Body) -> Message:
+        """
+        The message with that body, or `body` itself, if it is one.
+
+        Raises ConfigurationError where destination and body are in the wrong order, and where a Message is given what
+        it has itself.
+        """
+        if is_swapped(to, body):
+            raise ConfigurationError(
+                f"send() takes the destination first, then the body: send({body!r}, ...); if the body is meant to be"
+                " that text, name the kind of the destination too, as in queue://NAME"
+            )
+        if not isinstance(body, Message):
+            return Message(
+                body,
+                properties=self.properties,
+                correlation_id=self.correlation_id,
+                reply_to=self.reply_to,
+                group_id=self.group,
+            )
+        for name in ("properties", "correlation_id", "reply_to", "group"):
+            if getattr(self, name) is not None:
+                raise ConfigurationError(
+                    f"{name}= is for a body; a Message has its own, so write Message(body,"
+                    f" {'group_id' if name == 'group' else name}=...)"
+                )
+        return body
+
+    @property
+    def of_producer(self) -> dict[str, Any]:
+        """The rest, as a MessageProducer takes it."""
+        return {
+            "persistent": self.persistent,
+            "priority": self.priority,
+            "time_to_live": 0.0 if self.expires is None else bounded("expires", self.expires),
+            "delivery_delay": self._delay,
+            "dedupe_id": self.dedupe_id,
+            "timeout": None if self.timeout is None else bounded("timeout", self.timeout),
+            "confirm": self.confirm,
+        }
 
 
 class Sender:

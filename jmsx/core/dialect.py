@@ -210,6 +210,8 @@ class Dialect:
     browser_end: tuple[str, str] | None = None
     #: Header of a SEND that has the broker deliver it after so many milliseconds, if its scheduler is on.
     delay_header: str | None = None
+    #: Whether that needs no scheduler which may be off.
+    always_delays: bool = False
     #: Whether an ACK takes part in a transaction.
     transactional_ack: bool = True
     #: Whether NACK gives a message to the broker's dead letter strategy.

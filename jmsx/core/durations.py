@@ -20,6 +20,9 @@ _UNITS: Final = {
     "d": 86400.0,
     "w": 604800.0,
 }
+#: The longest that can be told to a broker, and added to a time, in a Java long of milliseconds.
+LONGEST: Final = 2**62 / 1000
+
 _PART: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)\s*")
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
@@ -41,4 +44,13 @@ def seconds(name: str, duration: object) -> float:
         raise wrong_type(name, "seconds, a timedelta, or a text such as 90s", duration)
     if not found >= 0:  # NaN too
         raise ConfigurationError(f"{name} must be 0 s or more, not {duration!r}")
+    return found
+
+
+def bounded(name: str, duration: object, *, zero: bool = True) -> float:
+    """As `seconds`; raises ConfigurationError also for what a broker cannot be told, and without `zero` for none."""
+    found = seconds(name, duration)
+    if found > LONGEST or (not zero and found == 0):
+        least = "0 s or more" if zero else "more than 0 s"
+        raise ConfigurationError(f"{name} must be {least} and not endless, not {duration!r}")
     return found

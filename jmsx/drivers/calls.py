@@ -48,15 +48,17 @@ class Calls:
         self.closing = False  #: the session is being closed: nobody waits for a link any more
         self._barrier: Request | None = None  #: behind it the link is renewed
 
-    def submit(self, what: str, operation: Callable[[SessionCore, float], T]) -> T:
+    def submit(
+        self, what: str, operation: Callable[[SessionCore, float], T], limit: float | None = None
+    ) -> T:
         """
-        As `call`, for an operation that needs a link: waits for one during an outage.
+        As `call`, for an operation that needs a link: waits for one during an outage, `limit` seconds at the most.
 
         Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
         """
         self.await_commit()
         with self.engine.lock:
-            self._await_link(what)
+            self._await_link(what, limit)
             return self.engine.call(operation)
 
     def ask(
@@ -65,31 +67,34 @@ class Calls:
         operation: Callable[[SessionCore, float], Request | None],
         *,
         repeat: bool = False,
+        limit: float | None = None,
     ) -> None:
         """
         As `submit`, then wait until the broker has answered; raises its error, or BrokerTimeoutError.
 
-        If the link is lost before, ask again on the next one if that does no harm (`repeat`).
+        If the link is lost before, ask again on the next one if that does no harm (`repeat`). `limit`: seconds for all
+        of that; None: those that every answer has.
         """
-        deadline = self.engine.now() + self._limit
+        deadline = self.engine.now() + (self._limit if limit is None else limit)
         while True:
-            request = self.submit(what, operation)
+            request = self.submit(what, operation, self._left(deadline, limit))
             try:
                 if request is not None:
-                    self.wait(request)
+                    self.wait(request, self._left(deadline, limit))
             except (LinkError, SendUnconfirmedError):
                 if not repeat or self.engine.error is not None or self.engine.now() >= deadline:
                     raise
             else:
                 return
 
-    def wait(self, request: Request) -> None:
-        """Wait for one answer; raises its error, or BrokerTimeoutError."""
+    def wait(self, request: Request, limit: float | None = None) -> None:
+        """Wait for one answer, `limit` seconds if that is given; raises its error, or BrokerTimeoutError."""
+        seconds = self.engine.request_timeout if limit is None else limit
         with self.engine.lock:
-            if not self.engine.changed.wait_for(lambda: request.done, self.engine.request_timeout):
+            if not self.engine.changed.wait_for(lambda: request.done, seconds):
                 late = BrokerTimeoutError(
                     f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {self.engine.request_timeout:g} s{_advice(request)}"
+                    f" in {seconds:g} s{_advice(request)}"
                 )
                 self.engine.work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
@@ -348,13 +353,19 @@ class Calls:
         """Seconds for an answer."""
         return math.inf if self.engine.request_timeout is None else self.engine.request_timeout
 
-    def _await_link(self, what: str) -> None:
+    def _left(self, deadline: float, limit: float | None) -> float | None:
+        """Seconds until `deadline`, if `limit` has set it."""
+        return None if limit is None else max(deadline - self.engine.now(), 0.0)
+
+    def _await_link(self, what: str, limit: float | None) -> None:
         self.engine.check()
         if self.engine.outage is None:
             return
         policy = self.engine.reconnect_policy
         given = policy.timeout if policy is not None else 0.0
         seconds = given if given > 0 else self._limit
+        if limit is not None:
+            seconds = min(seconds, limit)
         self.engine.changed.wait_for(
             lambda: self.engine.outage is None or self.closing, min(seconds, LONGEST)
         )

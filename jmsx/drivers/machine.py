@@ -28,6 +28,9 @@ class Machine(SystemClock):
     #: What its sessions share about messages; None: what all of the process share.
     memory: ProcessMemory | None = None
 
+    #: Whether its brokers delay messages, where nobody needs to ask them; None: they are asked.
+    delays: bool | None = None
+
     def link(self, address: BrokerAddress, options: ConnectionOptions, inbox: Inbox) -> StompLink:
         """A link to the broker at `address`, not open yet, that hands over to `inbox`."""
         return StompLink(address, options, inbox)

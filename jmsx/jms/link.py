@@ -350,7 +350,7 @@ class ConnectionLinks:
         self.machine = machine  #: what all its sessions run on
         self.memory = self.machine.memory or MEMORY
         self.inquiries = Inquiries(uri, self.machine)
-        self.scheduler: bool | None = None  #: whether the broker delays messages; None: not known
+        self.scheduler = machine.delays  #: whether the broker delays messages; None: not known
         self.ledger: Ledger | None = None  #: open while there may be sessions
         self.started = False
         self.exception_listener: Callable[[JmsxError], object] | None = None

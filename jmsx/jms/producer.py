@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import Never
+from typing import Final, Never
 
 from jmsx.core.dialect import Body
+from jmsx.core.durations import bounded
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SENDER_HEADER
 from jmsx.core.option_checks import check_flag, unknown
@@ -24,8 +25,15 @@ from jmsx.jms.destination import Destination
 from jmsx.jms.destination import destination as destination_of
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
+from jmsx.jms.scheduling import broker_schedules
 from jmsx.jms.temporary import reachable
 from jmsx.jms.translation import checked_body, send_frame
+
+#: What `MessageProducer.send` takes by keyword.
+_OPTIONS: Final = [
+    *("destination", "persistent", "priority", "time_to_live"),
+    *("delivery_delay", "dedupe_id", "timeout", "confirm"),
+]
 
 
 class MessageProducer:
@@ -51,6 +59,10 @@ class MessageProducer:
         persistent: bool | None = None,
         priority: int | None = None,
         time_to_live: float | None = None,
+        delivery_delay: float = 0.0,
+        dedupe_id: str | None = None,
+        timeout: float | None = None,
+        confirm: bool = True,
         **others: Never,
     ) -> str:
         """
@@ -64,26 +76,41 @@ class MessageProducer:
 
         Outside a transaction a persistent message is on the broker's disk when this returns, a non-persistent one is on
         its way. In a transaction it is sent with the commit, and one to a temporary destination that is gone is refused
-        here: InvalidDestinationError, after which the transaction goes on without it. `time_to_live` in seconds, 0: for
-        ever. Raises UnsupportedError (no destination, or two), ConfigurationError (priority, time_to_live),
-        MessageFormatError, BrokerTimeoutError, IllegalStateError, or what the broker says; ConnectionFailedError when
-        there was no connection for too long and nothing was sent, and SendUnconfirmedError when it was lost before the
-        receipt came.
+        here: InvalidDestinationError, after which the transaction goes on without it.
+
+        Args:
+            message: or its body.
+            destination: where to; None: the producer's own.
+            persistent: whether it outlives the broker's process.
+            priority: from 0 to 9, the highest.
+            time_to_live: seconds from now on, 0: for ever; goes on during a delivery_delay, as in Java.
+            delivery_delay: seconds in which the broker keeps it back.
+            dedupe_id: the broker drops a second message with it at the same destination, where it knows such.
+            timeout: seconds for a link and the receipt; None: `request_timeout`.
+            confirm: wait for the receipt; without, a lost link may lose the message.
+            others: refused.
+
+        Raises UnsupportedError (no destination, or two; a delay or a dedupe_id where the broker has none),
+        ConfigurationError (priority, time_to_live, delivery_delay), MessageFormatError, BrokerTimeoutError,
+        IllegalStateError, or what the broker says; ConnectionFailedError when there was no connection for too long and
+        nothing was sent, and SendUnconfirmedError when it was lost before the receipt came.
+
         """
         for name in others:
-            raise unknown_send_option(name, "Message(body, properties={...})", "destination")
+            raise _unknown_send_option(name)
         self._link.check_open()
         if self._closed:
             raise IllegalStateError("The Producer is closed")
         persistent = self.persistent if persistent is None else persistent
         priority = self.priority if priority is None else priority
         time_to_live = self.time_to_live if time_to_live is None else time_to_live
-        _check_quality(persistent, priority, time_to_live)
+        _check_quality(persistent, priority, time_to_live, delivery_delay)
         message = _message(message)
         to = reachable(self._destination(destination), self._link)
         self._link.check_temporary(to)
         key = new_key()
-        frame = send_frame(message, to, self._link.dialect, key, persistent=persistent)
+        asked = self._asked(delivery_delay, dedupe_id)
+        frame = send_frame(message, to, self._link.dialect, key, persistent=persistent, asked=asked)
         limit = self._link.options.max_body_size
         if len(frame.body) > limit:
             raise MessageFormatError(
@@ -105,7 +132,10 @@ class MessageProducer:
         repeat = persistent and self._may_repeat()
         if repeat:
             headers = {**self._link.dialect.output_headers(key), **headers}
-        message_id = self._send(Frame("SEND", headers, frame.body), key, to, repeat=repeat)
+        waits = confirm and not self._link.options.use_async_send
+        message_id = self._send(
+            Frame("SEND", headers, frame.body), key, to, repeat=repeat, waits=waits, limit=timeout
+        )
         if message.key is None:  # one that came in is still what it came as
             message.message_id, message.destination = message_id, to
             message.timestamp, message.expiration = sent_at / 1000, expires / 1000
@@ -125,7 +155,36 @@ class MessageProducer:
             return bool(self._link.dialect.output_headers(""))
         return options.resend_unconfirmed
 
-    def _send(self, frame: Frame, key: str, to: Destination, *, repeat: bool) -> str | None:
+    def _asked(self, delay: float, dedupe_id: str | None) -> dict[str, str]:
+        """The headers that ask this broker to delay a message, and to drop a second one; raises UnsupportedError."""
+        dialect, asked = self._link.dialect, dict[str, str]()
+        if delay > 0:
+            schedules = dialect.always_delays or broker_schedules(self._link)
+            if dialect.delay_header is None or not schedules:
+                raise UnsupportedError(
+                    f"{self._link.address} does not delay messages, so it would deliver this one at once; ActiveMQ"
+                    " Classic does with schedulerSupport"
+                )
+            asked[dialect.delay_header] = str(max(round(delay * 1000), 1))
+        if dedupe_id is not None:
+            if dialect.duplicate_id_header is None:
+                raise UnsupportedError(
+                    f"{self._link.address} drops no duplicates by their ids; send the id as a property, and let the"
+                    " consumer know it: dedupe=SqliteStore(...), dedupe_by=lambda message: message.properties[...]"
+                )
+            asked[dialect.duplicate_id_header] = dedupe_id
+        return asked
+
+    def _send(
+        self,
+        frame: Frame,
+        key: str,
+        to: Destination,
+        *,
+        repeat: bool,
+        waits: bool,
+        limit: float | None,
+    ) -> str | None:
         """Send it, and wait for the receipt; returns its message id, where that can be known."""
         calls, what = self._link.calls, f"SEND {to}"
         anywhere = self._link.options.resend_unconfirmed
@@ -145,10 +204,10 @@ class MessageProducer:
             return request
 
         sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
-        if self._link.options.use_async_send and not self._link.transacted:
-            calls.submit(what, send)
+        if waits or self._link.transacted:
+            calls.ask(what, send, repeat=repeat, limit=limit)
         else:
-            calls.ask(what, send, repeat=repeat)
+            calls.submit(what, send, limit)
         if self._link.transacted:
             return None
         session, number = sent[-1]
@@ -179,27 +238,30 @@ def _message(given: Message | Body) -> Message:
     return Message(checked_body(given))
 
 
-def _check_quality(persistent: object, priority: int, time_to_live: float) -> None:
+def _check_quality(
+    persistent: object, priority: int, time_to_live: float, delivery_delay: float
+) -> None:
     """Raise ConfigurationError for what the broker could not read: it would close the connection."""
     check_flag("persistent", persistent)
-    whole = isinstance(priority, int) and not isinstance(priority, bool)
-    if not whole or not 0 <= priority <= 9:  # noqa: PLR2004 - JMS has ten priorities
-        raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
+    check_priority(priority)
+    bounded("delivery_delay", delivery_delay)
     number = isinstance(time_to_live, int | float) and not isinstance(time_to_live, bool)
     if not number or not 0 <= time_to_live < math.inf:
         raise ConfigurationError(f"time_to_live must be seconds, 0 for ever, not {time_to_live!r}")
 
 
-def unknown_send_option(name: str, properties: str, *more: str) -> ConfigurationError:
-    """
-    An error that says where what `send()` does not take belongs.
+def check_priority(priority: object) -> None:
+    """Raise ConfigurationError for what is none of JMS's ten priorities."""
+    whole = isinstance(priority, int) and not isinstance(priority, bool)
+    if not whole or priority not in range(10):
+        raise ConfigurationError(f"priority must be a whole number from 0 to 9, not {priority!r}")
 
-    `properties`: how those are given; `more`: what this `send()` takes besides.
-    """
+
+def _unknown_send_option(name: str) -> ConfigurationError:
+    """An error that says where what `send()` does not take belongs."""
     elsewhere = {
-        "headers": properties,
-        "properties": properties,
-        "delay": properties.replace("...", "'AMQ_SCHEDULED_DELAY': milliseconds"),
+        "headers": "Message(body, properties={...})",
+        "properties": "Message(body, properties={...})",
         "correlation_id": "Message(body, correlation_id=...)",
         "type": "Message(body, type=...)",
         "reply_to": "Message(body, reply_to=...)",
@@ -207,7 +269,7 @@ def unknown_send_option(name: str, properties: str, *more: str) -> Configuration
     }
     if name in elsewhere:
         return ConfigurationError(f"unknown option of send() {name!r}; write {elsewhere[name]}")
-    return unknown("option of send()", name, ["persistent", "priority", "time_to_live", *more])
+    return unknown("option of send()", name, _OPTIONS)
 
 
 def new_key() -> str:

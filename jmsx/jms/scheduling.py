@@ -41,14 +41,14 @@ def scheduled(link: SessionLink, destination: str, kind: DestinationKind, policy
         why = "it is no queue"
     elif is_pattern(destination):
         why = "it stands for several queues"
-    elif not _broker_schedules(link):
+    elif not broker_schedules(link):
         why = "the broker does not delay messages (schedulerSupport on Classic)"
     if why is not None:
         _log.warning("redelivery stays local", destination=destination, reason=why)
     return why is None
 
 
-def _broker_schedules(link: SessionLink) -> bool:
+def broker_schedules(link: SessionLink) -> bool:
     """Whether the broker delays messages that ask for it, as the connection knows since it was asked."""
     if link.shared.scheduler is None:
         link.shared.scheduler = probe(link)

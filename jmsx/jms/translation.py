@@ -26,10 +26,18 @@ if TYPE_CHECKING:
 
 
 def send_frame(
-    message: Message, destination: Destination, dialect: Dialect, key: str, *, persistent: bool
+    message: Message,
+    destination: Destination,
+    dialect: Dialect,
+    key: str,
+    *,
+    persistent: bool,
+    asked: Mapping[str, str] | None = None,
 ) -> Frame:
     """
     The SEND frame of `message`, without expiry, priority and reply-to, which are the session's affair.
+
+    `asked`: headers that ask this broker for something, and that the message must not have, too.
 
     A message that came in without a body that could be read is sent on without one, and says so to whoever reads it.
 
@@ -47,6 +55,9 @@ def send_frame(
     properties = property_headers(message, dialect)
     dialect.writing.check_properties(properties)
     headers.update(properties)
+    for name, text in (asked or {}).items():
+        if headers.setdefault(name, text) != text:
+            raise MessageFormatError(f"the message has a property {name!r} already; say that once")
     headers.update(
         (GROUP_HEADERS[name], headers[name]) for name in GROUP_HEADERS.keys() & properties.keys()
     )

@@ -22,12 +22,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, Unpack
 
 from jmsx import plugins
 from jmsx.app.application import App
+from jmsx.app.sender import SendKeywords
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import Dialect
+from jmsx.core.dialect import Body, Dialect
 from jmsx.core.durations import Duration, seconds
 from jmsx.core.events import Event, MessageDeadLettered, Source
 from jmsx.core.frames import MessageFrame
@@ -119,7 +120,12 @@ class Harness:
 
     # A test's steps --------------------------------------------------------------------------------------------------
 
-    def send(self, to: Destination | str, body: Any = None, **options: Any) -> str:
+    def send(
+        self,
+        to: Destination | str,
+        body: Message | Body = None,
+        **options: Unpack[SendKeywords],
+    ) -> str:
         """As `app.send`, then `settle()`; returns the key of the message."""
         self._check()
         key = self._app.send(to, body, **options)
@@ -146,7 +152,12 @@ class Harness:
         self._world.cut()
         self._world.settle()
 
-    async def asend(self, to: Destination | str, body: Any = None, **options: Any) -> str:
+    async def asend(
+        self,
+        to: Destination | str,
+        body: Message | Body = None,
+        **options: Unpack[SendKeywords],
+    ) -> str:
         """As `send`, while the loop goes on."""
         return await asyncio.to_thread(functools.partial(self.send, to, body, **options))
 

@@ -76,6 +76,7 @@ class World(Machine):
     def __init__(self, broker: FakeBroker, origin: float, patience: float) -> None:
         self.broker = broker
         self.memory = ProcessMemory()
+        self.delays = True
         self.failures: list[Exception] = []  #: what the fake broker cannot do
         self._now = START
         self._origin = origin

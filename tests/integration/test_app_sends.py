@@ -10,7 +10,7 @@ import pytest
 
 from jmsx import Discard, Message, RedeliveryPolicy, Session
 from jmsx.app import App
-from jmsx.errors import JmsxError
+from jmsx.errors import JmsxError, UnsupportedError
 from jmsx.stores import DatabaseStore, MemoryStore, SqliteStore
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
@@ -159,3 +159,28 @@ def test_with_a_store_that_would_know_it_as_done(broker: Broker, tmp_path: Path)
     (dead,) = diary.dead()
     assert dead.error_type == "IllegalStateError"
     assert "a SESSION_TRANSACTED handler cannot send" in str(dead.error_message)
+
+
+def test_delayed_expiring_and_deduplicated(broker: Broker) -> None:
+    """As the broker does it: a delay, an expiry, a group, and on Artemis an id that it takes once."""
+    queue, diary = fresh_queue(), Diary()
+    app, seen = App(broker.url, observers=[diary]), list[tuple[str, str | None, float]]()
+
+    @app.consumer(queue)
+    def note(message: Message) -> None:
+        seen.append((message.text, message.group_id, message.expiration))
+
+    artemis = broker.kind == "artemis"
+    with app:
+        app.send(queue, "late", delay="1500ms", expires="1min")
+        app.send(queue, "now", group="g", timeout=5, confirm=False)
+        for _ in range(2 if artemis else 0):
+            app.send(queue, "once", dedupe_id="one")
+        expected = ["now", *(["once"] if artemis else []), "late"]
+        assert eventually(lambda: len(seen) >= len(expected), 20)
+        if not artemis:
+            with pytest.raises(UnsupportedError, match="dedupe_by="):
+                app.send(queue, "once", dedupe_id="one")
+    assert [text for text, _, _ in seen] == expected
+    assert seen[0][1] == "g"
+    assert seen[-1][2] > 0

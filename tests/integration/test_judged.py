@@ -72,7 +72,7 @@ def logs(classic_broker: ClassicBroker, tmp_path_factory: pytest.TempPathFactory
         for queue in read:
             assert counted(classic_broker, queue, "consumer_count", 1)
         with shop:
-            send(shop, BRIEF, time_to_live=1)
+            send(shop, BRIEF, expires=1)
             send(shop, EVENTS, COMPOSITE, UNREAD, ELSEWHERE)
             for queue in read:
                 assert counted(classic_broker, queue, "dequeue_count", MESSAGES)

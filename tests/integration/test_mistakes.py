@@ -104,7 +104,7 @@ def test_messages_that_are_changed(session: Session) -> None:
     [
         ({"headers": {"a": "b"}}, r"'headers'; write Message\(body, properties=\{\.\.\.\}\)"),
         ({"properties": {"a": "b"}}, r"'properties'; write Message\(body, properties="),
-        ({"delay": 5}, r"'delay'; write Message\(body, properties=\{'AMQ_SCHEDULED_DELAY'"),
+        ({"delay": 5}, "did you mean 'delivery_delay'"),
         ({"correlation_id": "x"}, r"write Message\(body, correlation_id="),
         ({"prority": 5}, r"'prority'; did you mean 'priority'\?"),
         ({"time_to_live": -4}, "time_to_live must be seconds, 0 for ever, not -4"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
 from jmsx import (
@@ -66,6 +66,20 @@ def book(order: Message) -> None:
     """Take a message alone."""
     assert_type(order.text, str)
     app.send("queue://booked", order.text, properties={"region": "EU", "rank": 3})
+    app.send(
+        Queue("later"),
+        order.body,
+        delay=timedelta(hours=1),
+        expires="2h",
+        priority=9,
+        persistent=True,
+        group=order.group_id,
+        correlation_id=order.correlation_id,
+        reply_to="queue://answers",
+        dedupe_id="a",
+        timeout=2.5,
+        confirm=False,
+    )
 
 
 @app.consumer(Queue("moves"), mode=AcknowledgeMode.SESSION_TRANSACTED, name="moves")
@@ -122,7 +136,7 @@ def pay_all(messages: list[Message], *, db: sqlite3.Connection) -> None:
 @app.consumer("queue://later", concurrency=2)
 async def later(message: Message) -> None:
     """Wait for others meanwhile."""
-    assert_type(await app.asend("queue://done", message.text, properties={"a": 1}), str)
+    assert_type(await app.asend("queue://done", message.text, delay="2s"), str)
 
 
 @app.consumer("queue://rows", batch=500, batch_timeout="2s", name="rows")
@@ -182,7 +196,7 @@ def by_hand(options: dict[str, str], ranks: dict[str, int]) -> datetime | None:
 def in_doubt() -> None:
     """Catch by class."""
     try:
-        app.send("queue://a", b"bytes", persistent=False, time_to_live=1)
+        app.send("queue://a", b"bytes", persistent=False, expires=1)
     except ConnectionFailedError as error:
         assert_type(error.retriable, bool)
     except JmsxError:

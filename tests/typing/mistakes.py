@@ -119,6 +119,9 @@ def sends(message: Message, session: Session) -> None:
     """Send and receive."""
     app.send("queue://a", "x", persistant=False)  # mistake
     app.send("queue://a", object())  # mistake
+    app.send("queue://a", "x", delay=b"2s")  # mistake
+    app.send("queue://a", "x", confirm="no")  # mistake
+    app.send("queue://a", "x", time_to_live=5)  # mistake
     app.send("queue://a", "x", properties={"a": object()})  # mistake
     session.create_producer("queue://a").send("x", priority="high")  # mistake
     session.create_consumer(5)  # mistake

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from jmsx.app.registration import Consumer, ConsumerKeywords
+from jmsx.app.sender import Sending, SendKeywords
 from jmsx.config.options import AppKeywords, ConnectionKeywords, ConnectionOptions
 
 if TYPE_CHECKING:
@@ -101,3 +102,8 @@ def test_keywords_of_consumers_are_their_settings() -> None:
     assert keywords.keys() == settings.keys() - spelled
     keywords["dead_letter"] += " | None"
     assert keywords == {name: settings[name] for name in keywords}
+
+
+def test_keywords_of_sends_are_what_a_send_has() -> None:
+    """By name and type."""
+    assert spelled_types(SendKeywords) == {each.name: each.type for each in fields(Sending)}

@@ -409,12 +409,13 @@ def test_unfit_sources() -> None:
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        ("headers", "write properties="),
-        ("delay", "AMQ_SCHEDULED_DELAY"),
-        ("correlation_id", r"write Message\(body, correlation_id"),
-        ("ttl", "did you mean 'time_to_live'"),
+        ("headers", "did you mean 'properties'"),
+        ("countdown", "did you mean 'delay'"),
+        ("group_id", "did you mean 'group'"),
+        ("ttl", "did you mean 'expires'"),
+        ("time_to_live", "did you mean 'expires'"),
         ("prioritty", "did you mean 'priority'"),
-        ("xyz", "there are persistent, priority"),
+        ("xyz", "there are confirm, correlation_id"),
     ],
 )
 def test_unknown_send_options(option: str, complaint: str) -> None:

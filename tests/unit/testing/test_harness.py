@@ -349,9 +349,9 @@ def test_expiry_follows_virtual_time(kind: str) -> None:
     app = shop()
     with harness(app, kind) as mq:
         mq.advance("10h")
-        mq.send("queue://orders", "a", time_to_live=60)
+        mq.send("queue://orders", "a", expires=60)
         assert len(mq.messages("queue://ledger")) == 1
-        mq.send("queue://nobody", "b", time_to_live=60)
+        mq.send("queue://nobody", "b", expires=60)
         assert len(mq.messages("queue://nobody")) == 1
 
 
