@@ -12,6 +12,7 @@ from jmsx import Discard, Message, RedeliveryPolicy, Session
 from jmsx.app import App
 from jmsx.errors import JmsxError, UnsupportedError
 from jmsx.stores import DatabaseStore, MemoryStore, SqliteStore
+from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
     TRANSACTED,
@@ -170,7 +171,8 @@ def test_delayed_expiring_and_deduplicated(broker: Broker) -> None:
     def note(message: Message) -> None:
         seen.append((message.text, message.group_id, message.expiration))
 
-    artemis = broker.kind == "artemis"
+    with Wire(broker.url) as wire:
+        artemis = wire.is_artemis
     with app:
         app.send(queue, "late", delay="1500ms", expires="1min")
         app.send(queue, "now", group="g", timeout=5, confirm=False)
