@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import polars as pl
 
@@ -12,35 +12,59 @@ from jmsx_report.events import ABOUT, CONTRADICTION, EMPTY, UNREADABLE, Events
 from jmsx_report.lines import Content, Reading, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
+#: Lines of which the partials are made at once: some 50 MB, without their texts.
+LOOKED_AT: Final = 150_000
 _WHERE: Final = ("writer", "seq")
+Earlier: TypeAlias = "Mapping[str, Sequence[Content]] | None"
 T = TypeVar("T")
 _FAULT: Final = {"line": pl.UInt32, "why": pl.String}
 
 
 def each(
-    of: Callable[[Events], T],
-    contents: Sequence[Content],
-    earlier: Mapping[str, Sequence[Content]] | None = None,
-) -> list[T]:
+    of: Callable[[Events], T], several: Iterable[tuple[Sequence[Content], Earlier]]
+) -> Iterator[T]:
     """
-    Do `of` with the events of `contents`, BATCH_BYTES at a time: what bounds the memory of a worker.
+    Do `of` with the events of `several` batches, each contents and what is `earlier` as for `events_of`.
+
+    They are read batch by batch, BATCH_BYTES at a time, which bounds the memory of a worker, and looked at together,
+    LOOKED_AT lines at a time: a look costs as much as the reading of some thousand lines, however few there are.
 
     A larger segment is cut into pieces. If one of its numbers is in two of them it is read as a whole: what comes again
     is found within what is read together.
     """
-    if len(contents) == 1 and len(contents[0].data) > segments.BATCH_BYTES:
-        done, ranges, first = [], [], contents[0].first
-        for data in _pieces(contents[0].data):
-            events = events_of([replace(contents[0], data=data, first=first)], earlier)
-            first += events.about("files")["lines"].item()
-            ranges.append(events.about("ranges"))
-            done.append(of(events))
-        if not _overlap(pl.concat(ranges)):
-            return done
-    return [of(events_of(contents, earlier))]
+    read: list[Events] = []
+    for contents, earlier in several:
+        if len(contents) == 1 and len(contents[0].data) > segments.BATCH_BYTES:
+            yield from _each_piece(of, contents[0], earlier)
+        else:
+            read.append(events_of(contents, earlier))
+            if sum(map(_height, read)) >= LOOKED_AT:
+                yield of(Events.joined(read))
+                read.clear()
+    if read:
+        yield of(Events.joined(read))
+
+
+def _each_piece(of: Callable[[Events], T], content: Content, earlier: Earlier) -> list[T]:
+    done, read, ranges, first = [], list[Events](), [], content.first
+    for data in _pieces(content.data):
+        read.append(events_of([replace(content, data=data, first=first)], earlier))
+        first += _height(read[-1])
+        ranges.append(read[-1].about("ranges"))
+        if sum(map(_height, read)) >= LOOKED_AT:
+            done.append(of(Events.joined(read)))
+            read.clear()
+    if read:
+        done.append(of(Events.joined(read)))
+    return [of(events_of([content], earlier))] if _overlap(pl.concat(ranges)) else done
+
+
+def _height(events: Events) -> int:
+    """How many lines were read, good or not."""
+    return int(events.about("files")["lines"].sum())
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:
@@ -56,9 +80,7 @@ def _overlap(ranges: pl.DataFrame) -> bool:
     return bool(ranges.sort("writer", "low").select((pl.col("low") <= before).any()).item())
 
 
-def events_of(
-    contents: Sequence[Content], earlier: Mapping[str, Sequence[Content]] | None = None
-) -> Events:
+def events_of(contents: Sequence[Content], earlier: Earlier = None) -> Events:
     """
     Read `contents`; a line counts where it comes first.
 

@@ -72,6 +72,23 @@ class Events:
         self._about = about or {}
         self._made: dict[object, pl.DataFrame] = {}
 
+    @classmethod
+    def joined(cls, several: Sequence[Events]) -> Events:
+        """Put events of several batches together, in their order."""
+        if len(several) == 1:
+            return several[0]
+        frames: dict[str, list[pl.DataFrame]] = {}
+        for events in several:
+            for kind, frame in events._frames.items():  # noqa: SLF001 - of this class
+                frames.setdefault(kind, []).append(frame)
+        about = {what: pl.concat(events.about(what) for events in several) for what in ABOUT}
+        # Of a large segment there are several pieces.
+        files = about["files"].group_by("segment", maintain_order=True).sum()
+        return cls(
+            {kind: pl.concat(of_kind) for kind, of_kind in frames.items()},
+            {**about, "files": files},
+        )
+
     def of(self, kind: str) -> pl.DataFrame:
         """The lines of `kind`, with all columns that it may have; no rows where there are none."""
         frame = self._frames.get(kind)

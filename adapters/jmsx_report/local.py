@@ -16,7 +16,7 @@ from jmsx_report.batch import each
 from jmsx_report.events import Events
 from jmsx_report.health import ASIDE
 from jmsx_report.lines import Content
-from jmsx_report.partial import partials, together
+from jmsx_report.partial import partials
 from jmsx_report.pieces import chunks, is_piece, lines_before, opened
 from jmsx_report.processes import Engine
 from jmsx_report.segments import Segment, batches
@@ -64,31 +64,34 @@ def make(batch: Sequence[Part], events: Path, store: Store) -> None:
         ConfigurationError: a segment cannot be read any more, or the report that it is for has ended.
 
     """
-    parts = {part.segment: part for part in batch}
-    store.commit(
-        batch,
-        together([_made([parts[one] for one in some], events) for some in batches(parts)]),
-    )
+    made = partials(_read(batch, events))
+    store.commit(batch, {**made, ASIDE.name: _from_the_beginning(made[ASIDE.name], batch, events)})
 
 
-def _made(batch: Sequence[Part], events: Path) -> dict[str, pl.DataFrame]:
-    made = partials(*_read(batch, events))
-    aside = made[ASIDE.name]
+def _from_the_beginning(aside: pl.DataFrame, batch: Sequence[Part], events: Path) -> pl.DataFrame:
+    """Count lines that were put aside from where the file begins, and not from where a piece does."""
+    paths = set(aside["path"])
     for segment in (part.segment for part in batch):
-        if segment.begin and segment.path in aside["path"]:
-            # Lines count from where the file begins.
+        if segment.begin and segment.path in paths:
             before = pl.when(path=segment.path).then(lines_before(events, segment)).otherwise(0)
             aside = aside.with_columns(pl.col("line") + before)
-    return {**made, ASIDE.name: aside}
+    return aside
 
 
-def _read(batch: Sequence[Part], events: Path) -> tuple[list[Content], dict[str, list[Content]]]:
-    """Read the segments of a batch, and of each the earlier ones that it has lines of."""
-    return [content(events, part.segment) for part in batch], {
-        part.segment.name: [content(events, Segment(path, 0, 0)) for path in part.earlier]
-        for part in batch
-        if part.earlier
-    }
+def _read(
+    share: Sequence[Part], events: Path
+) -> Iterator[tuple[list[Content], dict[str, list[Content]]]]:
+    """Read the segments of a share, batch by batch, and of each the earlier ones that it has lines of."""
+    earlier = {part.segment: part.earlier for part in share}
+    for batch in batches(earlier):
+        yield (
+            [content(events, segment) for segment in batch],
+            {
+                segment.name: [content(events, Segment(path, 0, 0)) for path in earlier[segment]]
+                for segment in batch
+                if earlier[segment]
+            },
+        )
 
 
 def look_again(
@@ -110,9 +113,8 @@ def look_again(
 def _look(
     of: Callable[[Any], Partial], about: Any, batch: Sequence[Part], events: Path
 ) -> pl.DataFrame:
-    contents, earlier = _read(batch, events)
     partial = of(about)
-    return added(partial, pl.concat(each(partial.of, contents, earlier)))
+    return added(partial, pl.concat(each(partial.of, _read(batch, events))))
 
 
 def content(events: Path, segment: Segment) -> Content:

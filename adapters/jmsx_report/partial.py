@@ -13,14 +13,14 @@ from jmsx_report.lines import Content
 from jmsx_report.registry import PARTIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def partials(
-    contents: Sequence[Content], earlier: Mapping[str, Sequence[Content]] | None = None
+    several: Iterable[tuple[Sequence[Content], Mapping[str, Sequence[Content]] | None]],
 ) -> dict[str, pl.DataFrame]:
-    """Make every partial of segments, as `batch.events_of` reads them; name -> rows."""
-    return together(each(_made, contents, earlier))
+    """Make every partial of batches of segments, which are read as by `batch.each`; name -> rows."""
+    return together(list(each(_made, several)))
 
 
 def _made(events: Events) -> dict[str, pl.DataFrame]:

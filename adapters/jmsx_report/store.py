@@ -37,7 +37,7 @@ FORMAT: Final = f"11{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"
 #: So many runs of about the same size are merged into one, unless it would have more rows than MOST_ROWS.
-FAN: Final = 16
+FAN: Final = 24
 MOST_ROWS: Final = 2_000_000
 _ROW_GROUP: Final = 50_000
 #: Files that are waited for at once until the disk has them: one after the other they took five times as long.

@@ -27,7 +27,7 @@ def faults(directory: Path) -> Iterator[str]:
         yield f"{row['path']}: {row['why']}"
     for batch in batches(log.segments):
         contents = [replace(content(directory, one), path=one.path) for one in batch]
-        for rows in each(lambda events: events.about("quarantine"), contents):
+        for rows in each(lambda events: events.about("quarantine"), [(contents, None)]):
             for row in rows.sort("path", "line").iter_rows(named=True):
                 place = f":{row['line']}" if row["line"] else ""
                 yield f"{row['path']}{place}: {row['why']}"

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from jmsx_eventlog.schema import fault_of
+from jmsx_report import batch, segments
 from jmsx_report import lines as reading
-from jmsx_report import segments
 from jmsx_report.batch import each, events_of
 from jmsx_report.events import SCHEMAS
 from jmsx_report.lines import Content, read
@@ -325,10 +325,10 @@ def test_a_segment_in_pieces_is_the_segment(
 ) -> None:
     """A large segment is read piece by piece: lines are counted on, and what comes again in another piece is found."""
     segment = Content("a.jsonl", b"\n".join(texts) + b"\n" * (not texts[-1].endswith(b'"')))
-    whole = partials([segment])
+    whole = partials([([segment], None)])
     monkeypatch.setattr(segments, "BATCH_BYTES", 1000)
 
-    pieces = partials([segment])
+    pieces = partials([([segment], None)])
 
     for name in ("flows", "files", "quarantine", "counts"):
         rows = pieces[name].select(whole[name].columns)
@@ -339,8 +339,9 @@ def test_few_lines_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What bounds the memory of a worker."""
     segment = Content("a.jsonl", b"".join(line(seq=number) + b"\n" for number in range(500)))
     monkeypatch.setattr(segments, "BATCH_BYTES", 4000)
+    monkeypatch.setattr(batch, "LOOKED_AT", 1)
 
-    read_at_once = each(lambda events: events.of("send").height, [segment])
+    read_at_once = list(each(lambda events: events.of("send").height, [([segment], None)]))
 
     assert sum(read_at_once) == 500
     assert len(read_at_once) > 10

@@ -61,7 +61,7 @@ def opened(root: Path) -> Store:
 
 def kept(batch: Sequence[Part], events: Path, partials: Store) -> None:
     """Do a worker's job for two partials, which are few steps to kill it at."""
-    made = partials_of([content(events, part.segment) for part in batch])
+    made = partials_of([([content(events, part.segment) for part in batch], None)])
     partials.commit(batch, {partial.name: made[partial.name] for partial in _PARTIALS})
 
 

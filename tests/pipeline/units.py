@@ -33,7 +33,7 @@ def tables(
     """Make every gold table of segments that are read some at a time, sorted by its grain; `earlier` as `partials`."""
     before = earlier or {}
     made = [
-        partials(unit, {one.path: before[one.path] for one in unit if one.path in before})
+        partials([(unit, {one.path: before[one.path] for one in unit if one.path in before})])
         for unit in units
     ]
     sums = {
