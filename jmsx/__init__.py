@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jmsx.app.application import App
     from jmsx.app.batches import BatchError
     from jmsx.app.health import HealthLimits
+    from jmsx.app.parameters import Header, Property
     from jmsx.config.options import (
         ConnectionOptions,
         ConsumerOptions,
@@ -88,6 +89,7 @@ __all__ = [
     "Discard",
     "DrainError",
     "Duplicate",
+    "Header",
     "HealthLimits",
     "IdempotencyStore",
     "IllegalStateError",
@@ -106,6 +108,7 @@ __all__ = [
     "MessageProducer",
     "Observer",
     "PrefetchPolicy",
+    "Property",
     "ProtocolError",
     "Queue",
     "QueueBrowser",
@@ -154,6 +157,7 @@ _HOMES: Final = {
     "Discard": "jmsx.jms.outcomes",
     "DrainError": "jmsx.errors",
     "Duplicate": "jmsx.jms.outcomes",
+    "Header": "jmsx.app.parameters",
     "HealthLimits": "jmsx.app.health",
     "IdempotencyStore": "jmsx.stores",
     "IllegalStateError": "jmsx.errors",
@@ -172,6 +176,7 @@ _HOMES: Final = {
     "MessageProducer": "jmsx.jms.producer",
     "Observer": "jmsx.observe",
     "PrefetchPolicy": "jmsx.config.options",
+    "Property": "jmsx.app.parameters",
     "ProtocolError": "jmsx.errors",
     "Queue": "jmsx.jms.destination",
     "QueueBrowser": "jmsx.jms.browser",

@@ -3,6 +3,7 @@
 from jmsx.app.application import App
 from jmsx.app.batches import BatchError
 from jmsx.app.health import HealthLimits
+from jmsx.app.parameters import Header, Property
 from jmsx.app.registration import Consumer
 
-__all__ = ["App", "BatchError", "Consumer", "HealthLimits"]
+__all__ = ["App", "BatchError", "Consumer", "Header", "HealthLimits", "Property"]

@@ -17,19 +17,19 @@ from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, Verdict, WorkerState, live, ready
 from jmsx.app.loops import CALL, Loop, beside, in_thread, on_signals
 from jmsx.app.overview import overview
+from jmsx.app.parameters import parameters_of
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
 from jmsx.app.registry import (
+    BatchConnectionDecorator,
     BatchDecorator,
+    ConnectionDecorator,
     Decorator,
     H,
     Registry,
-    WithConnection,
-    WithConnectionForBatch,
 )
 from jmsx.app.sender import Sender, Sending, SendKeywords
 from jmsx.app.signals import Interrupted, Signals
-from jmsx.app.signature import takes_session
 from jmsx.app.watch import Watch
 from jmsx.app.worker import Worker
 from jmsx.config.options import (
@@ -205,7 +205,7 @@ class App:
         name: str | None = ...,
         dedupe: IdempotencyStore | None,
         **settings: Unpack[ConsumerKeywords],
-    ) -> Callable[[WithConnection], WithConnection]: ...
+    ) -> ConnectionDecorator: ...
     @overload
     def consumer(
         self,
@@ -228,7 +228,7 @@ class App:
         dedupe: IdempotencyStore | None,
         batch: int,
         **settings: Unpack[ConsumerKeywords],
-    ) -> Callable[[WithConnectionForBatch], WithConnectionForBatch]: ...
+    ) -> BatchConnectionDecorator: ...
     def consumer(
         self,
         source: Destination | str,
@@ -243,7 +243,10 @@ class App:
         """
         Make the decorated function the handler of `source`, such as `queue://orders`.
 
-        It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments. When it returns,
+        It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments; or with what the
+        annotations of its parameters say: the Message, the Session, the body as `str`, `bytes`, `dict`, a dataclass or
+        whatever pydantic can read, `Annotated[str, Property("region")]` and `Annotated[str, Header("type")]`. A message
+        that does not fit is a dead letter at once. When it returns,
         the message is settled (with SESSION_TRANSACTED, all that it sent too); when it raises, the message is delivered
         again by `redelivery`; it may raise Retry, Reject or Discard to say more. `mode` may be a name, such as "client"
         or "transacted". With `batch` it takes a list of so many messages, or of those that came within `batch_timeout`
@@ -264,8 +267,8 @@ class App:
 
     def replace_handler(self, name: str, handler: Handler) -> None:
         """Put another handler in the place of the consumer `name`'s; before `start()`, for tests and trials."""
-        batch = any(one.batch for one in self.consumers if one.name == name)
-        self.change(name, handler=handler, takes_session=takes_session(handler, batch=batch))
+        batch = any(one.batch is not None for one in self.consumers if one.name == name)
+        self.change(name, handler=handler, parameters=parameters_of(handler, batch=batch))
 
     def change(self, name: str, **settings: Any) -> None:
         """Change settings (fields of `Consumer`) of the consumer `name`; before `start()`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.availability import Availability
 from jmsx.app.loops import Loop
+from jmsx.app.parameters import MisfitError
 from jmsx.app.registration import Consumer, error_types
 from jmsx.app.worker import Call, Worker
 from jmsx.core.durations import seconds
@@ -169,6 +170,13 @@ class BatchWorker(Worker):
         """Call the handler with `batch`; where nothing can be undone alone, a part that failed fails all."""
         try:
             self._call_handler(list(batch), database)
+        except MisfitError as error:
+            if self._is_one_transaction:
+                raise BatchError(error.rejects) from None
+            outcomes.update(error.rejects)
+            fitting = [one for one in batch if one not in error.rejects]
+            if fitting:
+                self._call_batch(fitting, database, outcomes)
         except BatchError as error:
             if self._is_one_transaction or not set(error.failed) <= set(batch):
                 raise

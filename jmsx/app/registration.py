@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
-from jmsx.app.signature import connection_parameter
+from jmsx.app.parameters import Parameters
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.core.destination_names import is_pattern, parts
 from jmsx.core.durations import Duration, seconds
@@ -44,6 +44,7 @@ class Consumer:
     handler: Handler
     destination: Destination
     name: str  #: in metrics, events and logs
+    parameters: Parameters  #: what the handler is called with
     mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE
     redelivery: Policy | None = None  #: None: the app's
     #: Errors that no retry can cure: dead letter at once.
@@ -59,7 +60,6 @@ class Consumer:
     durable: str | None = None  #: name of the durable subscription
     non_blocking_redelivery: bool | None = None  #: None: the app's
     optimize_acknowledge: bool | None = None  #: None: the app's
-    takes_session: bool = False  #: whether the handler wants the session as second argument
     dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
     dedupe_by: Callable[[Message], Property] | None = (
         None  #: what makes messages equal; None: their key
@@ -153,10 +153,11 @@ class Consumer:
             )
         if self.dedupe_by is not None and not callable(self.dedupe_by):
             raise wrong_type("dedupe_by", "a function of the message", self.dedupe_by)
-        wanted = connection_parameter(self.handler)
+        wanted = self.parameters.database
         if wanted is not None and (store is None or not store.connects):
             raise ConfigurationError(
-                f"there is a connection for {wanted}= with dedupe=DatabaseStore(...) only"
+                f"there is a connection for {wanted}= with dedupe=DatabaseStore(...) only; a body is no parameter by"
+                " keyword"
             )
         if store is None:
             if self.dedupe_by is not None:
@@ -182,6 +183,11 @@ class Consumer:
             "a durable subscription needs a client_id, the same each time: App(..., client_id=...) or"
             " ?jms.clientID=... in its URL"
         )
+
+    @property
+    def takes_session(self) -> bool:
+        """Whether the handler wants the session."""
+        return self.parameters.takes_session
 
     @property
     def options(self) -> ConsumerOptions:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Final,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
+from jmsx.app.parameters import parameters_of
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler, acknowledge_mode
-from jmsx.app.signature import takes_session
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names
 from jmsx.core.policy import Policy
@@ -18,44 +29,108 @@ from jmsx.jms.session import Session
 from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import date, time, timedelta
+    from decimal import Decimal
+    from enum import Enum
+    from uuid import UUID
 
 
 #: What `@app.consumer(...)` takes by keyword.
 SETTINGS: Final = [
     each.name
     for each in fields(Consumer)
-    if each.name not in ("handler", "destination", "takes_session")
+    if each.name not in ("handler", "destination", "parameters")
 ]
 
 H = TypeVar("H", bound="Handler")
 Plain = TypeVar("Plain", bound="Callable[[Message], object]")
 WithSession = TypeVar("WithSession", bound="Callable[[Message, Session], object]")
-WithConnection = TypeVar("WithConnection", bound="Callable[Concatenate[Message, ...], object]")
-
 PlainBatch = TypeVar("PlainBatch", bound="Callable[[list[Message]], object]")
 BatchWithSession = TypeVar("BatchWithSession", bound="Callable[[list[Message], Session], object]")
+WithConnection = TypeVar("WithConnection", bound="Callable[Concatenate[Message, ...], object]")
 WithConnectionForBatch = TypeVar(
     "WithConnectionForBatch", bound="Callable[Concatenate[list[Message], ...], object]"
 )
 
 
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class _Model(Protocol):
+    """One of pydantic's."""
+
+    __pydantic_core_schema__: ClassVar[Any]
+
+
+#: What a body can be read as; a Session or a Message is none.
+Data: TypeAlias = "_Plain | _Dataclass | _Model | Mapping[str, object] | Sequence[Data]"
+_Plain: TypeAlias = "str | bytes | float | Decimal | UUID | date | time | timedelta | Enum | None"
+
+D = TypeVar("D", bound=Data)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
 class Decorator(Protocol):
-    """What `@app.consumer(...)` makes: it takes a handler of a message, or of a message and its session."""
+    """What `@app.consumer(...)` makes: it takes a handler of a message, of its body, or of both."""
 
     @overload
     def __call__(self, handler: Plain, /) -> Plain: ...
     @overload
     def __call__(self, handler: WithSession, /) -> WithSession: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[D, P], R], /
+    ) -> Callable[Concatenate[D, P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Message, D, P], R], /
+    ) -> Callable[Concatenate[Message, D, P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Message, Session, D, P], R], /
+    ) -> Callable[Concatenate[Message, Session, D, P], R]: ...
 
 
 class BatchDecorator(Protocol):
-    """What `@app.consumer(..., batch=...)` makes: it takes a handler of a list of messages."""
+    """What `@app.consumer(..., batch=...)` makes: it takes a handler of a list of messages, or of their bodies."""
 
     @overload
     def __call__(self, handler: PlainBatch, /) -> PlainBatch: ...
     @overload
     def __call__(self, handler: BatchWithSession, /) -> BatchWithSession: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[D], P], R], /
+    ) -> Callable[Concatenate[list[D], P], R]: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[Message], list[D], P], R], /
+    ) -> Callable[Concatenate[list[Message], list[D], P], R]: ...
+
+
+class ConnectionDecorator(Protocol):
+    """The same with `dedupe=`: the handler may take the connection of a DatabaseStore by keyword."""
+
+    @overload
+    def __call__(self, handler: WithConnection, /) -> WithConnection: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[D, P], R], /
+    ) -> Callable[Concatenate[D, P], R]: ...
+
+
+class BatchConnectionDecorator(Protocol):
+    """The same with `dedupe=` and `batch=`."""
+
+    @overload
+    def __call__(self, handler: WithConnectionForBatch, /) -> WithConnectionForBatch: ...
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[list[D], P], R], /
+    ) -> Callable[Concatenate[list[D], P], R]: ...
 
 
 class Registry:
@@ -91,7 +166,7 @@ class Registry:
 
         def register(handler: H) -> H:
             self._check()
-            takes = takes_session(handler, batch=batch is not None)
+            parameters = parameters_of(handler, batch=batch is not None)
             label = name_of(handler) if name is None else name
             if not isinstance(label, str) or not label:
                 raise ConfigurationError(f"name= of a consumer must be a text, not {label!r}")
@@ -107,7 +182,7 @@ class Registry:
                 name=label,
                 mode=chosen,
                 redelivery=redelivery,
-                takes_session=takes,
+                parameters=parameters,
                 dedupe=dedupe,
                 batch=batch,
                 **settings,

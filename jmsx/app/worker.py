@@ -12,7 +12,6 @@ from jmsx.app.health import WorkerState
 from jmsx.app.loops import Loop, Running
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, error_types
-from jmsx.app.signature import connection_parameter
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.ledger import StoreKey
@@ -77,7 +76,7 @@ class Worker:
         self._connection = connection
         self._failing = failing
         self._left = False  #: told to close: that its threads end is what is wanted
-        self._database = connection_parameter(consumer.handler)
+        self._database = consumer.parameters.database
         self._loop = loop if is_async(consumer.handler) else None
         self._on_loop: Running | None = None  #: what its handler does on a loop
         self._session = connection.create_session(self._mode(consumer))
@@ -356,9 +355,8 @@ class Worker:
             self._availability.back(self.consumer.name)
 
     def _call_handler(self, taken: Message | list[Message], database: Any) -> None:
-        arguments = (taken, self._session) if self.consumer.takes_session else (taken,)
-        named = {self._database: database} if self._database is not None else {}
-        handler = self.consumer.handler
+        handler, parameters = self.consumer.handler, self.consumer.parameters
+        arguments, named = parameters.arguments(taken, self._session, database)
         if self._loop is None:
             result = handler(*arguments, **named)
         else:

@@ -19,13 +19,14 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
 from jmsx import plugins
 from jmsx.app.application import App
+from jmsx.app.parameters import Of, Parameter
 from jmsx.app.sender import SendKeywords
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Body, Dialect
@@ -321,13 +322,18 @@ def _borrow(
     app._observers = [*(_Kept(one) for one in app._observers), _Deaths(deaths)]  # noqa: SLF001 - see above
     for consumer in consumers:
         record = records.setdefault(consumer.name, HandlerRecord(consumer.name))
-        app.change(consumer.name, handler=_recording(consumer.handler, record, world))
+        parameters = consumer.parameters
+        app.change(
+            consumer.name,
+            handler=_recording(consumer.handler, record, world),
+            parameters=replace(parameters, of=(_TAKEN, *parameters.of)),
+        )
 
     def restore() -> None:
         for name, value in kept.items():
             setattr(app, name, value)
         for consumer in consumers:
-            app.change(consumer.name, handler=consumer.handler)
+            app.change(consumer.name, handler=consumer.handler, parameters=consumer.parameters)
 
     return restore
 
@@ -361,51 +367,50 @@ class _Deaths:
         """Nothing to release."""
 
 
+#: What a handler that records is given besides, in front of all else.
+_TAKEN: Final = Parameter("taken", Of.MESSAGE)
+
+
 def _recording(
     handler: Callable[..., Any], record: HandlerRecord, machine: Machine
 ) -> Callable[..., Any]:
-    """`handler`, whose calls are recorded."""
+    """`handler`, whose calls are recorded; it takes the message, or the batch, in front of the handler's arguments."""
 
     def note(
-        arguments: tuple[Any, ...], error: BaseException | None = None, returned: object = None
+        taken: Message | list[Message],
+        arguments: tuple[Any, ...],
+        error: BaseException | None = None,
+        returned: object = None,
     ) -> None:
-        message = next(_messages(arguments), Message())
+        message = taken[0] if isinstance(taken, list) else taken
         at = machine.monotonic() - START
         record.calls.append(HandlerCall(message, arguments, at, error, returned))
 
     if inspect.iscoroutinefunction(inspect.unwrap(handler)):
 
         @functools.wraps(handler)
-        async def arun(*arguments: Any, **named: Any) -> Any:
+        async def arun(taken: Message | list[Message], *arguments: Any, **named: Any) -> Any:
             try:
                 returned = await handler(*arguments, **named)
             except BaseException as error:
-                note(arguments, error)
+                note(taken, arguments, error)
                 raise
-            note(arguments, None, returned)
+            note(taken, arguments, None, returned)
             return returned
 
         return arun
 
     @functools.wraps(handler)
-    def run(*arguments: Any, **named: Any) -> Any:
+    def run(taken: Message | list[Message], *arguments: Any, **named: Any) -> Any:
         try:
             returned = handler(*arguments, **named)
         except BaseException as error:
-            note(arguments, error)
+            note(taken, arguments, error)
             raise
-        note(arguments, None, returned)
+        note(taken, arguments, None, returned)
         return returned
 
     return run
-
-
-def _messages(arguments: tuple[Any, ...]) -> Iterator[Message]:
-    for argument in arguments:
-        if isinstance(argument, Message):
-            yield argument
-        elif isinstance(argument, list):
-            yield from _messages(tuple(argument))
 
 
 def _frame_of(view: object) -> MessageFrame:

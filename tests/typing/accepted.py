@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import assert_type
+from decimal import Decimal  # noqa: TC003 - pydantic asks what it is
+from typing import Annotated, Any, TypedDict, assert_type
+
+from pydantic import BaseModel
 
 from jmsx import (
     AcknowledgeMode,
@@ -18,6 +22,7 @@ from jmsx import (
     DeliveryLedger,
     Destination,
     Discard,
+    Header,
     HealthLimits,
     JmsxError,
     MemoryStore,
@@ -25,6 +30,7 @@ from jmsx import (
     MessageConsumer,
     MessageProducer,
     PrefetchPolicy,
+    Property,
     Queue,
     QueueBrowser,
     ReconnectPolicy,
@@ -131,6 +137,89 @@ def move_all(messages: list[Message], session: Session) -> None:
 def pay_all(messages: list[Message], *, db: sqlite3.Connection) -> None:
     """Take the store's database connection."""
     db.executemany("INSERT INTO payments VALUES (?)", [(one.text,) for one in messages])
+
+
+@dataclass
+class Order:
+    """A body."""
+
+    number: int
+
+
+class Item(TypedDict):
+    """Another one."""
+
+    article: str
+
+
+class Price(BaseModel):
+    """And another one."""
+
+    amount: Decimal
+
+
+@app.consumer("queue://typed", concurrency=2)
+def typed(  # noqa: PLR0917 - one of each kind
+    order: Order,
+    region: Annotated[str, Property()],
+    rank: Annotated[int | None, Property("how_high")],
+    message: Message,
+    session: Session,
+    priority: Annotated[int, Header("JMSPriority")] = 4,
+) -> Item:
+    """Take whatever is wanted."""
+    del region, rank, message, session, priority
+    return {"article": str(order.number)}
+
+
+assert_type(typed(Order(1), "EU", None, Message(), Connection(URL).create_session()), Item)
+
+
+@app.consumer("queue://typed", name="text")
+def take_text(text: str) -> None:
+    """Take text."""
+    app.send("queue://a", text)
+
+
+@app.consumer("queue://typed", name="json")
+def take_json(body: dict[str, Any], session: Session) -> None:
+    """Take a dict."""
+    del body, session
+
+
+@app.consumer("queue://typed", name="items")
+def take_items(message: Message, items: list[Item] | Order) -> None:
+    """Take one of several."""
+    del message, items
+
+
+@app.consumer("queue://typed", name="price")
+async def take_price(price: Price) -> Price | None:
+    """Take a model of pydantic's."""
+    return price
+
+
+@app.consumer("queue://typed", name="all", batch=10)
+def take_all(prices: list[Price], messages: list[Message]) -> None:
+    """Take many at once, and the messages that they came in."""
+    raise BatchError([one for one, price in zip(messages, prices, strict=True) if not price.amount])
+
+
+@app.consumer("queue://typed", name="db", dedupe=DatabaseStore(lambda: sqlite3.connect("shop.db")))
+def take_with_connection(price: Price, *, db: sqlite3.Connection) -> None:
+    """Take the store's database connection, too."""
+    db.execute("INSERT INTO prices VALUES (?)", (str(price.amount),))
+
+
+@app.consumer(
+    "queue://typed",
+    name="dbs",
+    batch=10,
+    dedupe=DatabaseStore(lambda: sqlite3.connect("shop.db")),
+)
+def take_all_with_connection(prices: list[Price], *, db: sqlite3.Connection) -> None:
+    """Take the store's database connection, too."""
+    del prices, db
 
 
 @app.consumer("queue://later", concurrency=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock  # noqa: TC003 - as programs have it
+
 import jmsx
 import jmsx_broker
 import jmsx_eventlog
@@ -77,9 +79,21 @@ def nothing() -> None:
 
 
 @app.consumer("queue://a")  # mistake
-def too_much(message: Message, session: Session, more: int) -> None:
-    """Three parameters."""
+def too_much(message: Message, session: Session, more: Lock) -> None:
+    """Three parameters, of which one is nothing that a message has."""
     del message, session, more
+
+
+@app.consumer("queue://a")  # mistake
+def no_data(lock: Lock) -> None:
+    """No body is a Lock."""
+    del lock
+
+
+@app.consumer("queue://a", batch=10)  # mistake
+def one_body_of_many(body: str) -> None:
+    """One body, and it gets a list."""
+    del body
 
 
 @app.consumer("queue://a", batch=10)  # mistake

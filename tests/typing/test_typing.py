@@ -94,7 +94,7 @@ def test_keywords_of_consumers_are_their_settings() -> None:
         "name",
         "mode",
         "redelivery",
-        "takes_session",
+        "parameters",
         "dedupe",
         "batch",
     }

@@ -1,0 +1,266 @@
+"""
+Between the bodies of messages and what a program calls its data: reading them as a type says, and writing them.
+
+Text and bytes are themselves; everything else is JSON in UTF-8 (RFC 8259), read with pydantic where more than a dict or
+a list is asked for. A map that a JMS program sent is read like a JSON object. What does not fit never will: a dead
+letter at once.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from jmsx.core.dialect import Body
+from jmsx.core.headers import LONG, whole
+from jmsx.errors import ConfigurationError, MessageNotReadableError
+from jmsx.jms.message import Message
+from jmsx.jms.outcomes import Reject
+from jmsx.log import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+#: What a reader makes of a message; it raises Reject for one that does not fit.
+Read = typing.Callable[[Message], Any]
+
+#: Faults of a body that are told, of as many as are looked at: a list of a million may have a million.
+_TOLD: Final = 5
+_LOOKED_AT: Final = 1000
+
+#: Where a type is from, as its `repr` tells.
+_MODULES: Final = re.compile(r"(?:[A-Za-z_<][\w<>]*\.)+")
+
+#: Characters of one place in a body: its names are the sender's.
+_PLACE: Final = 60
+
+
+class _Validator(Protocol):
+    """What pydantic's TypeAdapter has of use here."""
+
+    def validate_json(self, data: str | bytes, /) -> Any:
+        """What a text in JSON says."""
+
+    def validate_python(self, value: Any, /) -> Any:
+        """The same of what is no text."""
+
+
+def body_reader(annotation: Any) -> Read:
+    """
+    What makes of a message the body that `annotation` stands for.
+
+    Raises ConfigurationError for what is no type of data, and for one that needs pydantic where that is not installed.
+    """
+    plain, optional = without_none(annotation)
+    read = _plain_reader(plain)
+    if read is None:
+        inner = plain
+        while typing.get_origin(inner) is typing.Annotated:
+            inner = typing.get_args(inner)[0]
+        read = _validated(plain, raw=_plain_reader(inner) if inner in (str, bytes) else None)
+    return _optional(read) if optional else read
+
+
+def _plain_reader(annotation: Any) -> Read | None:
+    """What reads `annotation` if that needs no pydantic."""
+    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    anything = all(one in (Any, object) for one in arguments)
+    if anything or (kind is dict and arguments[0] is str and arguments[1] in (Any, object)):
+        return next((read for one, read in _READERS if one is kind), None)
+    return None
+
+
+def value_reader(annotation: Any) -> Callable[[Any], Any]:
+    """
+    What makes the value that `annotation` stands for of a property: a text, of senders that know no types, or a number.
+
+    It raises ValueError for what does not fit. Raises ConfigurationError as `body_reader`.
+    """
+    plain, optional = without_none(annotation)
+    own = next((read for one, read in _VALUES if one is plain), None)
+    read = own or _value_validated(plain)
+    return (lambda value: None if value is None else read(value)) if optional else read
+
+
+def _value_validated(annotation: Any) -> Callable[[Any], Any]:
+    adapter = _adapter(annotation)
+
+    def read(value: Any) -> Any:
+        try:
+            return adapter.validate_python(value)
+        except _refusals() as error:
+            raise ValueError(_words(error)) from None
+
+    return read
+
+
+def without_none(annotation: Any) -> tuple[Any, bool]:
+    """The type without None, and whether it had that."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        arguments = typing.get_args(annotation)
+        others = tuple(one for one in arguments if one is not type(None))
+        if len(others) < len(arguments):
+            return typing.Union[others], True  # noqa: UP007 - of as many as there are
+    return annotation, False
+
+
+def misfit(message: Message, wanted: str, words: str) -> MessageNotReadableError:
+    """Why `message`, which is not as the handler says, is a dead letter."""
+    return MessageNotReadableError(shortened(f"message {message.message_id}: {wanted}: {words}"))
+
+
+def _text(message: Message) -> str:
+    try:
+        return message.text
+    except MessageNotReadableError as error:
+        raise Reject from error
+
+
+def _bytes(message: Message) -> bytes:
+    body = _body(message)
+    if isinstance(body, Mapping):
+        raise Reject from misfit(message, "the body is not bytes", "it is a map")
+    return body.encode() if isinstance(body, str) else body or b""
+
+
+def _dict(message: Message) -> dict[str, Any]:
+    body = _body(message)
+    found = dict(body) if isinstance(body, Mapping) else _json(message)
+    if not isinstance(found, dict):
+        told = f"it is a {type(found).__name__} in JSON"
+        raise Reject from misfit(message, "the body is no dict", told)
+    return found
+
+
+def _list(message: Message) -> list[Any]:
+    found = _json(message)
+    if not isinstance(found, list):
+        told = f"it is a {type(found).__name__} in JSON"
+        raise Reject from misfit(message, "the body is no list", told)
+    return found
+
+
+def _body(message: Message) -> Body:
+    try:
+        return message.body
+    except MessageNotReadableError as error:
+        raise Reject from error
+
+
+def _json(message: Message) -> Any:
+    try:
+        return message.json()
+    except MessageNotReadableError as error:
+        raise Reject from error
+
+
+def _optional(read: Read) -> Read:
+    return lambda message: None if _body(message) is None else read(message)
+
+
+def _validated(annotation: Any, raw: Read | None) -> Read:
+    """Read by pydantic; `raw`: what reads a body that is not meant as JSON."""
+    adapter, wanted = _adapter(annotation), f"the body is no {shown(annotation)}"
+
+    def read(message: Message) -> Any:
+        body = _body(message)
+        try:
+            if raw is not None:
+                return adapter.validate_python(raw(message))
+            if isinstance(body, Mapping):
+                return adapter.validate_python(dict(body))
+            return adapter.validate_json(body or b"")
+        except _refusals() as error:
+            raise Reject from misfit(message, wanted, _words(error))
+
+    return read
+
+
+def _adapter(annotation: Any) -> _Validator:
+    try:
+        from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 - 0.2 s, and it may not be there
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"to read a {shown(annotation)} jmsx needs the package pydantic; install it with: pip install"
+            " 'jmsx[pydantic]'. Without it there are str, bytes, dict and list"
+        ) from error
+    try:
+        return TypeAdapter(annotation)
+    except PydanticUserError as error:
+        raise ConfigurationError(
+            f"{shown(annotation)} is no type of data to pydantic ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _refusals() -> type[ValueError]:
+    """What pydantic raises for a body that does not fit."""
+    from pydantic import ValidationError  # noqa: PLC0415 - it is imported by now
+
+    return ValidationError
+
+
+def _words(error: ValueError) -> str:
+    """What pydantic says, without what the body says: that may be secret, and as long as the body."""
+    count = error.error_count()  # type: ignore[attr-defined]  # of a ValidationError
+    if count > _LOOKED_AT:
+        return f"{count} errors"
+    faults = error.errors(  # type: ignore[attr-defined]  # as above
+        include_url=False, include_context=False, include_input=False
+    )
+    told = [
+        ": ".join(
+            [*filter(None, [".".join(str(one)[:_PLACE] for one in fault["loc"])]), fault["msg"]]
+        )
+        for fault in faults[:_TOLD]
+    ]
+    return "; ".join(told) + (f"; and {count - _TOLD} more" if count > _TOLD else "")
+
+
+def shown(annotation: Any) -> str:
+    """A type as people write it."""
+    if isinstance(annotation, str):
+        return annotation
+    plain = typing.get_origin(annotation) is None and getattr(annotation, "__name__", None)
+    return plain or _MODULES.sub("", repr(annotation))
+
+
+def _whole(value: Any) -> int:
+    number = whole(_written(value), least=~LONG)
+    if number is None:
+        raise ValueError(f"{shortened(repr(value), 100)} is no whole number")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    try:
+        return {"true": True, "false": False}[str(value).lower()]
+    except KeyError:
+        raise ValueError(f"{value!r} is neither true nor false") from None
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+#: What is read without pydantic.
+_READERS: Final[tuple[tuple[Any, Read], ...]] = (
+    (str, _text),
+    (bytes, _bytes),
+    (dict, _dict),
+    (list, _list),
+)
+
+#: Values of properties that are read without pydantic, as JMS converts them.
+_VALUES: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+    (str, _written),
+    (int, _whole),
+    (float, float),
+    (bool, _flag),
+)

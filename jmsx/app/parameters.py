@@ -1,0 +1,505 @@
+"""
+What a handler takes: worked out of its parameters and their annotations once, when it is registered.
+
+::
+
+    def handle(message): ...                                       # also (message, session)
+    def handle(order: Order, session: Session): ...                # the body as a type of the program's own
+    def handle(order: Order, region: Annotated[str, Property()], sent: Annotated[float, Header("timestamp")]): ...
+    def handle(orders: list[Order], messages: list[Message]): ...  # with batch=
+    def handle(order: Order, *, db: sqlite3.Connection): ...       # with dedupe=DatabaseStore(...)
+
+A parameter with a default keeps that, save the first one and those that name a property or a header.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import sys
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.app.bodies import Read, body_reader, misfit, shown, value_reader, without_none
+from jmsx.core.option_checks import unknown
+from jmsx.errors import ConfigurationError
+from jmsx.jms.destination import Destination
+from jmsx.jms.handlers import check_runs, name_of
+from jmsx.jms.message import Message
+from jmsx.jms.outcomes import Reject
+from jmsx.jms.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_ORDER: Final = "the message comes first, then the session: (message: Message, session: Session)"
+
+_WHAT: Final = (
+    "a parameter is a Message, its body (str, bytes, dict, a dataclass, ...), the Session, Annotated[..., Property()]"
+    " or Annotated[..., Header()]; the connection of a DatabaseStore is given by keyword: (message, *, db)"
+)
+
+_EMPTY: Final = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """
+    In `Annotated[str, Property("region")]`: a handler's parameter is that property; without a name, that of its own.
+
+    It is read as the type says: `str`, `int`, `float` or `bool`, also of text, or what pydantic makes of it. A message
+    without it is a dead letter at once, unless the parameter has a default or its type admits None.
+    """
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """
+    In `Annotated[str, Header("correlation_id")]`: a handler's parameter is that field of its `Message`.
+
+    JMS's names, such as `JMSCorrelationID`, mean the same; without a name it is that of the parameter. A message
+    without it is a dead letter at once, unless the parameter has a default or its type admits None.
+    """
+
+    name: str = ""
+
+
+class Of(Enum):
+    """What a parameter is given."""
+
+    MESSAGE = "the message"
+    SESSION = "the session"
+    BODY = "the body"
+    PROPERTY = "a property"
+    HEADER = "a header"
+    DATABASE = "the connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One of a handler's."""
+
+    name: str
+    of: Of
+    read: Read = field(default=lambda message: message)  #: of what is made of each message
+    by_name: bool = False
+
+
+class MisfitError(Exception):
+    """Some messages of a batch are not as the handler says; it was not called."""
+
+    def __init__(self, rejects: dict[Message, Reject]) -> None:
+        super().__init__(f"{len(rejects)} messages of the batch do not fit")
+        self.rejects = rejects
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a handler is called with."""
+
+    of: tuple[Parameter, ...]  #: those by position first
+    batch: bool = False
+
+    @property
+    def takes_session(self) -> bool:
+        """Whether it is given the session."""
+        return any(one.of is Of.SESSION for one in self.of)
+
+    @property
+    def database(self) -> str | None:
+        """The parameter that is given the connection of a store."""
+        return next((one.name for one in self.of if one.of is Of.DATABASE), None)
+
+    def arguments(
+        self, taken: Message | list[Message], session: Session, database: Any
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """
+        What the handler is called with for the message, or with `batch` for the messages that were `taken`.
+
+        Raises Reject for a message that is not as the handler says, of a batch MisfitError.
+        """
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for one in self.of:
+            value: Any
+            if one.of is Of.SESSION:
+                value = session
+            elif one.of is Of.DATABASE:
+                value = database
+            elif isinstance(taken, list):
+                value = self._column(one, taken)
+            else:
+                value = one.read(taken)
+            if one.by_name:
+                named[one.name] = value
+            else:
+                positional.append(value)
+        return positional, named
+
+    def _column(self, parameter: Parameter, batch: list[Message]) -> list[Any]:
+        try:
+            return [parameter.read(message) for message in batch]
+        except Reject:
+            raise MisfitError(self._misfits(batch)) from None
+
+    def _misfits(self, batch: list[Message]) -> dict[Message, Reject]:
+        rejects: dict[Message, Reject] = {}
+        for message in batch:
+            try:
+                for one in self.of:
+                    one.read(message)
+            except Reject as reject:
+                rejects[message] = reject
+        return rejects
+
+
+def parameters_of(handler: Callable[..., Any], *, batch: bool = False) -> Parameters:
+    """
+    What `handler` is to be called with, of a message, or with `batch` of a list of messages.
+
+    Raises ConfigurationError for a signature that makes no sense, and for a function whose body a call does not run.
+    """
+    check_runs(handler, awaited=True)
+    given = _parameters(handler)
+    _check_first(handler, given, batch=batch)
+    reading = _Reading(handler, batch=batch)
+    skipped = False
+    for index, parameter in enumerate(given):
+        keyword = parameter.kind is parameter.KEYWORD_ONLY
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if not reading.take(parameter, first=index == 0, by_name=keyword or skipped):
+            skipped = skipped or not keyword
+    reading.check()
+    return Parameters(tuple(sorted(reading.found, key=lambda one: one.by_name)), batch)
+
+
+def _parameters(handler: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError, NameError) as error:
+        raise ConfigurationError(
+            f"nobody can tell what {name_of(handler)} takes ({error}); give a function of (message)"
+        ) from error
+
+
+def _check_first(
+    handler: Callable[..., Any], given: list[inspect.Parameter], *, batch: bool
+) -> None:
+    """Raise ConfigurationError if the first parameter can be nothing of a message."""
+    name = name_of(handler)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if not given or given[0].kind not in positional:
+        taken = "messages" if batch else "message"
+        raise ConfigurationError(f"{name} must take ({taken}) or ({taken}, session)")
+    first = given[0]
+    if first.name in ("self", "cls"):
+        raise ConfigurationError(
+            f"{name} is a method of no object yet, so {first.name} would be the message; register the method of an"
+            " object, as in app.consumer('queue://NAME')(shop.handle)"
+        )
+    if first.name.strip("_") == "session" and first.annotation is _EMPTY:
+        raise ConfigurationError(
+            f"{name} calls its first parameter {first.name}, and it gets a Message; {_ORDER}"
+        )
+
+
+class _Reading:
+    """Parameters as they are found."""
+
+    def __init__(self, handler: Callable[..., Any], *, batch: bool) -> None:
+        self.found: list[Parameter] = []
+        self._handler = handler
+        self._name = name_of(handler)
+        self._batch = batch
+        self._names = _names_of(handler)
+
+    def take(self, parameter: inspect.Parameter, *, first: bool, by_name: bool) -> bool:
+        """Note what a parameter gets; False if it keeps its default."""
+        annotation = self._resolved(parameter)
+        marker, plain = _marked(annotation)
+        defaults = parameter.default is not _EMPTY
+        if defaults and marker is None and not first:
+            return False
+        if marker is not None:
+            read = self._read_marked(parameter, marker, plain)
+            of = Of.PROPERTY if isinstance(marker, Property) else Of.HEADER
+            self.found.append(Parameter(parameter.name, of, read, by_name))
+        elif parameter.kind is parameter.KEYWORD_ONLY and not _is_ours(annotation):
+            self.found.append(Parameter(parameter.name, Of.DATABASE, by_name=True))
+        else:
+            self.found.append(self._by_type(parameter, annotation, first=first, by_name=by_name))
+        return True
+
+    def check(self) -> None:
+        """Raise ConfigurationError for what is there twice."""
+        for of in (Of.MESSAGE, Of.SESSION, Of.BODY, Of.DATABASE):
+            names = [one.name for one in self.found if one.of is of]
+            if len(names) > 1 and of is Of.DATABASE:
+                raise ConfigurationError(
+                    f"{self._name} wants {', '.join(names)}; there is one connection"
+                )
+            if len(names) > 1:
+                raise ConfigurationError(
+                    f"{self._name} wants {of.value} twice, as {' and as '.join(names)}; {_WHAT}"
+                )
+
+    def _by_type(
+        self, parameter: inspect.Parameter, annotation: Any, *, first: bool, by_name: bool
+    ) -> Parameter:
+        """A parameter that gets the message, the session or the body."""
+        name, position = parameter.name, len(self.found)
+        if _says_nothing(annotation):
+            of = self._unsaid(parameter, position)
+        elif _is(annotation, Session):
+            of = Of.SESSION
+        else:
+            one = self._of_list(parameter, annotation) if self._batch else annotation
+            self._check_one(parameter, annotation)
+            of = Of.MESSAGE if _is(one, Message) or _says_nothing(one) else Of.BODY
+            annotation = one
+        if of is Of.SESSION and first:
+            gets = "with batch= it gets a list[Message]" if self._batch else "it gets a Message"
+            raise ConfigurationError(
+                f"{self._name} says that {name} is a {_written(parameter)}, and {gets}; {_ORDER}"
+            )
+        if of is not Of.BODY:
+            return Parameter(name, of, by_name=by_name)
+        try:
+            return Parameter(name, of, body_reader(annotation), by_name)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{self._name} takes {name}: {_written(parameter)}, but {error}. {_WHAT[0].upper()}{_WHAT[1:]}"
+            ) from error
+
+    def _unsaid(self, parameter: inspect.Parameter, position: int) -> Of:
+        """What a parameter gets that does not say: the message first, and then the session."""
+        if position == 0:
+            return Of.MESSAGE
+        if position == 1 and self.found[0].of is Of.MESSAGE:
+            return Of.SESSION
+        raise ConfigurationError(
+            f"{self._name} does not say what {parameter.name} is, and must take (message), (message, session), or say"
+            f" it by annotations: {_WHAT}"
+        )
+
+    def _of_list(self, parameter: inspect.Parameter, annotation: Any) -> Any:
+        """What is in the list that a handler of batches takes."""
+        origin = typing.get_origin(annotation) or annotation
+        if (
+            isinstance(origin, type)
+            and issubclass(origin, collections.abc.Sequence)
+            and issubclass(list, origin)
+        ):
+            return (typing.get_args(annotation) or (Any,))[0]
+        raise ConfigurationError(
+            f"{self._name} says that {parameter.name} is a {_written(parameter)}, and with batch= it gets a"
+            f" list[{'Message' if _is(annotation, Message) else '...'}]; write ({parameter.name}:"
+            f" list[{_written(parameter)}])"
+        )
+
+    def _check_one(self, parameter: inspect.Parameter, annotation: Any) -> None:
+        """Raise ConfigurationError for a list of messages where they come one by one."""
+        arguments = typing.get_args(annotation)
+        if (
+            not self._batch
+            and arguments
+            and _is(arguments[0], Message)
+            and not _is(annotation, Message)
+        ):
+            raise ConfigurationError(
+                f"{self._name} says that {parameter.name} is a {_written(parameter)}, and it gets a Message;"
+                " for several at once say @app.consumer(..., batch=500)"
+            )
+
+    def _read_marked(
+        self, parameter: inspect.Parameter, marker: Property | Header, annotation: Any
+    ) -> Read:
+        """What reads a property or header."""
+        if self._batch:
+            annotation = self._of_list(parameter, annotation)
+        where = f"{self._name} takes {parameter.name}: {_written(parameter)}, but "
+        name, optional = marker.name or parameter.name, without_none(annotation)[1]
+        try:
+            if isinstance(marker, Property):
+                value, what = _property_of(name), f"property {name!r}"
+                convert = value_reader(annotation)
+            else:
+                value, what = _header_of(name, annotation), f"header {name!r}"
+                convert = _as_it_is
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{where}{error}") from error
+        default = None if optional else parameter.default
+        if parameter.default is not _EMPTY:
+            default = parameter.default
+
+        def read(message: Message) -> Any:
+            found = value(message)
+            if found is None:
+                if default is _EMPTY:
+                    needed = "the handler cannot do without it"
+                    raise Reject from misfit(message, f"it has no {what}", needed)
+                return default
+            try:
+                return convert(found)
+            except ValueError as error:
+                raise Reject from misfit(message, f"{what} does not fit", str(error))
+
+        return read
+
+    def _resolved(self, parameter: inspect.Parameter) -> Any:
+        """Its annotation, also where that is written as text."""
+        annotation = parameter.annotation
+        if annotation is _EMPTY:
+            return annotation
+        holder = types.SimpleNamespace(__annotations__={parameter.name: annotation})
+        try:
+            return typing.get_type_hints(holder, *self._names, include_extras=True)[parameter.name]
+        except Exception as error:
+            last = str(annotation).strip("'\"").rpartition(".")[2]
+            ours = next((one for one in (Message, Session) if one.__name__ == last), None)
+            if ours is not None:  # imported for the type checker only
+                return ours
+            raise ConfigurationError(
+                f"{self._name} takes {parameter.name}: {annotation}, and nobody knows what that is when the program"
+                f" runs ({error}): import it where the program does, and not under TYPE_CHECKING"
+            ) from error
+
+
+def _property_of(name: str) -> Callable[[Message], Any]:
+    return lambda message: message.properties.get(name)
+
+
+def _header_of(name: str, annotation: Any) -> Callable[[Message], Any]:
+    """What reads the header called `name`; raises ConfigurationError if there is none, or it is of another type."""
+    attribute = _JMS_NAMES.get(name, name)
+    if attribute not in HEADERS:
+        raise unknown("header", name, list(HEADERS))
+    kind = HEADERS[attribute]
+    plain, _ = without_none(annotation)
+    if not _says_nothing(plain) and not (isinstance(plain, type) and issubclass(kind, plain)):
+        raise ConfigurationError(f"header {name!r} is a {kind.__name__}")
+    return lambda message: getattr(message, attribute)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _marked(annotation: Any) -> tuple[Property | Header | None, Any]:
+    """The property or header that an annotation names, and the type that is left."""
+    if typing.get_origin(annotation) is not typing.Annotated:
+        return None, annotation
+    plain, *extras = typing.get_args(annotation)
+    markers = [_made(one) for one in extras]
+    marker = next((one for one in markers if one is not None), None)
+    others = tuple(one for one, made in zip(extras, markers, strict=True) if made is None)
+    return marker, typing.Annotated[(plain, *others)] if others else plain
+
+
+def _made(extra: object) -> Property | Header | None:
+    """A marker, also one whose parentheses were left out."""
+    if extra is Property or extra is Header:
+        return extra()
+    return extra if isinstance(extra, Property | Header) else None
+
+
+def _written(parameter: inspect.Parameter) -> str:
+    return shown(parameter.annotation)
+
+
+def _is_ours(annotation: Any) -> bool:
+    """Whether it names what jmsx gives, so that a parameter by keyword is not the connection of a store."""
+    return not _says_nothing(annotation) and (_is(annotation, Message) or _is(annotation, Session))
+
+
+def _is(annotation: Any, given: type) -> bool:
+    """Whether `annotation` means a `given`."""
+    plain, _ = without_none(annotation)
+    if typing.get_origin(plain) is typing.Annotated:
+        return _is(typing.get_args(plain)[0], given)
+    if typing.get_origin(plain) in (typing.Union, types.UnionType):
+        return any(_is(one, given) for one in typing.get_args(plain))
+    return isinstance(plain, type) and typing.get_origin(plain) is None and issubclass(plain, given)
+
+
+def _says_nothing(annotation: Any) -> bool:
+    """Whether it admits anything, so that nobody can tell what is meant."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _says_nothing(typing.get_args(annotation)[0])
+    protocol = getattr(annotation, "_is_protocol", False) and isinstance(annotation, type)
+    return annotation in (_EMPTY, Any, object) or isinstance(annotation, typing.TypeVar) or protocol
+
+
+def _names_of(handler: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What names in its annotations mean: in its module, and in the functions that it is written in."""
+    inner = inspect.unwrap(handler)
+    while hasattr(inner, "func"):
+        inner = inner.func
+    inner = getattr(inner, "__func__", inner)
+    if not hasattr(inner, "__globals__"):
+        inner = getattr(type(inner).__call__, "__func__", type(inner).__call__)
+    own: dict[str, Any] = {}
+    frame = sys._getframe()  # noqa: SLF001 - where it is registered, the names of its surroundings are known
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "jmsx":
+        frame = frame.f_back  # type: ignore[assignment]  # of the outermost
+    if frame is not None:
+        own.update(frame.f_locals)
+    code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None)
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells or (), strict=False):
+        try:
+            own[name] = cell.cell_contents
+        except ValueError:  # not set yet
+            continue
+    return {**_KNOWN, **getattr(inner, "__globals__", {})}, own
+
+
+#: What names mean that are imported for the type checker only, as linters have it.
+_KNOWN: Final = {
+    **{
+        name: getattr(module, name)
+        for module in (typing, collections.abc)
+        for name in module.__all__
+    },
+    **{one.__name__: one for one in (Message, Session, Destination, Property, Header)},
+}
+
+#: Fields of a Message that are headers, and what they are.
+HEADERS: Final[Mapping[str, type]] = {
+    "correlation_id": str,
+    "type": str,
+    "reply_to": Destination,
+    "message_id": str,
+    "key": str,
+    "destination": Destination,
+    "original_destination": Destination,
+    "timestamp": float,
+    "expiration": float,
+    "priority": int,
+    "persistent": bool,
+    "delivery_count": int,
+    "redelivered": bool,
+    "group_id": str,
+    "group_sequence": int,
+}
+
+_JMS_NAMES: Final = {
+    "JMSCorrelationID": "correlation_id",
+    "JMSType": "type",
+    "JMSReplyTo": "reply_to",
+    "JMSMessageID": "message_id",
+    "JMSDestination": "destination",
+    "JMSTimestamp": "timestamp",
+    "JMSExpiration": "expiration",
+    "JMSPriority": "priority",
+    "JMSDeliveryMode": "persistent",
+    "JMSRedelivered": "redelivered",
+    "JMSXDeliveryCount": "delivery_count",
+    "JMSXGroupID": "group_id",
+    "JMSXGroupSeq": "group_sequence",
+}
