@@ -336,7 +336,7 @@ class SessionCore:
 
         Not `idle`: its listener has not returned, so the broker delivers that message again.
         """
-        return self._consumers.close(subscription_id, now, transacted=self.transacted, idle=idle)
+        return self._consumers.close(subscription_id, now, committing=self.committing, idle=idle)
 
     def is_open(self, subscription_id: str) -> bool:
         """Return whether the consumer is open; one that was closed in a transaction is, until that ends."""

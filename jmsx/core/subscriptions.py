@@ -240,10 +240,12 @@ class Subscriptions:
         return request
 
     def close(
-        self, subscription_id: str, now: float, *, transacted: bool, idle: bool = True
+        self, subscription_id: str, now: float, *, committing: bool, idle: bool = True
     ) -> Request:
         """
         Close a consumer; one with messages in an open transaction is closed when that ends.
+
+        So is any while the session is `committing`: its ACKs may be written when the broker has committed the sends.
 
         The message that it was handing out is acknowledged in AUTO mode, unless its listener has not returned (not
         `idle`) and is not the caller. In the other modes the broker delivers it again. Source:
@@ -252,7 +254,7 @@ class Subscriptions:
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
             return answered("UNSUBSCRIBE", subscription_id)
-        if transacted and consumer.delivered:
+        if committing or (consumer.settings.transacted and consumer.delivered):
             self._closing.append(subscription_id)
             return answered("UNSUBSCRIBE", consumer.settings.destination)
         return self._unsubscribe(consumer, now, idle=idle)

@@ -45,6 +45,20 @@ def test_nothing_is_acknowledged_before_what_was_sent_is_committed() -> None:
     assert transactions(talk) == [("committed", 1, 2)]
 
 
+def test_a_consumer_that_closes_between_the_two_waits_for_the_second() -> None:
+    """An ACK behind its UNSUBSCRIBE would settle nothing, and end the link."""
+    talk = talk_with("a")
+    talk.send()
+    request = talk.commit()
+    talk.wrote()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == []
+    talk.answer()
+    assert talk.wrote() == ["ACK a ?"]
+    talk.answer()
+    assert (outcome(request), talk.wrote()) == ("done", ["UNSUBSCRIBE 1 ?"])
+
+
 def test_every_consumer_is_acknowledged_and_the_last_one_confirmed() -> None:
     """One cumulative ACK each."""
     talk = Talk(TRANSACTED, dialect=DIALECT)
