@@ -310,9 +310,11 @@ class ConsumerCore:
         unreturned = [one for one in self.waiting if one.is_acknowledged]
         for delivery in unreturned:
             delivery.step(DeliveryInput.ACKED)
+        again = {one: None for one in self.delivered if one in self._unreturned}
         waiting = self.give_back()
         self._begin(now)
         self.waiting.extend(unreturned)
+        self.delivered = again
         return handed_out, waiting
 
     def give_back(self) -> list[Delivery]:
@@ -452,9 +454,9 @@ class ConsumerCore:
 
     def ack_frames(self, batch: Sequence[Delivery], **headers: str) -> list[Frame]:
         """Return the ACK frames that settle `batch`; `headers`, such as the transaction, are on each of them."""
-        owed = newest(batch)
-        if self.settings.individual:
-            owed = [one for one in batch if not one.is_acknowledged]
+        owed = [one for one in batch if not one.is_acknowledged]
+        if not self.settings.individual:
+            owed = newest(owed)
         acks = (Frame("ACK", {"id": one.ack_id, **headers}) for one in owed)
         return [*self.release_window(), *acks]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery, Held
+from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.dialect import Dialect
 from jmsx.core.failed_deliveries import FailedDeliveries
 from jmsx.core.identity import store_key
@@ -172,6 +173,8 @@ class HandingOut:
             held.delivery = None
             self._consumers.note_not_failed(consumer, delivery)
             return True
+        if delivery.epoch != linked:  # its ACK may be written, and is not to be any more
+            delivery.step(DeliveryInput.ACKED)
         if consumer.settings.transacted:
             self._work.untouch(delivery)
         if not consumer.put_back(delivery):

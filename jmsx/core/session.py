@@ -282,7 +282,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
             return
-        if self._is_stale(delivery) and not delivery.is_acknowledged:
+        if self._is_lost(delivery):
             self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, returning=returning)
@@ -290,7 +290,7 @@ class SessionCore:
     def undecodable(self, delivery: Delivery, error: Exception, now: float) -> None:
         """Make `delivery`, which was just handed out and cannot be decoded, a dead letter."""
         consumer = self._consumers.get(delivery.subscription_id)
-        if consumer is not None and not self._is_stale(delivery):
+        if consumer is not None and not self._is_lost(delivery):
             self._failed_deliveries.dead_letter_undecodable(consumer, delivery, error, now)
 
     def take_back(self, held: Held) -> bool:
@@ -312,7 +312,7 @@ class SessionCore:
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
             return
-        if self._is_stale(delivery):
+        if self._is_lost(delivery):
             consumer.failed_late(delivery)
             return
         if failure.disposition is Disposition.RELEASE:
@@ -547,7 +547,7 @@ class SessionCore:
         failed: list[tuple[Delivery, Failure]] = []
         late = 0  #: done, and nobody can acknowledge it any more
         for delivery, failure in outcomes:
-            if not self._is_stale(delivery):
+            if not self._is_lost(delivery):
                 if failure is None:
                     done.append(delivery)
                 elif delivery in consumer.delivered:
@@ -617,3 +617,7 @@ class SessionCore:
     def _is_stale(self, delivery: Delivery) -> bool:
         """Return whether a delivery came on a link that is gone, so that it cannot be settled any more."""
         return delivery.epoch != self.epoch or not self.linked
+
+    def _is_lost(self, delivery: Delivery) -> bool:
+        """Return whether a delivery was not acknowledged before its link was gone: the broker delivers it again."""
+        return self._is_stale(delivery) and not delivery.is_acknowledged

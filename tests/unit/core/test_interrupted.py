@@ -17,6 +17,7 @@ from jmsx.core.values import OptimizeAcknowledge
 from jmsx.drivers.counting import AGAIN, Counting
 from tests.unit.core.harness import (
     AUTO,
+    BROKEN,
     CLIENT,
     INDIVIDUAL,
     TRANSACTED,
@@ -295,3 +296,54 @@ def test_a_consumer_that_closes_then_acknowledges_what_was_returned() -> None:
         program.core.close_consumer("1", program.now)
         program.settle()
         assert set(program.books.done) <= set(seen), step
+
+
+class Cut(Program):
+    """The link is lost before the driver has put right what was interrupted."""
+
+    def _give_back(self, held: Held, interrupt: Interrupt) -> None:
+        self.settle()
+        self.drops += 1
+        self.cut()
+        self.books.lose()
+        self.core.take_actions()
+        super()._give_back(held, interrupt)
+        self.reopen()
+        self._come(redelivered="true")
+
+    def drop(self) -> None:
+        """There is nothing to drop."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"optimize": OptimizeAcknowledge()}])
+def test_so_is_one_whose_link_is_lost_then(settings: dict[str, Any]) -> None:
+    """Whatever became of the ACK: the message is handed out again."""
+
+    def make() -> Cut:
+        return Cut(AUTO, PLAIN, **settings)
+
+    last = run(make)[0].steps
+    found = {step: wrong(*run(make, step)[1:]) for step in range(1, last + 1)}
+    assert {step: why for step, why in found.items() if why is not None} == {}
+
+
+@pytest.mark.parametrize("lost", [None, "waiting", "handling"])
+def test_a_listener_that_fails_on_what_such_a_receive_had_acknowledged(lost: str | None) -> None:
+    """It is handed out again, on whatever link, and no ACK is written once more for it."""
+    talk, held = Talk(AUTO), Held()
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a")
+    delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
+    assert delivery is not None
+    talk.core.consumed(delivery, talk.now, returning=True)
+    assert talk.wrote() == ["ACK a"]
+    assert talk.core.take_back(held)
+    again = talk.held() if lost != "waiting" else None
+    if lost is not None:
+        talk.cut()
+        talk.reopen()
+    again = talk.held() if again is None else again
+    talk.core.failed(again, BROKEN, talk.now)
+    assert talk.take() is delivery
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
