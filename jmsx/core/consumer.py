@@ -270,6 +270,12 @@ class ConsumerCore:
                 return index
         return len(self.waiting)
 
+    def settles_alone(self, batch: Sequence[Delivery]) -> bool:
+        """Return whether the ACKs of `batch` (oldest first, taken from what was delivered) settle nothing else."""
+        if self.settings.individual:
+            return True
+        return not (self.delivered or self.older_waiting(batch[-1]))
+
     def take_delivered(self, only: Delivery | None = None) -> list[Delivery]:
         """Take over what was handed out and is neither consumed nor settled, oldest first; `only`: this one."""
         self._changes(self)
@@ -283,12 +289,14 @@ class ConsumerCore:
         """
         Acknowledge the originals of dead letters that no older message precedes; call it
         before the consumer closes.
+
+        One that is still being moved precedes them, too: a cumulative ACK would settle it without its copy.
         """
         self._changes(self)
         originals = []
         while self.waiting and self.waiting[0].state is DeliveryState.COPIED:
             originals.append(self.waiting.popleft())
-        if originals and not self.delivered:
+        if originals and not (self.delivered or self.copies.blocks_dispatch):
             self.write_acks(originals)
 
     def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:

@@ -481,8 +481,7 @@ class DeadLetters:
             return False
         if consumer.settings.individual:
             return consumer.copies.single_acks + len(batch) <= SINGLE_ACKS
-        older = consumer.older_waiting(batch[-1])
-        return not (older or consumer.delivered or self._kept)
+        return consumer.settles_alone(batch) and not self._kept
 
     def _committed(self, transaction: _CopyTransaction, now: float) -> None:
         if not transaction.settles:

@@ -69,9 +69,10 @@ class FailedDeliveries:
         """
         Do with deliveries (oldest first, all of them handed out) as each one's own failure says, by its own count.
 
-        Where redelivery is blocking, the longest of their delays holds up what is behind them.
+        Where redelivery is blocking, the longest of their delays holds up what is behind them, and so does one that
+        goes on already.
         """
-        paused_until: float | None = None
+        paused_until = consumer.paused_until
         for batch, failure in reversed(_runs(failed)):  # each is put in front of those before it
             if failure.disposition is Disposition.RELEASE:
                 consumer.release(batch)

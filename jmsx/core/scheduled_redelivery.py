@@ -59,12 +59,12 @@ class ScheduledRedelivery:
     ) -> bool:
         """
         Have the broker deliver `batch` (oldest first, all handed out) again; False if the session has to do that
-        itself.
+        itself, as where the ACK would settle more than the batch.
 
         The newest message decides the delay for all, as in a redelivery by the session.
         """
         alive = [one for one in batch if one.is_alive]
-        if not (consumer.settings.scheduled and alive):
+        if not (consumer.settings.scheduled and alive and consumer.settles_alone(batch)):
             return False
         attempt, policy = alive[-1].failures + 1, consumer.settings.policy
         delay = policy.delay(attempt, draw) if failure.delay is None else failure.delay

@@ -15,7 +15,7 @@ Source: `ActiveMQSession.java:724-824,1843-1848`, `ActiveMQMessageConsumer.java:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core import events
 from jmsx.core.actions import Action, Outbox
@@ -52,6 +52,10 @@ from jmsx.errors import ConnectionFailedError, IllegalStateError, JmsxError, Pro
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
+
+
+#: Of what nobody has handled, and nothing is wrong with.
+_RELEASED: Final = Failure(disposition=Disposition.RELEASE)
 
 
 class SessionCore:
@@ -559,6 +563,9 @@ class SessionCore:
                 consumer.failed_late(delivery)
         if late:
             consumer.reports.dropped(late, now)
+        if self.transacted:  # what else was handed out waits again, too, each in its place
+            named = dict(failed)
+            failed = [(one, named.get(one, _RELEASED)) for one in consumer.delivered]
         consumer.acknowledge_some(done, now)
         self._failed_deliveries.give_back_each(consumer, failed, now)
 

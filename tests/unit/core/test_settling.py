@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import Disposition, Failure
+from jmsx_artemis import DIALECT as ARTEMIS
 from tests.unit.core.harness import (
     BROKEN,
+    DIALECT,
     DISCARDED,
     DUPLICATE,
     INDIVIDUAL,
     REJECTED,
     TRANSACTED,
+    WALL,
     Talk,
     at_most,
     called,
     dead_letters,
+    settled,
     transactions,
 )
+
+if TYPE_CHECKING:
+    from jmsx.core.dialect import Dialect
 
 UNSEEN = Failure(disposition=Disposition.RELEASE)
 LATER = Failure("Retry", "later", delay=9.0)
@@ -120,6 +130,18 @@ def test_a_delay_holds_up_nobody_if_redelivery_does_not() -> None:
     assert talk.drain() == ["a#2"]
 
 
+def test_a_delay_that_goes_on_is_not_cut_short() -> None:
+    """The handler has recovered, and what it does then with its batch ends no pause."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe(policy=at_most(5, initial_redelivery_delay=1.0))
+    batch = taken(talk, "a", "b")
+    talk.core.recover(talk.now)
+    assert settle(talk, batch, b=UNSEEN) == []
+    assert talk.receive() is None
+    talk.wait_until(1.0)
+    assert talk.drain() == ["a#2", "b#2"]
+
+
 def test_a_transaction_is_rolled_back() -> None:
     """What did not fail itself is handed out again, uncounted; the sends are undone."""
     talk = Talk(TRANSACTED)
@@ -164,6 +186,45 @@ def test_the_discarded_of_a_transaction_take_nobody_along() -> None:
     talk.commit()
     assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK f in jmsx"]
     assert {"a#1 discarded", "c#1 discarded", "e#1 duplicate"} < set(talk.ended())
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS])
+def test_what_is_sent_back_takes_nobody_along(dialect: Dialect) -> None:
+    """A cumulative ACK for it would settle what is older and was not done; then the session redelivers it itself."""
+    talk = Talk(TRANSACTED, dialect=dialect)
+    talk.subscribe(scheduled=True, policy=at_most(5, initial_redelivery_delay=1.0))
+    batch = taken(talk, "a", "b", "c")
+    assert settle(talk, batch, a=UNSEEN, b=BROKEN, c=UNSEEN) == []
+    talk.wait_until(1.0)
+    assert [called(talk.held()) for _ in "abc"] == ["a#1", "b#2", "c#1"]
+    assert settle(talk, batch[:1], a=BROKEN)[-1:] != ["ACK c"]
+
+
+def test_what_was_copied_before_stays_in_its_place() -> None:
+    """Between messages of the transaction: its ACK would settle what is older and waits again."""
+    talk = Talk(TRANSACTED, dialect=replace(DIALECT, nack_dead_letters=False))
+    talk.subscribe()
+    first = taken(talk, "a")
+    talk.comes("x", expires=str(round((WALL + 1) * 1000)), persistent="false")
+    talk.now = 2.0
+    batch = [*first, *taken(talk, "c")]
+    assert settle(talk, batch, a=BROKEN, c=UNSEEN) == []
+    talk.commit()
+    assert talk.wrote() == []
+    assert [called(talk.held()) for _ in "ac"] == ["a#2", "c#1"]
+    talk.commit()
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK c in jmsx"]
+
+
+def test_a_consumer_that_closes_settles_nothing_before_its_copy() -> None:
+    """What was discarded lies behind a dead letter that has no copy yet, which its ACK would cover."""
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
+    talk.subscribe()
+    settle(talk, taken(talk, "a", "b"), a=REJECTED, b=DISCARDED)
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == []
+    talk.answer()
+    assert talk.wrote() == settled("a")
 
 
 @pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
