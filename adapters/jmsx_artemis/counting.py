@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from jmsx import Session
 from jmsx.check.finding import QueueCounts
 from jmsx.core.management import Inquiry
-from jmsx.drivers.exchange import Exchange, UnansweredError
-from jmsx.drivers.machine import Machine
-from jmsx.jms.session import link_of
+from jmsx_artemis.asking import ask_if_it_answers
 from jmsx_artemis.questions import count, queues
 
 if TYPE_CHECKING:
@@ -18,17 +16,7 @@ if TYPE_CHECKING:
 
 def counts(session: Session, uris: Sequence[str]) -> dict[str, QueueCounts] | None:
     """The counts of the queues `uris` that exist; None if the broker cannot be asked. Raises JmsxError."""
-    link = link_of(session)
-    management = link.dialect.management
-    if management is None or not link.options.use_management:
-        return None
-    exchange = Exchange(link.address, link.options, Machine())
-    try:
-        return exchange.conduct(link.dialect, management, inquiry(uris))
-    except UnansweredError as error:
-        if error.reached:
-            return None
-        raise error.cause from error
+    return ask_if_it_answers(session, inquiry(uris))
 
 
 def inquiry(uris: Sequence[str]) -> Inquiry[dict[str, QueueCounts]]:

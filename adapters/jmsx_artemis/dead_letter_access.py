@@ -18,13 +18,14 @@ from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
-from jmsx.drivers.exchange import Exchange, Talk, UnansweredError
+from jmsx.drivers.exchange import Talk, UnansweredError
 from jmsx.drivers.machine import Machine
 from jmsx.errors import InvalidDestinationError, UnsupportedError
 from jmsx.jms.session import link_of
+from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.dead_letter_queues import OWN
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
-from jmsx_artemis.management import ArtemisManagement
+from jmsx_artemis.open_data import messages
 from jmsx_artemis.questions import address_settings, count, make_queue, queues
 
 if TYPE_CHECKING:
@@ -35,27 +36,27 @@ T = TypeVar("T")
 #: Messages between two reports, and on one link.
 BATCH: Final = 50
 
-#: Properties that `copyMessage` writes anew; what the management lists has the true ones.
-_REWRITTEN: Final = ("_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp")
+#: Messages on a page, of which each takes 8 KB on the wire.
+PAGE: Final = 200
 
-_MANAGEMENT: Final = ArtemisManagement()
+#: What a copy by `copyMessage` does not tell of the message, or only as its sender would have it: the lists do.
+_LISTED: Final = frozenset(
+    {"messageID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp"}
+)
 
 
 class ArtemisDeadLetters:
     """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
 
-    remedy: Final = "raise management-browse-page-size in the address-setting of the queue"
+    remedy: Final = "the others are with a consumer, or scheduled; stop whoever reads the queue"
 
     def __init__(self, session: Session) -> None:
         link = link_of(session)
-        if not link.options.use_management:
+        if not may_ask(session):
             raise UnsupportedError(
                 f"{link.address} shows and moves dead letters only through its management, and use_management is off"
             )
-        self._dialect = link.dialect
-        self._address = link.address
-        self._options = replace(link.options, heartbeat=(0.0, 0.0))  # a link lives for a batch
-        self._exchange = Exchange(self._address, self._options, Machine())
+        self._session = session
 
     def queues(self) -> list[str]:
         """Those of all addresses that some setting names as a dead letter address, and jmsx's own."""
@@ -72,17 +73,37 @@ class ArtemisDeadLetters:
 
     def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
         """
-        What waits at the head of the queue; texts longer than the management tells (256 characters) are cut.
+        What waits in the queue; texts longer than the management tells (256 characters) are cut.
 
-        With `bodies` the broker copies each message to a topic that nobody else reads.
+        With `bodies` the broker copies each message to a topic that nobody else reads. Where messages leave the queue
+        meanwhile, others may not be shown.
         """
-        listed = self._ask(_listed(queue))
         if not bodies:
-            yield from map(_letter, listed)
+            for listed in self._pages(queue):
+                yield from map(_letter, listed)
             return
         with self._copying(queue) as copies:
-            for start in range(0, len(listed), BATCH):
-                yield from copies(listed[start : start + BATCH])
+            for listed in self._pages(queue):
+                for start in range(0, len(listed), BATCH):
+                    yield from copies(listed[start : start + BATCH])
+
+    def _pages(self, queue: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """
+        What waits in the queue, from its head, each message once.
+
+        One list shows the head alone (`management-browse-page-size` messages, 200); the other one has pages, but to
+        read it costs a hundred times as much.
+        """
+        total, listed = self._ask(_listed(queue))
+        yield listed
+        seen = {str(one["messageID"]) for one in listed}
+        number = len(listed) // PAGE + 1
+        while listed and len(seen) < total:
+            listed = self._ask(_page(queue, number))
+            fresh = [one for one in listed if str(one["messageID"]) not in seen]
+            yield fresh
+            seen.update(str(one["messageID"]) for one in fresh)
+            number += 1
 
     def replay(
         self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
@@ -109,9 +130,9 @@ class ArtemisDeadLetters:
 
     def _ask(self, inquiry: Inquiry[T]) -> T:
         try:
-            return self._exchange.conduct(self._dialect, _MANAGEMENT, inquiry)
+            return ask(self._session, inquiry)
         except UnansweredError as error:
-            told = f"; {_MANAGEMENT.remedy}" if error.reached else ""
+            told = f"; {MANAGEMENT.remedy}" if error.reached else ""
             raise type(error.cause)(f"{error.cause}{told}") from error
 
     @contextmanager
@@ -120,7 +141,10 @@ class ArtemisDeadLetters:
     ) -> Iterator[Callable[[Sequence[Mapping[str, Any]]], Iterator[DeadLetter]]]:
         """A function that yields messages, as listed, whole; but for those that have left the queue."""
         topic = f"jmsx.copies.{uuid.uuid4().hex}"
-        talk = Talk(self._address, self._options, self._dialect, Machine())
+        link = link_of(self._session)
+        # Its pauses are the caller's, and nobody sends heart-beats in them
+        options = replace(link.options, heartbeat=(0.0, 0.0))
+        talk = Talk(link.address, options, link.dialect, Machine())
         try:
             talk.connect()
             headers = {"id": topic, "destination": topic, "subscription-type": MULTICAST}
@@ -134,8 +158,8 @@ class ArtemisDeadLetters:
                 )
                 for one in copied:
                     frame = talk.shown(topic, "SUBSCRIBE", topic)
-                    kept = {name: str(ids[one][name]) for name in _REWRITTEN if name in ids[one]}
-                    yield _letter({**ids[one], **frame.headers, **kept}, frame.body)
+                    texts = {k: v for k, v in frame.headers.items() if k not in _LISTED}
+                    yield _letter({**ids[one], **texts}, frame.body)
 
             yield copies
             talk.end()
@@ -156,18 +180,19 @@ def _dead_letter_queues() -> Inquiry[set[str]]:
     return found
 
 
-def _listed(queue: str) -> Inquiry[list[Mapping[str, Any]]]:
-    """
-    The messages at the head of a queue; raises InvalidDestinationError if there is no such queue.
-
-    The management looks at no more than `management-browse-page-size` (200), also where a filter is given (seen on
-    2.44.0).
-    """
-    if not (yield from queues("NAME", queue)):
+def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
+    """How many messages a queue has, and those at its head; raises InvalidDestinationError if there is none."""
+    found = yield from queues("NAME", queue)
+    if not found:
         raise InvalidDestinationError(f"there is no queue {queue}")
     told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
     listed: list[Mapping[str, Any]] = json.loads(told)
-    return listed
+    return count(found[0], "messageCount"), listed
+
+
+def _page(queue: str, number: int) -> Inquiry[list[Mapping[str, Any]]]:
+    """The messages on a page of a queue; the first is 1."""
+    return messages((yield Question(f"queue.{queue}", "browse", (number, PAGE, ""))))
 
 
 def _made(wanted: set[tuple[str, str]]) -> Inquiry[None]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
 from jmsx.core.management import Inquiry
-from jmsx.drivers.exchange import Exchange, UnansweredError
-from jmsx.drivers.machine import Machine
+from jmsx.drivers.exchange import UnansweredError
 from jmsx.errors import JmsxError
-from jmsx.jms.session import link_of
+from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.questions import Queue, queues
 
 if TYPE_CHECKING:
@@ -19,15 +18,12 @@ if TYPE_CHECKING:
 
 def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
     """How many messages and consumers each queue has."""
-    link = link_of(session)
-    management = link.dialect.management
-    if management is None or not link.options.use_management:
+    if not may_ask(session):
         return
-    exchange = Exchange(link.address, link.options, Machine())
     try:
-        found = exchange.conduct(link.dialect, management, _find(names))
+        found = ask(session, _find(names))
     except (UnansweredError, JmsxError) as error:
-        told = f"not visible: {error}; {management.remedy}"
+        told = f"not visible: {error}; {MANAGEMENT.remedy}"
         yield Finding("management", Level.WARNING, told)
         return
     yield Finding("management", Level.OK, "it answers")

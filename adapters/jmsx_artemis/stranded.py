@@ -12,9 +12,7 @@ from typing import Final
 
 from jmsx import Destination, Session
 from jmsx.core.management import Inquiry
-from jmsx.drivers.exchange import Exchange, UnansweredError
-from jmsx.drivers.machine import Machine
-from jmsx.jms.session import link_of
+from jmsx_artemis.asking import ask_if_it_answers, may_ask
 from jmsx_artemis.questions import consumers, count, queues
 
 #: Looks at a queue that is at work: what is on its way between two answers is not there at each of them.
@@ -23,20 +21,9 @@ _LOOKS: Final = 3
 
 def stranded(session: Session, destination: Destination) -> int | None:
     """How many messages of a queue are in delivery for nobody; None if the broker cannot be asked. Raises JmsxError."""
-    link = link_of(session)
-    management = link.dialect.management
-    if management is None or not link.options.use_management:
-        return None
     if destination.is_topic:
-        return 0
-    name = destination.name.rpartition("::")[2]
-    exchange = Exchange(link.address, link.options, Machine())
-    try:
-        return exchange.conduct(link.dialect, management, inquiry(name))
-    except UnansweredError as error:
-        if error.reached:
-            return None
-        raise error.cause from error
+        return 0 if may_ask(session) else None
+    return ask_if_it_answers(session, inquiry(destination.name.rpartition("::")[2]))
 
 
 def inquiry(name: str) -> Inquiry[int]:

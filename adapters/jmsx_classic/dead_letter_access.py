@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from jmsx import Session, Topic
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
-from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
 from jmsx.drivers.exchange import Talk
 from jmsx.drivers.machine import Machine
-from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, ProtocolError, UnsupportedError
+from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, UnsupportedError
 from jmsx.jms.session import link_of
 from jmsx_classic.copies import replayed_headers
 from jmsx_classic.destinations import destination_uri
@@ -32,7 +32,7 @@ from jmsx_classic.dialect import DIALECT
 from jmsx_classic.statistics import Statistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: Messages in one transaction.
 BATCH: Final = 100
@@ -131,36 +131,33 @@ class ClassicDeadLetters:
     def replay(
         self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
     ) -> Iterator[list[str]]:
-        """A batch is one transaction. Where each goes back to is read anew: two messages may have one id."""
+        """A batch is one transaction."""
 
-        def copy(frame: MessageFrame) -> list[Frame] | None:
-            letter = _letter(frame)
-            if letter.obstacle(to):
-                return None
+        def copy(letter: DeadLetter, frame: MessageFrame) -> list[Frame]:
             destination = to or letter.origin
             delivery = _delivery(frame, queue)
             headers = replayed_headers(delivery) | DIALECT.writing.send_headers(destination)
             send = Frame("SEND", headers, frame.body)
             return [stamp_again(send, delivery, destination, DIALECT.reading)]
 
-        return self._settle(queue, letters, copy)
+        return self._settle(queue, [one for one in letters if not one.obstacle(to)], copy)
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
         """A batch is one transaction."""
-        return self._settle(queue, letters, lambda _: [])
+        return self._settle(queue, letters, lambda _letter, _frame: [])
 
     def _settle(
         self,
         queue: str,
         letters: Sequence[DeadLetter],
-        instead: Callable[[MessageFrame], list[Frame] | None],
+        instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
     ) -> Iterator[list[str]]:
         """
-        Acknowledge `letters` with the SENDs that `instead` makes of each (None: it stays), and give the rest back.
+        Acknowledge `letters` with the SENDs that `instead` makes of each, and give the rest back.
 
-        Several links are used, one after the other.
+        Several links are used, one after the other. An id does not say which are meant: two may have one (C46).
         """
-        wanted = Counter(letter.id for letter in letters)
+        wanted = Counter(letters)
         while wanted.total():
             left = wanted.total()
             with self._talk() as talk:
@@ -192,10 +189,10 @@ class _Taken(NamedTuple):
 def _batches(
     talk: Talk,
     queue: str,
-    wanted: Counter[str],
-    instead: Callable[[MessageFrame], list[Frame] | None],
+    wanted: Counter[DeadLetter],
+    instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
 ) -> Iterator[list[_Taken]]:
-    """Consume `queue`: what comes of the ids `wanted`, which loses it, as much as one link takes well."""
+    """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well."""
     batch: list[_Taken] = []
     subscriptions, held, taken = 0, 0, 0
     while wanted.total() and taken < LINK:
@@ -206,14 +203,14 @@ def _batches(
             frame = talk.message(queue)
         except BrokerTimeoutError:  # that was all
             break
-        name = DIALECT.reading.message_id(frame.headers)
-        sends = instead(frame) if wanted[name] else None
-        if sends is None:
+        letter = _letter(frame)
+        if not wanted[letter]:
             held += 1
             continue
-        wanted[name] -= 1
+        wanted[letter] -= 1
         taken += 1
-        batch.append(_Taken(name, frame.headers.get(DIALECT.ack_header, ""), sends))
+        ack_id = frame.headers.get(DIALECT.ack_header, "")
+        batch.append(_Taken(letter.id, ack_id, instead(letter, frame)))
         if len(batch) == BATCH:
             yield batch
             batch = []
@@ -261,26 +258,30 @@ def _delivery(frame: MessageFrame, queue: str) -> Delivery:
 
 
 def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
-    try:
-        headers = frame.headers
-    except ProtocolError:
-        frame = frame.bare()
-        headers = frame.headers
+    headers = frame.headers
     origin = headers.get("jmsx_original_destination") or destination_uri(
         headers.get("original-destination")
     )
     cause = headers.get("dlqDeliveryFailureCause", "")
-    carried = DIALECT.reading.carries(headers, frame.body)
     return read(
         DIALECT.reading.message_id(headers),
         headers,
         origin=origin,
         reason=EXPIRED if _EXPIRED.search(cause) else UNTOLD,
         size=len(frame.body),
-        stuck="" if carried else "its body does not come over STOMP; use the broker's console",
+        stuck=_stuck(headers, frame.body),
         astray=_astray(origin),
         body=frame.body if bodies else None,
     )
+
+
+def _stuck(headers: Mapping[str, str], body: bytes) -> str:
+    """Why a message cannot be sent anywhere: what did not come would be missing in its copy."""
+    if UNDECODABLE_HEADER in headers and "jmsx_death_reason" not in headers:  # else it is a copy's
+        return "its headers do not come over STOMP; use the broker's console"
+    if not DIALECT.reading.carries(headers, body):
+        return "its body does not come over STOMP; use the broker's console"
+    return ""
 
 
 def _astray(origin: str | None) -> str:

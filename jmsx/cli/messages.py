@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from jmsx.cli.dlq import (
-    LOCAL,
-    BrokerOption,
-    JsonOption,
-    opened,
-    print_row,
-    queue_name,
-    record,
-    timestamp,
-)
+from jmsx.cli.printing import JsonOption, print_json, print_row, short, timestamp
+from jmsx.cli.queues import LOCAL, BrokerOption, opened, queue_name, record
 from jmsx.cli.terminal import console
 from jmsx.dead_letters.letter import DeadLetter
 from jmsx.errors import ConfigurationError
@@ -73,9 +64,7 @@ def send(
             )
             key = producer.send(message, destination=destination)
             if as_json:
-                _out.print_json(
-                    json.dumps({"key": key, "message_id": message.message_id}), indent=None
-                )
+                print_json({"key": key, "message_id": message.message_id})
             else:
                 _out.print(key)
 
@@ -119,11 +108,10 @@ def browse(
 
 def _show(letter: DeadLetter, *, as_json: bool) -> None:
     if as_json:
-        _out.print_json(json.dumps(record(letter)), indent=None)
+        print_json(record(letter))
         return
     body = (letter.body or b"").decode("utf-8", "backslashreplace")
-    text = body if len(body) <= _SHOWN else f"{body[: _SHOWN - 1]}…"
-    print_row(timestamp(letter.sent_at), letter.id, text)
+    print_row(timestamp(letter.sent_at), letter.id, short(body, _SHOWN))
 
 
 def _properties(texts: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ an operator means. Where one goes back to is shown to him before it goes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
@@ -27,7 +27,9 @@ class DeadLetter:
     """
     A message in a dead letter queue. Times are epoch seconds; a text that nobody told is empty.
 
-    `id` names it in its queue, and to the broker alone: it is another one when the message has come back.
+    `id` names it in its queue, and to the broker alone: it is another one when the message has come back. On Classic
+    two messages may have one id. Two letters are equal if no `Choice` can tell them apart; nothing that a broker counts
+    is in it, so a letter stays what it is for as long as it lies there.
     """
 
     id: str
@@ -45,8 +47,8 @@ class DeadLetter:
     size: int | None  #: of the body, bytes
     stuck: str  #: why it cannot be sent anywhere, a clause; empty: it can
     astray: str  #: why it cannot go back to where it came from; empty: it can
-    headers: Mapping[str, str]
-    body: bytes | None = None  #: None: it was not asked for
+    headers: Mapping[str, str] = field(compare=False)
+    body: bytes | None = field(default=None, compare=False)  #: None: it was not asked for
 
     @property
     def seen(self) -> float | None:

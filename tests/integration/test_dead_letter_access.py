@@ -14,8 +14,10 @@ from jmsx import AcknowledgeMode, Connection, Message, Queue, RedeliveryPolicy
 from jmsx.app import App
 from jmsx.cli.commands import app as main
 from jmsx.cli.dlq import app as dlq
+from jmsx.core.frames import Frame
 from jmsx.dead_letters.opening import open_access
 from jmsx_broker import ArtemisBroker
+from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
 from tests.integration.broker_support import eventually, python
 from tests.integration.support import fresh_queue
@@ -71,6 +73,15 @@ def put(broker: Broker, queue: Queue, *bodies: str) -> None:
         for body in bodies:
             producer.send(Message(body))
         session.commit()
+
+
+def put_plainly(broker: Broker, queue: Queue, body: str, **headers: str) -> None:
+    """Send a text by a client that is not jmsx."""
+    with Wire(broker.url) as wire:
+        where = {"destination": f"/queue/{queue.name}"}
+        if wire.is_artemis:
+            where = {"destination": queue.name, "destination-type": "ANYCAST"}
+        wire.request(Frame("SEND", {**where, "persistent": "true", **headers}, body.encode()))
 
 
 def lying(broker: Broker, queue: Queue) -> Counter[str]:
@@ -157,6 +168,27 @@ def test_purge_deletes_what_is_meant_from_behind_the_rest(broker: Broker) -> Non
     assert set(lying(broker, dead)) == {f"m{number}" for number in range(1297)}
 
 
+def test_what_a_sender_calls_his_message_is_not_its_id(artemis_broker: ArtemisBroker) -> None:
+    """A property of the broker's own name: with body and without, the message has one id."""
+    dead = fresh_queue()
+    put_plainly(artemis_broker, dead, "a", messageID="4711")
+    with open_access(artemis_broker.url) as access:
+        (short,), (whole,) = access.look(dead.name), access.look(dead.name, bodies=True)
+    assert (whole.id, whole.body) == (short.id, b"a")
+    assert short.id != "4711"
+
+
+def test_what_cannot_go_does_not_use_up_the_limit(broker: Broker) -> None:
+    """As many as were asked for go back, if there are so many that can."""
+    origin, dead = fresh_queue(), fresh_queue()
+    put(broker, dead, "a", "b")
+    told = {"jmsx_original_destination": origin.uri}
+    told |= {"_AMQ_ORIG_ADDRESS": origin.name, "_AMQ_ORIG_QUEUE": origin.name}
+    put_plainly(broker, dead, "c", **told)
+    assert "1 done" in run(broker, "replay", dead.name, "--limit", "1", "--yes")
+    assert lying(broker, origin) == Counter("c")
+
+
 def test_export_keeps_all_of_it(broker: Broker, tmp_path: Path) -> None:
     """A line each, with headers and body, in a file of its own."""
     dead, out = fresh_queue(), tmp_path / "dead.jsonl"
@@ -205,16 +237,22 @@ def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:
     assert lying(broker, dead) == Counter()
 
 
-def test_a_long_queue_of_a_broker_that_shows_little() -> None:
-    """Artemis shows 200 messages unless told otherwise: that is said, and all of them go back in the end."""
+def test_a_long_queue_is_shown_page_by_page(tmp_path: Path) -> None:
+    """One list of Artemis shows so many messages as a setting says; jmsx shows all, and each once."""
     with ArtemisBroker(address_settings={"#": {"management-browse-page-size": 50}}) as broker:
         dead, target = fresh_queue(), fresh_queue()
-        put(broker, dead, *(f"m{number}" for number in range(180)))
-        assert "50 of 180 messages can be seen; raise" in run(broker, "groups", dead.name)
-        told = run(broker, "replay", dead.name, "--to", target.uri, "--yes", "--limit", "120")
-        assert "120 done" in told
-        assert "60 done" in run(broker, "replay", dead.name, "--to", target.uri, "--yes")
-        assert lying(broker, target).total() == 180
+        put(broker, dead, *(f"m{number}" for number in range(480)))
+        assert [one["count"] for one in printed(broker, "groups", dead.name)] == [480]
+        with open_access(broker.url) as access:
+            letters = list(access.look(dead.name))
+        assert len({one.id for one in letters}) == len({one.key for one in letters}) == 480
+        assert len({tuple(sorted(one.headers)) for one in letters}) == 1  # both lists tell the same
+        run(broker, "export", dead.name, str(out := tmp_path / "dead.jsonl"))
+        texts = [json.loads(line)["text"] for line in out.read_text("utf-8").splitlines()]
+        assert texts == [f"m{number}" for number in range(480)]
+        last = ("--id", letters[-1].key)
+        assert "1 done" in run(broker, "replay", dead.name, "--to", target.uri, "--yes", *last)
+        assert lying(broker, target) == Counter(["m479"])
 
 
 def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from jmsx.app import App
 from jmsx.core.events import LinkClosed
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
+from jmsx.dead_letters.opening import open_access
 from jmsx.errors import JmsxError
 from jmsx_broker import ClassicBroker
 from jmsx_broker.wire import Wire
@@ -481,3 +482,30 @@ def test_a_head_without_an_end_is_a_dead_letter(
     assert lonely_broker.statistics(DEAD_LETTERS).size - before >= len(good)
     ends = [event for event in diary.events if isinstance(event, LinkClosed)]
     assert len(ends) == 1  # when it was closed
+
+
+@NEEDS_JDK
+def test_the_dead_letter_that_is_meant_and_none_that_has_its_id(
+    classic_broker: ClassicBroker,
+) -> None:
+    """An operator's choice of one of two: the other one stays, although it lies in front."""
+    queue = fresh_queue()
+    told = {body: {"message-id": "m", "jmsx_exception": body} for body in ("a", "b")}
+    java(classic_broker, *((queue, "persistent", 0, body, head) for body, head in told.items()))
+    with open_access(classic_broker.url) as access:
+        first, second = access.look(queue.name)
+        assert first.id == second.id == "m"
+        assert list(access.remove(queue.name, [second])) == [["m"]]
+    assert bodies(classic_broker, queue) == ["a"]
+
+
+@NEEDS_JDK
+def test_a_dead_letter_whose_headers_do_not_come_stays(classic_broker: ClassicBroker) -> None:
+    """What is sent back in its place would have none of its properties."""
+    queue = fresh_queue()
+    java(classic_broker, (queue, "persistent", 0, "a", {"no␤colon": "x", "n": "7"}))
+    with open_access(classic_broker.url) as access:
+        (letter,) = access.look(queue.name)
+        assert letter.obstacle("queue://other").startswith("its headers do not come over STOMP")
+        assert list(access.replay(queue.name, [letter], "queue://other")) == []
+        assert list(access.remove(queue.name, [letter])) == [[letter.id]]

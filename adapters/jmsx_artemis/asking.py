@@ -1,0 +1,42 @@
+"""Questions to the management of a session's broker: for counts, checks and dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from jmsx import Session
+from jmsx.core.management import Inquiry
+from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.machine import Machine
+from jmsx.jms.session import link_of
+from jmsx_artemis.management import ArtemisManagement
+
+T = TypeVar("T")
+
+MANAGEMENT: Final = ArtemisManagement()
+
+
+def may_ask(session: Session) -> bool:
+    """Whether its user lets jmsx ask (`use_management`)."""
+    return link_of(session).options.use_management
+
+
+def ask(session: Session, inquiry: Inquiry[T]) -> T:
+    """What the inquiry comes to, on a link of its own; raises UnansweredError if the broker cannot be asked."""
+    link = link_of(session)
+    # It lives for some questions, and nobody sends heart-beats on it
+    options = replace(link.options, heartbeat=(0.0, 0.0))
+    return Exchange(link.address, options, Machine()).conduct(link.dialect, MANAGEMENT, inquiry)
+
+
+def ask_if_it_answers(session: Session, inquiry: Inquiry[T]) -> T | None:
+    """As `ask`, or None if the broker may not be asked, or does not answer. Raises JmsxError if it is not there."""
+    if not may_ask(session):
+        return None
+    try:
+        return ask(session, inquiry)
+    except UnansweredError as error:
+        if error.reached:
+            return None
+        raise error.cause from error

@@ -1,0 +1,206 @@
+"""
+Lists of messages as the management's `browse` tells them: Java objects, serialized, in Base64.
+
+Only what such a stream is made of is read: no class is loaded, and nothing of it is run.
+
+Source: Java Object Serialization Specification, 6.4; `JsonUtil.addToArray`; BROKER.md A63.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+#: How the management calls such a list.
+_NAME: Final = "javax.management.openmbean.CompositeData"
+
+#: What the broker says of a message, by the names that its other list has, too.
+_OWN: Final = (
+    "messageID", "userID", "address", "type", "durable", "expiration", "priority", "timestamp",
+)  # fmt: skip
+
+_HEAD: Final = b"\xac\xed\x00\x05"
+
+#: The number of the first object that may be referred to.
+_FIRST: Final = 0x7E0000
+
+_END: Final = 0x78
+
+#: How a primitive is written, by its type in a class.
+_PRIMITIVES: Final = {
+    "B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?",
+}  # fmt: skip
+
+#: Flags of a class: it writes more than its fields; it writes its fields; it writes all by itself, in blocks.
+_WRITES: Final = 0x01
+_FIELDS: Final = 0x02
+_BLOCKS: Final = 0x0C
+
+
+def messages(told: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:
+    """
+    Each message of an answer, its properties and what the broker says of it: as `listMessagesAsJSON` has them.
+
+    Raises ValueError for what is none.
+    """
+    return [_message(_Stream(base64.b64decode(text)).read()) for text in told[_NAME]]
+
+
+def _message(told: _Object) -> dict[str, Any]:
+    items = dict(_items(told))
+    found: dict[str, Any] = {}
+    for name, table in items.items():
+        if name.endswith("Properties") and table is not None:
+            for _, row in _pairs(table.fields["dataMap"]):
+                one = dict(_items(row))
+                found[one["key"]] = one["value"]
+    # what the broker says wins over a property of that name, as in its other list
+    return {**found, **{name: items[name] for name in _OWN if items.get(name) not in (None, "")}}
+
+
+def _items(composite: _Object) -> Iterator[tuple[str, Any]]:
+    """The values of a CompositeData, by their names; a number as such."""
+    for name, value in _pairs(composite.fields["contents"]):
+        boxed = isinstance(value, _Object) and "value" in value.fields
+        yield name, value.fields["value"] if boxed else value
+
+
+def _pairs(made: _Object) -> Iterator[tuple[Any, Any]]:
+    """Those of a TreeMap or HashMap: it writes its keys and values in turns."""
+    objects = iter(made.beside)
+    return zip(objects, objects, strict=True)
+
+
+@dataclass(slots=True, eq=False)
+class _Class:
+    """How objects of a class are written."""
+
+    flags: int
+    fields: list[tuple[str, str]]  #: type and name
+    parent: _Class | None
+
+
+@dataclass(slots=True, eq=False)
+class _Object:
+    """An object: its fields, and the objects that it wrote beside them."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    beside: list[Any] = field(default_factory=list)
+
+
+class _Stream:
+    """Reads one object."""
+
+    def __init__(self, data: bytes) -> None:
+        if not data.startswith(_HEAD):
+            raise ValueError("no serialized Java object")
+        self._data = data
+        self._at = len(_HEAD)
+        self._known: list[Any] = []  #: what may be referred to, in the order of its first bytes
+        self._readers: dict[int, Callable[[], Any]] = {
+            0x70: lambda: None,
+            0x71: lambda: self._known[self._number(">i") - _FIRST],
+            0x72: self._class,
+            0x73: self._object,
+            0x74: lambda: self._text(">H"),
+            0x75: self._array,
+            0x77: lambda: self._block(self._number(">B")),
+            0x7A: lambda: self._block(self._number(">i")),
+            0x7C: lambda: self._text(">q"),
+        }
+
+    def read(self) -> Any:
+        """The next thing; a block of raw bytes comes as bytes."""
+        kind = self._number(">B")
+        if kind not in self._readers:
+            raise ValueError(f"nothing is known of type {kind:#x} in a serialized Java object")
+        return self._readers[kind]()
+
+    def _number(self, layout: str) -> Any:
+        size = struct.calcsize(layout)
+        return struct.unpack(layout, self._block(size))[0]
+
+    def _block(self, size: int) -> bytes:
+        end = self._at + size
+        if not self._at <= end <= len(self._data):
+            raise ValueError("a serialized Java object is cut off")
+        block = self._data[self._at : end]
+        self._at = end
+        return block
+
+    def _utf(self, layout: str) -> str:
+        """A text as Java writes it: NUL in two bytes, and what is beyond 16 bits as two surrogates."""
+        raw = self._block(self._number(layout))
+        if raw.isascii():
+            return raw.decode("ascii")
+        text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def _text(self, layout: str) -> str:
+        text = self._utf(layout)
+        self._known.append(text)
+        return text
+
+    def _class(self) -> _Class:
+        self._utf(">H")
+        self._number(">q")  # its version
+        made = _Class(0, [], None)
+        self._known.append(made)
+        made.flags = self._number(">B")
+        for _ in range(self._number(">H")):
+            kind = chr(self._number(">B"))
+            made.fields.append((kind, self._utf(">H")))
+            if kind not in _PRIMITIVES:
+                self.read()  # the name of the field's class
+        self._beside()
+        made.parent = self.read()
+        return made
+
+    def _object(self) -> _Object:
+        of = self.read()
+        made = _Object()
+        self._known.append(made)
+        for one in reversed(list(_line(of))):
+            if one.flags & _FIELDS:
+                for kind, name in one.fields:
+                    made.fields[name] = self._value(kind)
+                if one.flags & _WRITES:
+                    made.beside += self._beside()
+            elif one.flags & _BLOCKS == _BLOCKS:
+                made.beside += self._beside()
+            else:
+                raise ValueError("a serialized Java object cannot be read")
+        return made
+
+    def _array(self) -> list[Any]:
+        of = self.read()
+        made: list[Any] = []
+        self._known.append(made)
+        kind = of.fields[0][0] if of.fields else "L"
+        made.extend(self._value(kind) for _ in range(self._number(">i")))
+        return made
+
+    def _value(self, kind: str) -> Any:
+        return self._number(_PRIMITIVES[kind]) if kind in _PRIMITIVES else self.read()
+
+    def _beside(self) -> list[Any]:
+        """What stands before an end mark; of raw bytes nothing is kept."""
+        found = []
+        while self._data[self._at : self._at + 1] != bytes([_END]):
+            one = self.read()
+            if not isinstance(one, bytes):
+                found.append(one)
+        self._at += 1
+        return found
+
+
+def _line(of: _Class | None) -> Iterator[_Class]:
+    """A class and all above it."""
+    while of is not None:
+        yield of
+        of = of.parent

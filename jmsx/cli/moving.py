@@ -1,0 +1,137 @@
+"""What is done with many dead letters at once: which are meant, the plan, the question, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from jmsx.cli.printing import print_json
+from jmsx.cli.terminal import console
+from jmsx.dead_letters.access import Access
+from jmsx.dead_letters.letter import DeadLetter
+from jmsx.errors import ConfigurationError, JmsxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_out = console()
+_err = console(stderr=True)
+
+
+class Found(NamedTuple):
+    """Dead letters that are meant."""
+
+    letters: list[DeadLetter]
+    hidden: str  #: what the broker does not show of the queue, a sentence; empty: nothing
+
+    def warn(self) -> None:
+        """Say what is hidden."""
+        if self.hidden:
+            _err.print(self.hidden, style="yellow")
+
+
+def find(
+    access: Access,
+    queue: str,
+    fits: Callable[[DeadLetter], bool],
+    limit: int | None,
+    *,
+    bodies: bool = False,
+) -> Found:
+    """Those in `queue` that fit, from its head, at most so many."""
+    letters, seen = [], 0
+    for letter in access.look(queue, bodies=bodies):
+        seen += 1
+        if fits(letter):
+            letters.append(letter)
+            if len(letters) == limit:
+                return Found(letters, "")
+    return Found(letters, hidden(access, queue, seen))
+
+
+def hidden(access: Access, queue: str, seen: int) -> str:
+    """What the broker does not show of a queue of which so many messages were seen, a sentence; empty: nothing."""
+    total = access.count(queue) or 0
+    return f"{seen:,} of {total:,} messages can be seen; {access.remedy}" if seen < total else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What is done with dead letters."""
+
+    find: Callable[[int | None], Found]  #: those that are meant and can be moved, at most so many
+    plan: Callable[[Sequence[DeadLetter]], str]  #: in words
+    act: Callable[[Sequence[DeadLetter]], Iterator[list[str]]]
+    limit: int | None
+    rate: float | None = None  #: messages a second
+
+    def carry_out(self, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+        """
+        Say the plan, ask, and do it; exit code 1 if some of the letters were not there any more.
+
+        What the broker shows only when others have left the queue is found then, and belongs to it.
+        """
+        found = self.find(self.limit)
+        planned, done = len(found.letters), 0
+        follows = f", and what lies behind them ({found.hidden})" if found.hidden else ""
+        (_err if as_json else _out).print(
+            f"{self.plan(found.letters)}{follows}" if planned else "nothing to do"
+        )
+        if not planned:
+            found.warn()
+        elif not dry_run:
+            if not yes:
+                _confirm()
+            done = self._do(found.letters)
+            while found.hidden and done == planned and (self.limit is None or done < self.limit):
+                found = self.find(None if self.limit is None else self.limit - done)
+                planned += len(found.letters)
+                if not found.letters:
+                    found.warn()
+                    break
+                done += self._do(found.letters)
+        missing = 0 if dry_run else planned - done
+        if as_json:
+            print_json({"planned": planned, "done": done, "missing": missing, "dry_run": dry_run})
+        elif planned and not dry_run:
+            rest = f"; {missing:,} were not there any more" if missing else ""
+            _out.print(f"{done:,} done{rest}")
+        if missing:
+            raise typer.Exit(1)
+
+    def _do(self, letters: Sequence[DeadLetter]) -> int:
+        """How many were done; what is interrupted says so, and leaves nothing half done."""
+        done, total, began = 0, len(letters), time.monotonic()
+        columns = (
+            TextColumn("{task.fields[speed]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=_err, disable=not _err.is_terminal) as progress:
+            task = progress.add_task("", total=total, speed="")
+            try:
+                for moved in self.act(letters):
+                    done += len(moved)
+                    passed = time.monotonic() - began
+                    speed = f"{done / max(passed, 0.001):,.0f}/s"
+                    progress.update(task, completed=done, speed=speed)
+                    if self.rate is not None:
+                        time.sleep(max(done / self.rate - passed, 0.0))
+            except (KeyboardInterrupt, JmsxError):
+                _err.print(
+                    f"{done:,} of {total:,} were done for certain; each of the others is in one of the queues"
+                )
+                raise
+        return done
+
+
+def _confirm() -> None:
+    if not sys.stdin.isatty():
+        raise ConfigurationError("nobody can be asked here; say --yes, or --dry-run")
+    typer.confirm("Go on?", abort=True)

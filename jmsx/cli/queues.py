@@ -1,0 +1,64 @@
+"""What commands that look into queues have in common: the broker, a queue, and a message of it as JSON has it."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from jmsx.core.destination_names import parse_destination
+from jmsx.dead_letters.access import Access
+from jmsx.dead_letters.letter import DeadLetter
+from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The broker that is asked where none is named.
+LOCAL: Final = "stomp://127.0.0.1:61613"
+
+BrokerOption: TypeAlias = Annotated[
+    str, typer.Option("--broker", envvar="JMSX_BROKER_URL", help="The broker, as in an App.")
+]
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Access]:
+    """Access to the queues of a broker."""
+    from jmsx.dead_letters.opening import open_access  # noqa: PLC0415 - with it comes the client
+
+    with open_access(url) as access:
+        yield access
+
+
+def destination_uri(text: str | None) -> str | None:
+    """The URI of a queue or topic, however it is spelt; raises InvalidDestinationError."""
+    return None if text is None else str(parse_destination(text))
+
+
+def queue_name(queue: str) -> str:
+    """The bare name of a queue; raises ConfigurationError for anything else."""
+    uri = destination_uri(queue) or ""
+    kind, _, name = uri.partition("://")
+    if kind != "queue" or any(sign in name for sign in "*>,?"):
+        raise ConfigurationError(f"{queue!r} is not one queue, like ActiveMQ.DLQ")
+    return name
+
+
+def record(letter: DeadLetter) -> dict[str, Any]:
+    """One message as JSON has it; a body is `text` if it is UTF-8, else `base64`."""
+    record = {
+        **asdict(letter),
+        "headers": dict(letter.headers),
+        "replay": letter.obstacle() or "yes",
+    }
+    body = record.pop("body")
+    if letter.stuck or body is None:
+        return {**record, "text": None, "base64": None}
+    try:
+        return {**record, "text": body.decode(), "base64": None}
+    except UnicodeDecodeError:
+        return {**record, "text": None, "base64": base64.b64encode(body).decode()}

@@ -1,0 +1,102 @@
+"""`jmsx dlq` where a broker does not show all that it has."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from jmsx.cli import dlq
+from jmsx.dead_letters.letter import DeadLetter, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+class Hiding:
+    """Shows two messages at a time of those that it has."""
+
+    remedy = "ask it nicely"
+
+    def __init__(self, count: int, origin: str = "queue://orders") -> None:
+        self.letters = [read(str(number), {}, origin=origin) for number in range(count)]
+
+    def queues(self) -> list[str]:
+        """One."""
+        return ["dead"]
+
+    def count(self, queue: str) -> int | None:
+        """All of them."""
+        return len(self.letters) if queue == "dead" else None
+
+    def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
+        """The first two."""
+        assert queue == "dead"
+        assert isinstance(bodies, bool)
+        yield from self.letters[:2]
+
+    def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+        """They are gone."""
+        assert queue == "dead"
+        self.letters = [one for one in self.letters if one not in letters]
+        yield [one.id for one in letters]
+
+    def replay(
+        self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
+    ) -> Iterator[list[str]]:
+        """As if deleted."""
+        assert to is None
+        return self.remove(queue, letters)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Hiding:
+    """Five messages, of which two can be seen."""
+    access = Hiding(5)
+
+    @contextmanager
+    def opened(_: str) -> Iterator[Hiding]:
+        yield access
+
+    monkeypatch.setattr(dlq, "opened", opened)
+    return access
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    done = CliRunner().invoke(dlq.app, list(arguments))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+HIDDEN = "2 of 5 messages can be seen; ask it nicely"
+
+
+def test_what_is_not_shown_is_told(broker: Hiding, tmp_path: Path) -> None:
+    """By whatever looks into the queue; a file that has not all of it is a failure."""
+    assert HIDDEN in run("groups", "dead")
+    assert HIDDEN in run("show", "dead")
+    assert HIDDEN in run("purge", "dead", "--id", "none", "--yes")
+    assert HIDDEN in run("export", "dead", str(tmp_path / "a"), code=1)
+    assert HIDDEN not in run("export", "dead", str(tmp_path / "b"), "--limit", "1")
+    assert len(broker.letters) == 5
+
+
+@pytest.mark.parametrize("command", ["purge", "replay"])
+def test_what_lies_behind_follows(broker: Hiding, command: str) -> None:
+    """Once what lies before it has left the queue; and no more than was asked for."""
+    assert "3 done" in run(command, "dead", "--yes", "--limit", "3")
+    assert [one.id for one in broker.letters] == ["3", "4"]
+    assert "2 done" in run(command, "dead", "--yes")
+    assert broker.letters == []
+
+
+def test_nobody_to_ask(broker: Hiding) -> None:
+    """Then nothing is done."""
+    done = CliRunner().invoke(dlq.app, ["purge", "dead"])
+    assert "nobody can be asked" in str(done.exception)
+    assert "2 dead letters of dead are deleted for good, and what lies behind" in done.output
+    assert len(broker.letters) == 5

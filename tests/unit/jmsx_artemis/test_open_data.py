@@ -1,0 +1,73 @@
+"""Messages as the management's `browse` tells them; `browsed.json` is what a broker answered for one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from jmsx_artemis.open_data import messages
+
+NAME: Final = "javax.management.openmbean.CompositeData"
+
+
+def told() -> dict[str, Any]:
+    """The broker's answer."""
+    answer: dict[str, Any] = json.loads(Path(__file__).with_name("browsed.json").read_text("utf-8"))
+    return answer
+
+
+def test_a_message_is_told_as_in_the_other_list() -> None:
+    """Properties as they were sent, cut as there; what the broker says wins over a property of that name."""
+    message = dict(messages(told())[0])
+    assert message.pop("big") == "x" * 256 + ", + 44 more"
+    assert message == {
+        "_AMQ_ROUTING_TYPE": 1,
+        "jmsx_key": "01a205787eda33e354877321062aab79",
+        "destination-type": "ANYCAST",
+        "jmsx_types": "i=n",
+        "jmsx_digest": "c63ad8ef25b6e9a9020336f245b0b797",
+        "destination": "q",
+        "jmsx_type": "text",
+        "n": "0",
+        "transaction": "jmsx",
+        "messageID": "26",
+        "address": "q",
+        "durable": True,
+        "expiration": 0,
+        "priority": 4,
+        "timestamp": 1795388112608,
+        "type": 3,
+    }
+
+
+def test_what_is_cut_off_is_refused() -> None:
+    """At any byte, by an error that says that it cannot be read."""
+    whole = base64.b64decode(told()[NAME][0])
+    for size in range(0, len(whole), 7):
+        with pytest.raises((ValueError, LookupError, TypeError, AttributeError)):
+            messages({NAME: [base64.b64encode(whole[:size]).decode()]})
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [("grüße".encode(), "grüße"), (b"a\xc0\x80", "a\0"), (b"\xed\xa0\xbd\xed\xb8\x80", "😀")],
+)
+def test_texts_are_java_s(written: bytes, text: str) -> None:
+    """Not quite UTF-8."""
+    whole = base64.b64decode(told()[NAME][0])
+    key = b"\x00\x20" + b"01a205787eda33e354877321062aab79"
+    assert whole.count(key) == 1
+    changed = whole.replace(key, len(written).to_bytes(2, "big") + written)
+    assert messages({NAME: [base64.b64encode(changed).decode()]})[0]["jmsx_key"] == text
+
+
+def test_what_java_can_write_and_a_list_has_not_is_refused() -> None:
+    """An enum, say."""
+    with pytest.raises(ValueError, match="0x7e"):
+        messages({NAME: [base64.b64encode(b"\xac\xed\x00\x05\x7e").decode()]})
+    with pytest.raises(ValueError, match="no serialized"):
+        messages({NAME: [base64.b64encode(b"hello").decode()]})
