@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from jmsx.core.events import Event, Source
-from jmsx.core.option_checks import wrong_type
+from jmsx.core.option_checks import offers, wrong_type
 from jmsx.errors import ConfigurationError, from_a_signal, text_of
 from jmsx.log import logger
-
-#: What an observer must have, be it in its class or, as with a proxy, made up when it is asked for.
-_OBSERVER: Final = ("observe", "close")
 
 _log = logger("jmsx.observe")
 
@@ -42,7 +39,7 @@ def checked(observers: object) -> tuple[Observer, ...]:
             raise ConfigurationError(
                 f"observer {one.__name__} is a class; write {one.__name__}(...)"
             )
-        if not all(callable(getattr(one, name, None)) for name in _OBSERVER):
+        if not offers(one, Observer):
             raise wrong_type("an observer", f"an object {wanted}", one)
     return given
 

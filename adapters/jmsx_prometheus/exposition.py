@@ -8,7 +8,6 @@ from jmsx.drivers.web import WebServer
 from jmsx_prometheus.observer import PrometheusObserver
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 
@@ -22,12 +21,7 @@ class Endpoint(WebServer):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.app.worker import Worker
+from jmsx.core.dialect import Dialect
 from jmsx.core.policy import Policy, RedeliveryMode
 from jmsx.core.values import DeadLetterStrategy
 
@@ -27,7 +28,9 @@ _TWO_STEPS: Final = (
 def overview(workers: Iterable[Worker]) -> Iterator[str]:
     """Lines for people: the broker, and each consumer."""
     by_name = {worker.consumer.name: worker for worker in workers}
-    places = {(worker.dialect, worker.server, str(worker.address)) for worker in by_name.values()}
+    places = {
+        (worker.dialect.name, worker.server, str(worker.address)) for worker in by_name.values()
+    }
     for dialect, server, address in sorted(places):
         yield f"broker {address}: {server or dialect} ({dialect})"
     for name, worker in by_name.items():
@@ -65,13 +68,13 @@ def _redeliveries(policy: Policy) -> str:
     return f"delivered again {times}{by} after {', '.join(f'{one:g}' for one in delays)}{more} s"
 
 
-def _death(dead_letter: str, dialect: str) -> str:
-    if dead_letter == DeadLetterStrategy.BROKER or (
-        dead_letter == DeadLetterStrategy.SAFE and dialect == "classic"
-    ):
+def _death(dead_letter: str, dialect: Dialect) -> str:
+    safe = dead_letter == DeadLetterStrategy.SAFE
+    if dead_letter == DeadLetterStrategy.BROKER or (safe and dialect.nack_dead_letters):
         return "then a dead letter by the broker's strategy"
-    if dead_letter == DeadLetterStrategy.SAFE:
-        return "then a dead letter in the broker's dead letter address, else jmsx.DLQ"
+    if safe:
+        own = dialect.dead_letter_queue.partition("://")[2]
+        return f"then a dead letter where the broker's settings put it, else in {own}"
     return f"then a dead letter in {dead_letter}"
 
 
@@ -79,7 +82,7 @@ def _caveats(worker: Worker) -> Iterator[str]:
     does = worker.consumer.mode.does
     if does.batches_topics:
         yield f"not promised: {_BATCHED}"
-    if does.transacted and worker.dialect == "artemis":
+    if does.transacted and not worker.dialect.transactional_ack:
         yield f"not promised: {_TWO_STEPS}"
     if worker.consumer.dedupe is None and not does.batches_topics:
         yield "not promised without dedupe=: that a message is handled once, if the process dies in between"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from jmsx.app.parameters import Parameters
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
@@ -16,6 +16,7 @@ from jmsx.core.option_checks import (
     check_text,
     check_whole,
     kind_of,
+    offers,
     unknown,
     wrong_type,
 )
@@ -146,8 +147,7 @@ class Consumer:
 
     def _check_dedupe(self) -> None:
         store = self.dedupe
-        fit = not isinstance(store, type) and all(hasattr(store, name) for name in _STORE)
-        if store is not None and not fit:
+        if store is not None and not offers(store, IdempotencyStore):
             raise ConfigurationError(
                 f"dedupe must be a store, such as jmsx.stores.SqliteStore('done.db'), not {kind_of(store)}"
             )
@@ -247,10 +247,6 @@ def _check_elsewhere(source: str, dead_letter: str) -> None:
 def _parted(name: str) -> list[str]:
     """The parts of a queue's name; of `address::queue`, Artemis' full name, the queue's (jmsx_artemis/BROKER.md A9)."""
     return name.rpartition("::")[2].split(".")
-
-
-#: What an idempotency store must have.
-_STORE: Final = ("connects", "open", "once", "close")
 
 
 def acknowledge_mode(given: object) -> AcknowledgeMode:

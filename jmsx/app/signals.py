@@ -16,7 +16,7 @@ from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType, TracebackType
+    from types import FrameType
 
 _NUMBERS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -78,12 +78,7 @@ class Signals:
             self._previous[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

@@ -91,7 +91,7 @@ class Watch:
             self._thread.join(LEAVING)
 
     def _run(self) -> None:
-        dialects = {worker.dialect for worker in self._workers}
+        dialects = {worker.dialect.name for worker in self._workers}
         if not dialects & {name for group in (_DEAD, _STRANDED) for name in plugins.names(group)}:
             return
         while not self._closed.wait(self._patience / 4):

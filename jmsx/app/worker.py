@@ -14,6 +14,7 @@ from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, error_types
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
+from jmsx.core.dialect import Dialect
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode, SettledBy
 from jmsx.errors import IllegalStateError, JmsxError, SpoiltTransactionError, StoreError
@@ -142,9 +143,9 @@ class Worker:
         return self._link.session_id
 
     @property
-    def dialect(self) -> str:
-        """The kind of its broker."""
-        return self._link.dialect.name
+    def dialect(self) -> Dialect:
+        """What is different at its kind of broker."""
+        return self._link.dialect
 
     @property
     def server(self) -> str:

@@ -29,7 +29,6 @@ from jmsx.app.signals import Signals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 #: Seconds before a worker that died is started again: at first, and at most; doubled from one to the next.
@@ -74,12 +73,7 @@ class Supervised:
         threading.Thread(target=self._watch, name="jmsx-supervisor", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over = True
 
     def _watch(self) -> None:

@@ -24,6 +24,7 @@ from jmsx.core.option_checks import (
     check_seconds,
     check_text,
     check_whole,
+    offers,
     unknown,
     wrong_type,
 )
@@ -332,9 +333,6 @@ _FLAGS: Final = (
 )
 _PARTS: Final = {"prefetch_policy": PrefetchPolicy, "tls": TlsOptions}
 
-#: What a ledger must have.
-_LEDGER: Final = ("begin", "finish", "settle", "flush")
-
 
 def dead_letter_place(given: str) -> str:
     """
@@ -373,8 +371,7 @@ def _check_dialect(name: str | None) -> None:
 
 
 def _check_ledger(ledger: object) -> None:
-    made = all(hasattr(ledger, name) for name in _LEDGER) and not isinstance(ledger, type)
-    if not (ledger is None or isinstance(ledger, str | PathLike) or made):
+    if not (ledger is None or isinstance(ledger, str | PathLike) or offers(ledger, Ledger)):
         raise wrong_type("ledger", "a path or a DeliveryLedger", ledger)
 
 

@@ -40,7 +40,8 @@ _WHOLE: Final = re.compile(rf"(?:(?:{'|'.join(KINDS)})://|/(?:{'|'.join(KINDS)})
 #: How each spelling divides kind and name: whether a slash is in front, and what is between.
 _SPELLINGS: Final = (("", "://"), ("", ":"), ("/", "/"))
 
-#: `consumer.*` options of a destination that the broker understands on SUBSCRIBE; the first and the last are ours.
+#: `consumer.*` options of a destination by their names in the Java client's URIs, so that a misspelt one is found at
+#: the door. Which of them a broker has over STOMP its dialect says, when a consumer is made.
 _CONSUMER_OPTIONS: Final = (
     "prefetchSize",
     "exclusive",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 T = TypeVar("T")
 
@@ -61,6 +61,22 @@ def kind_of(value: object) -> str:
     """Return the name of a value's type with an article, such as `an int`."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+
+
+def offers(given: object, protocol: type, *, but: Collection[str] = ()) -> bool:
+    """
+    Return whether `given` is an object, and no class, with all that `protocol` has, `but` for some of it.
+
+    It may have that from its class or, as a proxy, make it up when it is asked for, which `isinstance` does not see in
+    each version of Python. Raises what `given` raises when it is asked.
+    """
+    missing = [
+        name
+        for name, one in vars(protocol).items()
+        if not (name.startswith("_") or name in but)
+        and not (hasattr(given, name) and (callable(getattr(given, name)) or not callable(one)))
+    ]
+    return not isinstance(given, type) and not missing
 
 
 def check_text(name: str, value: object) -> None:

@@ -21,6 +21,7 @@ from jmsx.core.option_checks import (
     check_seconds,
     check_whole,
     kind_of,
+    offers,
     wrong_type,
 )
 from jmsx.errors import ConfigurationError, InvalidDestinationError
@@ -73,14 +74,10 @@ class Policy(Protocol):
         """Seconds to wait before redelivery number `redelivery` (from 1); `draw` gives chance in [-1, 1]."""
 
 
-#: What a redelivery policy must have.
-_POLICY: Final = ("delay", "exhausted", "maximum_redeliveries", "mode", "non_blocking")
-
-
 def check_policy(name: str, given: object) -> None:
     """Raise ConfigurationError, naming the option `name`, if `policy` is no redelivery policy."""
     try:
-        if not isinstance(given, type) and all(hasattr(given, each) for each in _POLICY):
+        if offers(given, Policy, but=("pre_dispatch_check",)):  # a custom one may leave that to us
             return
     except Exception as raised:
         raise ConfigurationError(

@@ -14,7 +14,6 @@ from jmsx.jms.translation import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 
 class QueueBrowser:
@@ -71,12 +70,7 @@ class QueueBrowser:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

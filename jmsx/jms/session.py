@@ -30,7 +30,6 @@ from jmsx.jms.subscribing import ConsumerRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 
 class Session:
@@ -285,12 +284,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _subscribe(self, wanted: ConsumerRequest) -> MessageConsumer:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Final, Self
 
 from jmsx.testing.fake_broker import FakeBroker
@@ -122,12 +121,7 @@ class FakeBrokerServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is None:
             self.stop()
             return

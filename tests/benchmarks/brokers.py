@@ -11,7 +11,7 @@ import time
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from jmsx_broker import ArtemisBroker, ClassicBroker
 from jmsx_broker.artefacts import libraries
@@ -20,9 +20,6 @@ from jmsx_broker.products import ARTEMIS, CLASSIC
 from jmsx_broker.recipe import JAVA_OPTIONS
 from tests.benchmarks.rivals import SIZE, Raw, ack_id, frame, subscription, target
 from tests.benchmarks.ways import Way
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 #: The broker's Java as one would run it: both compilers, the parallel collector, room for a backlog.
 NORMAL: Final = ("-Xmx1g", "-XX:+UseParallelGC", "-Djava.awt.headless=true")
@@ -72,12 +69,7 @@ class Broker:
             self._start_java("java core", "core", folder)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for java in self._java.values():
             if java.stdin is not None:
                 java.stdin.close()

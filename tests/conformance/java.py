@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from jmsx_broker.recipe import JAVA_OPTIONS
 from tests.conformance.traces import Trace
 from tests.jdk import CompileError, compiled
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tests.conformance.scenario import Scenario
 
 _SOURCE: Final = Path(__file__).parent / "java" / "ScenarioRunner.java"
-_HEAP: Final = "-Xmx256m"
 _QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 
 
@@ -82,7 +82,7 @@ class JavaClient:
         except CompileError as error:
             raise JavaRunnerError(str(error)) from error
         path = os.pathsep.join([str(classes), f"{openwire.jars}{os.sep}*"])
-        command = [str(openwire.java / "java"), _HEAP, _QUIET, "-cp", path, _SOURCE.stem]
+        command = [str(openwire.java / "java"), *JAVA_OPTIONS, _QUIET, "-cp", path, _SOURCE.stem]
         command += ["--url", openwire.url, "--jobs", str(self.jobs)]
         return [*command, "--stomp-like"] if self.stomp_like else command
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 _SECONDS: Final = 120
+#: Of the JVMs, which live for seconds: what they would compile well pays for itself later than that.
+_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: A report and a stream, in a session that both use.
 _BOTH: Final = """
 import sys
@@ -55,9 +57,16 @@ def expected(tmp_path: Path) -> ReportResult:
 
 def _assert_same_on(master: str, expected: ReportResult, folder: Path) -> None:
     """Make both from a directory that is not the checkout, by relative paths."""
-    command = [sys.executable, "-c", _BOTH, master]
+    settings = folder / "spark-defaults.conf"
+    settings.write_text(f"spark.executor.extraJavaOptions {_JAVA}\n")
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=500
+        [sys.executable, "-c", _BOTH, master],
+        cwd=folder,
+        env={**os.environ, "SPARK_CONF_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr + (folder / "spark.log").read_text()[-4000:]
     for out in ("batch", "stream"):
@@ -102,7 +111,12 @@ def _daemon(name: str, log: Path, says: str, *options: str) -> Iterator[str]:
         *("--host", "127.0.0.1", "--webui-port", "0"),
         *options,
     ]
-    environment = {**os.environ, "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+    environment = {
+        **os.environ,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": _JAVA,
+        "SPARK_NO_DAEMONIZE": "1",
+    }
     with log.open("wb") as sink:
         daemon = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
     try:
