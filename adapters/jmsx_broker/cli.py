@@ -1,4 +1,9 @@
-"""`jmsx broker`: start a real broker on this machine, and ask one for its counts."""
+"""
+`jmsx broker`: start a real broker on this machine, and ask one for its counts.
+
+What its commands need is imported by them: `jmsx --help` shows this one as well, and must not wait for it.
+"""
+# ruff: noqa: PLC0415 - therefore
 
 from __future__ import annotations
 
@@ -7,20 +12,13 @@ import signal
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
-from rich.table import Table
 
+import jmsx_broker
 from jmsx.cli.terminal import console
 from jmsx.errors import JmsxError
-from jmsx_broker.artefacts import is_cached
-from jmsx_broker.artemis import ArtemisBroker
-from jmsx_broker.classic import ClassicBroker
-from jmsx_broker.images import has_image, make_image
-from jmsx_broker.own import log_tail
-from jmsx_broker.products import ARTEMIS, CLASSIC
-from jmsx_broker.questions import queue_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +37,6 @@ class Kind(StrEnum):
     ARTEMIS = "artemis"
 
 
-_KINDS: Final[dict[Kind, type[ClassicBroker | ArtemisBroker]]] = {
-    Kind.CLASSIC: ClassicBroker,
-    Kind.ARTEMIS: ArtemisBroker,
-}
-
-
 @app.command()
 def start(
     kind: Annotated[Kind, typer.Option(help="Which broker.")] = Kind.CLASSIC,
@@ -58,7 +50,10 @@ def start(
     ] = None,
 ) -> None:
     """Run ActiveMQ Classic or Artemis until Ctrl-C."""
-    broker = _KINDS[kind](
+    from jmsx_broker.own import log_tail
+
+    made = jmsx_broker.ArtemisBroker if kind is Kind.ARTEMIS else jmsx_broker.ClassicBroker
+    broker = made(
         port,
         openwire_port=openwire_port,
         data=data,
@@ -87,6 +82,10 @@ def stats(
     ] = "stomp://127.0.0.1:61613",
 ) -> None:
     """Print the broker's own counts of a queue."""
+    from rich.table import Table
+
+    from jmsx_broker.questions import queue_statistics
+
     with _told_errors():
         told = queue_statistics(url, queue)
         if not told.exists:
@@ -104,6 +103,9 @@ def images(
     force: Annotated[bool, typer.Option(help="Make them again where they are already.")] = False,
 ) -> None:
     """Make container images of both brokers of this machine's Java, where none can be pulled."""
+    from jmsx_broker.images import has_image, make_image
+    from jmsx_broker.products import ARTEMIS, CLASSIC
+
     with _told_errors():
         for product in (CLASSIC, ARTEMIS):
             if force or not has_image(product):
@@ -111,8 +113,10 @@ def images(
             _out.print(product.image, style="bold green")
 
 
-def _start(broker: ClassicBroker | ArtemisBroker) -> None:
+def _start(broker: jmsx_broker.ClassicBroker | jmsx_broker.ArtemisBroker) -> None:
     """Start it, and say where it is."""
+    from jmsx_broker.artefacts import is_cached
+
     if not is_cached(broker.product):
         _err.print(f"fetching {broker.product.name} {broker.product.version}, this once …")
     broker.start()

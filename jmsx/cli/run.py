@@ -7,7 +7,7 @@ import logging
 import sys
 import tomllib
 import traceback
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,8 +16,6 @@ import typer
 
 import jmsx
 from jmsx.cli.terminal import console
-from jmsx.config.options import DRAIN_TIMEOUT
-from jmsx.config.uri import parse_broker_uri
 from jmsx.core.durations import seconds
 from jmsx.core.option_checks import check_names
 from jmsx.errors import ConfigurationError
@@ -28,13 +26,19 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 _err = console(stderr=True)
 
 
+def _drain_timeout() -> float:
+    from jmsx.config.options import DRAIN_TIMEOUT  # noqa: PLC0415 - 80 ms, and `--help` goes by no option
+
+    return DRAIN_TIMEOUT
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """What `jmsx run` goes by: its options, else JMSX_* variables, else `[tool.jmsx]` of pyproject.toml."""
 
     app: str | None = None  #: MODULE:APP
     broker_url: str | None = None
-    drain_timeout: float | str = DRAIN_TIMEOUT
+    drain_timeout: float | str = field(default_factory=_drain_timeout)
     health: str | None = None
     workers: int = 1
     until_idle: float | str | None = None
@@ -194,6 +198,8 @@ def _run_here(settings: RunSettings, app: jmsx.App, supervised: int | None) -> N
 
 
 def _introduce(settings: RunSettings, app: jmsx.App, how: str) -> None:
+    from jmsx.config.uri import parse_broker_uri  # noqa: PLC0415 - as above
+
     broker = parse_broker_uri(app.url) if app.url else "no broker"  # shown without its password
     count = len(app.consumers)
     consumers = f"{count} consumer{'' if count == 1 else 's'}"
