@@ -120,6 +120,13 @@ KINDS: Final = (
         "after a loss there is a socket again, with every subscription on it",
         ("session_id",),
     ),
+    Kind("conn.failed", "a broker that was tried let nobody in", ("broker", "reason")),
+    Kind(
+        "conn.stats",
+        "what has gone over a socket since it was opened; the last one at its end",
+        ("frames_in", "frames_out", "bytes_in", "bytes_out"),
+    ),
+    Kind("receipt.missed", "the broker did not answer a frame in time", ("command",)),
     Kind("broker.error", "the broker sent ERROR", ()),
     Kind(
         "broker.stats",
@@ -170,6 +177,7 @@ _REASONS: Final = {
     "ack.dropped": ("stale_epoch",),
     "log.gap": ("overflow", "unencodable"),
 }
+_RESULTS: Final = ("refused", "credentials", "timeout", "tls", "settings")
 _TRIGGERS: Final = ("each", "threshold", "idle", "explicit", "commit", "close")
 _ACK_MODES: Final = ("auto", "client", "dups_ok", "individual", "transacted")
 
@@ -362,8 +370,9 @@ FIELDS: Final = (
         "",
         "why; of `dlq.failed` the broker's own words",
         _from("reason", "dlq", "dlq.failed", "conn.closed", "conn.lost", "ack.dropped")
-        | _from("", "log.gap"),
-        words=_REASONS,
+        | _from("", "log.gap")
+        | _from("result", "conn.failed"),
+        words=_REASONS | {"conn.failed": _RESULTS},
     ),
     Field("tx_sends", _INT, _MESSAGES, "sends in it", _from("sends", *_TRANSACTIONS)),
     Field(
@@ -437,7 +446,14 @@ FIELDS: Final = (
         _from("expired", "broker.stats"),
         least=0,
     ),
-    Field("broker", _STRING, "", "the broker's address", _from("", "conn.up"), Origin.BY_WRITER),
+    Field(
+        "broker",
+        _STRING,
+        "",
+        "the broker's address",
+        _from("", "conn.up", "conn.failed"),
+        Origin.BY_WRITER,
+    ),
     Field("broker_kind", _STRING, "", "the dialect", _from("", "conn.up"), Origin.BY_WRITER),
     Field("conn_id", _STRING, "", "the connection", _from("", "conn.up"), Origin.BY_WRITER),
     Field(
@@ -452,8 +468,48 @@ FIELDS: Final = (
         _STRING,
         "",
         "free text, only if the application asked for it",
-        {"dlq": "error_message", "conn.lost": "detail", "broker.error": "message"},
+        {
+            "dlq": "error_message",
+            "conn.lost": "detail",
+            "conn.failed": "detail",
+            "broker.error": "message",
+        },
         Origin.OPT_IN,
+    ),
+    Field(
+        "command",
+        _STRING,
+        "",
+        "the STOMP command that had no answer",
+        _from("command", "receipt.missed"),
+    ),
+    Field(
+        "subject",
+        _STRING,
+        "",
+        "what it was about: destination, transaction or consumer",
+        _from("subject", "receipt.missed"),
+    ),
+    Field(
+        "heard_us",
+        _LONG,
+        _US_EPOCH,
+        "the broker's last bytes, heart-beats too",
+        _from("heard_at", "conn.stats"),
+        Origin.FROM_MONOTONIC,
+    ),
+    Field(
+        "silence_limit_us",
+        _LONG,
+        "us",
+        "silence after which the socket is dropped; 0: no heart-beats are agreed",
+        _from("silence_limit", "conn.stats"),
+        Origin.FROM_SECONDS,
+    ),
+    *(
+        Field(f"{what}_{way}", _LONG, what, about, _from(f"{what}_{way}", "conn.stats"), least=0)
+        for what in ("frames", "bytes")
+        for way, about in (("in", "from the broker"), ("out", "to the broker"))
     ),
     Field(
         "service", _STRING, "", "the application's name", _from("", "log.open"), Origin.BY_WRITER

@@ -63,11 +63,15 @@ class Metric:
 
 #: Each label, what it says and what keeps the number of its values small.
 LABELS: Final[dict[str, str]] = {
+    "action": "`suppressed`, or `delivered`: handed out although it may have been before",
+    "blocking": "`true` where the messages behind it wait, too",
+    "command": "the STOMP command that was not answered; 20 at most, then `__other__`",
+    "direction": "`in` or `out`, seen from this process",
     "ack_mode": "the session's acknowledge mode; one of JMS's",
     "broker": "the broker's address without credentials; at most 20, then `__other__`",
     "consumer": "the listener's name; at most 100, then `__other__`",
     "destination": "as subscribed; temporary ones are `__temp__`, after 100 others `__other__`",
-    "error_type": "class name of what the handler raised; at most 20, then `__other__`",
+    "error_type": "class name of what the handler raised; at most 20, then `__other__`; empty without one",
     "kind": "`send` or `acknowledgement`",
     "line": "the kind of line that is missing, of those in the schema of the event log",
     "label": "the name of the label whose values grew too many",
@@ -78,7 +82,7 @@ LABELS: Final[dict[str, str]] = {
     "python": "the interpreter's version; one for each process",
     "reason": "why, in one word; at most 20 and no sentence, else `__other__`",
     "redelivered": "`true` when the broker's own flag was set",
-    "result": "`ok`, or `error` when the handler raised",
+    "result": "`ok`, or `error` when the handler raised; of an attempt to connect: `ok` or why not",
     "stage": "where rows were counted: `read`, `quarantined`, or the name of a table",
     "trigger": "why the ACK was written; the values of `AckTrigger`",
     "verdict": "`balanced`, `suspect` or `unverifiable`",
@@ -221,6 +225,32 @@ _ACKNOWLEDGEMENT: Final = (
 
 _FAILURE: Final = (
     _counter(
+        "jmsx_failures_total",
+        (*_CONSUMER, "reason", "error_type"),
+        "What went wrong with messages, by why; a refused send has no consumer.",
+        "MessageDeadLettered",
+        "DeadLetterFailed",
+        "DeliveryEnded",
+        "AckDropped",
+        "MessageSent",
+    ),
+    _gauge(
+        "jmsx_last_failure_timestamp_seconds",
+        (*_CONSUMER, "reason", "error_type"),
+        "When that last happened, as seconds since the epoch.",
+        "MessageDeadLettered",
+        "DeadLetterFailed",
+        "DeliveryEnded",
+        "AckDropped",
+        "MessageSent",
+    ),
+    _counter(
+        "jmsx_duplicate_messages_total",
+        (*_CONSUMER, "action"),
+        "Messages that were, or may have been, handled before: kept from the handler or not.",
+        "DeliveryEnded",
+    ),
+    _counter(
         "jmsx_redeliveries_total",
         (*_CONSUMER, "mode"),
         "Redeliveries that jmsx decided; those of the broker are received with redelivered=true.",
@@ -228,7 +258,7 @@ _FAILURE: Final = (
     ),
     _gauge(
         "jmsx_redelivery_pending_messages",
-        _CONSUMER,
+        (*_CONSUMER, "blocking"),
         "Messages received that wait for the end of their back-off before they are delivered again.",
         "RedeliveryScheduled",
         "LinkClosed",
@@ -286,6 +316,11 @@ _CONFIGURATION: Final = (
         "SubscriptionOpened",
     ),
     _gauge(
+        "jmsx_start_timestamp_seconds",
+        (),
+        "Since when this process counts, as seconds since the epoch.",
+    ),
+    _gauge(
         "jmsx_build_info",
         ("version", "python"),
         "The jmsx and the Python that run; the value is 1.",
@@ -335,6 +370,45 @@ _LINK: Final = (
         "1 while every session that is not closed has its socket, 0 when one lost it.",
         "LinkOpened",
         "LinkClosed",
+    ),
+    _counter(
+        "jmsx_connection_attempts_total",
+        ("broker", "result"),
+        "Attempts to connect to a broker, by how they ended.",
+        "LinkOpened",
+        "ConnectFailed",
+    ),
+    _gauge(
+        "jmsx_last_frame_received_timestamp_seconds",
+        ("broker",),
+        "When the broker was last heard, heart-beats too, by the session that waits for longest.",
+        "LinkOpened",
+        "LinkMeasured",
+        "LinkClosed",
+    ),
+    _gauge(
+        "jmsx_silence_limit_seconds",
+        ("broker",),
+        "Silence after which a session drops its socket; 0 where no heart-beats are agreed.",
+        "LinkMeasured",
+    ),
+    _counter(
+        "jmsx_frames_total",
+        ("broker", "direction"),
+        "STOMP frames on sockets; they are counted every 15 s.",
+        "LinkMeasured",
+    ),
+    _counter(
+        "jmsx_link_bytes_total",
+        ("broker", "direction"),
+        "Bytes on sockets, heart-beats too, before encryption; they are counted every 15 s.",
+        "LinkMeasured",
+    ),
+    _counter(
+        "jmsx_receipt_timeouts_total",
+        ("broker", "command"),
+        "Frames that the broker has not answered in the time that it had.",
+        "ReceiptMissed",
     ),
     _histogram(
         "jmsx_connect_duration_seconds",
@@ -443,6 +517,16 @@ PIPELINE: Final[tuple[Metric, ...]] = (
 
 #: Metrics that no panel and no alert shows, and why.
 RAW_ONLY: Final[dict[str, str]] = {
+    **dict.fromkeys(
+        (
+            *("jmsx_failures_total", "jmsx_last_failure_timestamp_seconds"),
+            *("jmsx_duplicate_messages_total", "jmsx_connection_attempts_total"),
+            *("jmsx_last_frame_received_timestamp_seconds", "jmsx_silence_limit_seconds"),
+            *("jmsx_frames_total", "jmsx_link_bytes_total", "jmsx_receipt_timeouts_total"),
+            "jmsx_start_timestamp_seconds",
+        ),
+        "new, and on the boards that come next",
+    ),
     "jmsx_transaction_messages": "how an application cuts its work; nobody needs it at night",
     "jmsx_reconnect_duration_seconds": "read after an outage, to tell how long it was",
     "jmsx_broker_queue_messages": "the broker's own exporter tells it for all queues, and each second",
@@ -454,6 +538,11 @@ RAW_ONLY: Final[dict[str, str]] = {
 }
 
 BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in METRICS}
+
+#: Those of reports too, for dashboards and rules.
+SHOWN: Final[dict[str, Metric]] = {
+    sample: metric for metric in (*METRICS, *PIPELINE) for sample in metric.samples
+}
 
 BY_SAMPLE: Final[dict[str, Metric]] = {
     sample: metric for metric in METRICS for sample in metric.samples

@@ -10,6 +10,7 @@ from jmsx.core.events import (
     SETTLED,
     AckDropped,
     AckTrigger,
+    DeadLetterFailed,
     DeliveryEnded,
     MessageDeadLettered,
     MessagesAcknowledged,
@@ -66,6 +67,7 @@ class ConsumerSeries:
         "_buffer_wait",
         "_dead_letter_failures",
         "_delayed",
+        "_delivered_again",
         "_delivery_latency",
         "_end_to_end_latency",
         "_immediate",
@@ -79,10 +81,12 @@ class ConsumerSeries:
         "_received_first",
         "_redelivery_delay",
         "_settled",
+        "_suppressed",
         "_table",
         "_who",
         "oldest",
         "pending",
+        "pending_blocking",
         "prefetch",
         "subscriptions",
         "unsettled",
@@ -97,7 +101,8 @@ class ConsumerSeries:
         self._settled: dict[str, dict[Outcome, Tally]] = {}  # by acknowledge mode
         self.unsettled = self._tally("jmsx_unsettled_messages")
         self.oldest = self._tally("jmsx_oldest_unsettled_seconds")
-        self.pending = self._tally("jmsx_redelivery_pending_messages")
+        self.pending = self._tally("jmsx_redelivery_pending_messages", blocking="false")
+        self.pending_blocking = self._tally("jmsx_redelivery_pending_messages", blocking="true")
         self.subscriptions = self._tally("jmsx_open_subscriptions")
         self.prefetch = self._tally("jmsx_prefetch_limit_messages")
         self._make_delivery_series()
@@ -121,6 +126,8 @@ class ConsumerSeries:
         self._delivery_latency = self._distribution("jmsx_delivery_latency_seconds")
         self._end_to_end_latency = self._distribution("jmsx_end_to_end_latency_seconds")
         self._buffer_wait = self._distribution("jmsx_buffer_wait_seconds")
+        self._suppressed = self._tally("jmsx_duplicate_messages_total", action="suppressed")
+        self._delivered_again = self._tally("jmsx_duplicate_messages_total", action="delivered")
         self._negative = self._tally("jmsx_negative_latency_messages_total")
         self._last_settled = self._tally("jmsx_last_settled_timestamp_seconds")
 
@@ -141,6 +148,12 @@ class ConsumerSeries:
         for reason in DEAD_LETTER_REASONS:
             self._tally("jmsx_dead_lettered_messages_total", reason=reason)
 
+    def _note_failure(self, reason: str, error_type: str, at: float, messages: int = 1) -> None:
+        """Show what went wrong, and when (seconds since the epoch); both words are admitted."""
+        cause = {"reason": reason, "error_type": error_type}
+        self._tally("jmsx_failures_total", **cause).value += messages
+        self._tally("jmsx_last_failure_timestamp_seconds", **cause).value = at
+
     def note_received(self, events: Sequence[MessagesReceived]) -> None:
         """Count the frames."""
         messages = sum([event.messages for event in events])
@@ -158,9 +171,18 @@ class ConsumerSeries:
         self._note_done(_those(events, outcomes, _DONE), offset)
         dead = _those(events, outcomes, _DEAD)
         self._attempts_dead.observe_all([event.attempt for event in dead])
-        for raised in [one for event in events if (one := event.error_type) is not None]:
-            error_type = self._open.error_type.admit(raised)
+        self._note_duplicates(events, outcomes)
+        for event in [one for one in events if one.error_type is not None]:
+            error_type = self._open.error_type.admit(event.error_type or "")
             self._tally("jmsx_handler_errors_total", error_type=error_type).value += 1
+            if event.outcome is not Outcome.DEAD_LETTERED:  # of which its own event tells
+                self._note_failure("handler_error", error_type, event.at + offset)
+
+    def _note_duplicates(self, events: Sequence[DeliveryEnded], outcomes: Counter[Outcome]) -> None:
+        """Count what was done before, as we know, and what the broker says may have been."""
+        self._suppressed.value += outcomes[Outcome.DUPLICATE]
+        again = [one for one in events if one.redelivered and one.attempt == 1]
+        self._delivered_again.value += sum([one.outcome in _HANDLED for one in again])
 
     def _note_handled(self, events: Sequence[DeliveryEnded], offset: float) -> None:
         well = [event for event in events if event.error_type is None]
@@ -220,19 +242,24 @@ class ConsumerSeries:
         (self._delayed if event.delay > 0 else self._immediate).value += 1
         self._redelivery_delay.observe(event.delay)
 
-    def note_dead_lettered(self, event: MessageDeadLettered) -> None:
-        """Count one dead letter."""
+    def note_dead_lettered(self, event: MessageDeadLettered, offset: float) -> None:
+        """Count one dead letter; `offset` as for `note_ended`."""
         reason = self._open.reason.admit(event.reason)
         self._tally("jmsx_dead_lettered_messages_total", reason=reason).value += 1
+        raised = event.error_type
+        error_type = "" if raised is None else self._open.error_type.admit(raised)
+        self._note_failure(reason, error_type, event.at + offset)
 
-    def note_dead_letter_failed(self) -> None:
+    def note_dead_letter_failed(self, event: DeadLetterFailed, offset: float) -> None:
         """Count one dead letter that is none; its reason is a sentence, and so no label."""
         self._dead_letter_failures.value += 1
+        self._note_failure("dead_letter_refused", "", event.at + offset)
 
-    def note_ack_dropped(self, event: AckDropped) -> None:
+    def note_ack_dropped(self, event: AckDropped, offset: float) -> None:
         """Count the messages of an acknowledgement that was not sent."""
         reason = self._open.reason.admit(event.reason)
         self._tally("jmsx_ack_dropped_messages_total", reason=reason).value += event.messages
+        self._note_failure("acknowledgement_dropped", "", event.at + offset, event.messages)
 
     def note_subscribed(self, event: SubscriptionOpened) -> None:
         """Show how it is configured."""

@@ -6,17 +6,21 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.events import (
+    ConnectFailed,
     DeliveryEnded,
     LinkClosed,
+    LinkMeasured,
+    LinkOpened,
     MessagesReceived,
     Outcome,
+    ReceiptMissed,
     RedeliveryScheduled,
     Source,
     SubscriptionOpened,
 )
 from jmsx_prometheus.consumers import ConsumerSeries
 from jmsx_prometheus.labels import LabelGuard
-from jmsx_prometheus.series import SeriesTable
+from jmsx_prometheus.series import SeriesTable, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,19 +30,29 @@ if TYPE_CHECKING:
 DISCONNECT_REASONS: Final = ("closed", "heartbeat", "error_frame", "io", "protocol")
 
 
+#: Commands that are usually waited for.
+ANSWERED: Final = ("SEND", "ACK", "COMMIT", "SUBSCRIBE", "DISCONNECT")
+#: What an attempt to connect may come to.
+RESULTS: Final = ("ok", "refused", "credentials", "timeout", "tls", "settings")
+_DIRECTIONS: Final = ("in", "out")
+
+
 class _Link:
     """One socket of one session."""
 
-    __slots__ = ("broker", "due", "epoch", "held", "is_up", "subscriptions")
+    __slots__ = ("broker", "due", "epoch", "heard", "held", "is_up", "measured", "subscriptions")
 
-    def __init__(self, broker: str, epoch: int) -> None:
+    def __init__(self, broker: str, epoch: int, heard: float) -> None:
         self.broker = broker
         self.epoch = epoch
         self.is_up = True
+        self.heard = heard  #: when the broker last was, seconds since the epoch
+        #: Frames in and out, bytes in and out, that are counted already.
+        self.measured = (0, 0, 0, 0)
         #: Messages received and not ended: how many came at which time, seconds, monotonic.
         self.held: dict[ConsumerSeries, dict[float, int]] = {}
-        #: When their back-offs end, seconds, monotonic; heaps.
-        self.due: dict[ConsumerSeries, list[float]] = {}
+        #: When their back-offs end, seconds, monotonic; heaps, by consumer and whether others wait behind.
+        self.due: dict[tuple[ConsumerSeries, bool], list[float]] = {}
         self.subscriptions: list[
             tuple[ConsumerSeries, int]
         ] = []  # with their prefetch, in messages
@@ -54,7 +68,8 @@ class _Link:
     def release(self, consumer: ConsumerSeries) -> None:
         """All messages of `consumer` went back to the broker."""
         consumer.unsettled.value -= sum(self.held.pop(consumer, {}).values())
-        self.due.pop(consumer, None)
+        self.due.pop((consumer, False), None)
+        self.due.pop((consumer, True), None)
 
     def unsubscribe(self, consumer: ConsumerSeries) -> None:
         """Forget one subscription of `consumer`, if there is one."""
@@ -69,22 +84,28 @@ class _Link:
 class Links:
     """The sockets of all sessions; an event of an older epoch moves no gauge."""
 
-    def __init__(self, table: SeriesTable, brokers: LabelGuard, reasons: LabelGuard) -> None:
+    def __init__(
+        self, table: SeriesTable, brokers: LabelGuard, reasons: LabelGuard, commands: LabelGuard
+    ) -> None:
         self._table = table
         self._reasons = reasons
+        self._commands = commands
         self._brokers = brokers
         self._links: dict[str, _Link] = {}  # by session id
 
-    def note_opened(self, source: Source, seconds: float) -> None:
-        """Note that a socket is up, `seconds` after it was asked for."""
+    def note_opened(self, source: Source, event: LinkOpened, offset: float) -> None:
+        """Note that a socket is up; `offset` is wall clock minus monotonic clock, in seconds."""
         before = self._links.get(source.session_id)
         if before is not None:
             before.drop()
         broker = self._make_series(source)
-        self._links[source.session_id] = _Link(broker, source.epoch)
+        self._links[source.session_id] = _Link(broker, source.epoch, event.at + offset)
+        self._attempts(broker, "ok").value += 1
         if before is not None and before.broker != broker:  # it has gone to another broker
             self._show_up(before.broker)
-        self._table.distribution("jmsx_connect_duration_seconds", broker=broker).observe(seconds)
+        self._table.distribution("jmsx_connect_duration_seconds", broker=broker).observe(
+            event.seconds
+        )
         self._show_up(broker)
 
     def note_closed(self, source: Source, event: LinkClosed) -> None:
@@ -103,6 +124,34 @@ class Links:
         """Note that an outage of `seconds` is over."""
         broker = self._make_series(source)
         self._table.distribution("jmsx_reconnect_duration_seconds", broker=broker).observe(seconds)
+
+    def note_failed(self, source: Source, event: ConnectFailed) -> None:
+        """Note that a broker did not let us in."""
+        broker = self._make_series(source)
+        self._attempts(broker, self._reasons.admit(event.result)).value += 1
+
+    def note_measured(self, source: Source, event: LinkMeasured, offset: float) -> None:
+        """Count what has gone over a socket since it was last measured; `offset` as for `note_opened`."""
+        link = self._latest(source)
+        if link is None:
+            return
+        measured = (event.frames_in, event.frames_out, event.bytes_in, event.bytes_out)
+        grown = [now - before for now, before in zip(measured, link.measured, strict=True)]
+        names = ("jmsx_frames_total", "jmsx_link_bytes_total")
+        series = [(name, direction) for name in names for direction in _DIRECTIONS]
+        for (name, direction), more in zip(series, grown, strict=True):
+            self._table.tally(name, broker=link.broker, direction=direction).value += max(more, 0)
+        link.measured = measured
+        link.heard = max(link.heard, event.heard_at + offset)
+        limit = self._table.tally("jmsx_silence_limit_seconds", broker=link.broker)
+        limit.value = event.silence_limit
+        self._show_up(link.broker)
+
+    def note_missed(self, source: Source, event: ReceiptMissed) -> None:
+        """Note that the broker did not answer."""
+        broker = self._make_series(source)
+        command = self._commands.admit(event.command)
+        self._table.tally("jmsx_receipt_timeouts_total", broker=broker, command=command).value += 1
 
     def note_error(self, source: Source) -> None:
         """Note that the broker sent ERROR."""
@@ -164,20 +213,20 @@ class Links:
         """Note that a message waits for the end of its back-off."""
         link = self._current(source)
         if link is not None and event.delay > 0:
-            heappush(link.due.setdefault(consumer, []), event.at + event.delay)
+            heappush(link.due.setdefault((consumer, event.blocking), []), event.at + event.delay)
 
     def note_waiting(self, consumers: Iterable[ConsumerSeries], now: float) -> None:
         """Let `consumers` show how long messages wait and how many are in back-off; `now` in seconds, monotonic."""
         for consumer in consumers:
-            consumer.oldest.value = consumer.pending.value = 0
+            consumer.oldest.value = consumer.pending.value = consumer.pending_blocking.value = 0
         for link in self._links.values():
             for consumer, held in link.held.items():
                 since = min(held, default=now)
                 consumer.oldest.value = max(consumer.oldest.value, now - since)
-            for consumer, due in link.due.items():
+            for (consumer, blocking), due in link.due.items():
                 while due and due[0] <= now:
                     heappop(due)
-                consumer.pending.value += len(due)
+                (consumer.pending_blocking if blocking else consumer.pending).value += len(due)
 
     def _latest(self, source: Source) -> _Link | None:
         """The link of an event, if its session has none of a later epoch."""
@@ -195,11 +244,25 @@ class Links:
         for reason in DISCONNECT_REASONS:
             self._table.tally("jmsx_disconnects_total", broker=broker, reason=reason)
         self._table.tally("jmsx_broker_error_frames_total", broker=broker)
+        for result in RESULTS:
+            self._attempts(broker, result)
+        for command in ANSWERED:
+            self._table.tally("jmsx_receipt_timeouts_total", broker=broker, command=command)
+        for direction in _DIRECTIONS:
+            self._table.tally("jmsx_frames_total", broker=broker, direction=direction)
+            self._table.tally("jmsx_link_bytes_total", broker=broker, direction=direction)
         return broker
 
+    def _attempts(self, broker: str, result: str) -> Tally:
+        return self._table.tally("jmsx_connection_attempts_total", broker=broker, result=result)
+
     def _show_up(self, broker: str) -> None:
-        states = [link.is_up for link in self._links.values() if link.broker == broker]
-        if states:
-            self._table.tally("jmsx_connection_up", broker=broker).value = int(all(states))
+        links = [link for link in self._links.values() if link.broker == broker]
+        if links:
+            up = self._table.tally("jmsx_connection_up", broker=broker)
+            up.value = int(all(link.is_up for link in links))
+            heard = self._table.tally("jmsx_last_frame_received_timestamp_seconds", broker=broker)
+            heard.value = min(link.heard for link in links)
         else:
             self._table.forget("jmsx_connection_up", broker=broker)
+            self._table.forget("jmsx_last_frame_received_timestamp_seconds", broker=broker)

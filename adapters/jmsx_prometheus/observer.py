@@ -13,11 +13,13 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from jmsx.core.events import (
     AckDropped,
+    ConnectFailed,
     DeadLetterFailed,
     DeliveryEnded,
     ErrorReceived,
     Event,
     LinkClosed,
+    LinkMeasured,
     LinkOpened,
     LinkRestored,
     MessageDeadLettered,
@@ -25,6 +27,7 @@ from jmsx.core.events import (
     MessageSent,
     MessagesReceived,
     QueueCounted,
+    ReceiptMissed,
     RedeliveryScheduled,
     Source,
     SubscriptionClosed,
@@ -36,7 +39,7 @@ from jmsx.drivers.process import tell_of_forks
 from jmsx_prometheus.catalogue import find
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS, ConsumerSeries, OpenValues
 from jmsx_prometheus.labels import DestinationGuard, LabelGuard, WordGuard
-from jmsx_prometheus.links import DISCONNECT_REASONS, Links
+from jmsx_prometheus.links import ANSWERED, DISCONNECT_REASONS, Links
 from jmsx_prometheus.logs import LogNumbers, note_log
 from jmsx_prometheus.series import SeriesKey, SeriesTable, Tally
 
@@ -86,9 +89,15 @@ class _Sends:
         }
         self._table, self._destination = table, destination
 
-    def note(self, event: MessageSent) -> None:
-        """Count one SEND."""
+    def note(self, event: MessageSent, offset: float) -> None:
+        """Count one SEND; `offset` is wall clock minus monotonic clock, in seconds."""
         self._outcomes[event.outcome].value += 1
+        if event.outcome == "error":
+            cause = {"reason": "send_refused", "error_type": "", "consumer": ""}
+            where = {"destination": self._destination, **cause}
+            self._table.tally("jmsx_failures_total", **where).value += 1
+            last = self._table.tally("jmsx_last_failure_timestamp_seconds", **where)
+            last.value = event.at + offset
         if event.outcome == "confirmed":
             duration = self._table.distribution(
                 "jmsx_send_duration_seconds", destination=self._destination
@@ -139,14 +148,17 @@ class PrometheusObserver:
         reasons = WordGuard(
             20, self._overflow("reason"), known=(*DEAD_LETTER_REASONS, *DISCONNECT_REASONS)
         )
+        commands = LabelGuard(20, self._overflow("command"), known=ANSWERED)
         self._open_values = OpenValues(
             error_type=LabelGuard(20, self._overflow("error_type")), reason=reasons
         )
-        self._links = Links(self._table, LabelGuard(20, self._overflow("broker")), reasons)
+        self._links = Links(
+            self._table, LabelGuard(20, self._overflow("broker")), reasons, commands
+        )
         self._sends: dict[str, _Sends] = {}  # by destination
         self._consumers: dict[tuple[str, str], ConsumerSeries] = {}  # by destination and consumer
         self._handlers = self._make_handlers()
-        self._make_process_series()
+        self._make_process_series(began=wall)
         self.registry = CollectorRegistry() if registry is None else registry
         self.registry.register(self)
         tell_of_forks(self)
@@ -274,14 +286,21 @@ class PrometheusObserver:
         return {
             MessageSent: lambda event, _: self._note_sent(event),
             TransactionEnded: lambda event, _: self._note_transaction(event),
-            LinkOpened: lambda event, source: links.note_opened(source, event.seconds),
+            LinkOpened: lambda event, source: links.note_opened(source, event, self._offset),
             LinkClosed: lambda event, source: links.note_closed(source, event),
             LinkRestored: lambda event, source: links.note_restored(source, event.seconds),
             ErrorReceived: lambda _, source: links.note_error(source),
             RedeliveryScheduled: self._note_redelivery,
-            MessageDeadLettered: lambda event, _: self._of(event).note_dead_lettered(event),
-            DeadLetterFailed: lambda event, _: self._of(event).note_dead_letter_failed(),
-            AckDropped: lambda event, _: self._of(event).note_ack_dropped(event),
+            ConnectFailed: lambda event, source: links.note_failed(source, event),
+            LinkMeasured: lambda event, source: links.note_measured(source, event, self._offset),
+            ReceiptMissed: lambda event, source: links.note_missed(source, event),
+            MessageDeadLettered: lambda event, _: self._of(event).note_dead_lettered(
+                event, self._offset
+            ),
+            DeadLetterFailed: lambda event, _: self._of(event).note_dead_letter_failed(
+                event, self._offset
+            ),
+            AckDropped: lambda event, _: self._of(event).note_ack_dropped(event, self._offset),
             SubscriptionOpened: self._note_subscribed,
             SubscriptionClosed: lambda event, source: links.note_unsubscribed(
                 source, self._of(event)
@@ -311,7 +330,7 @@ class PrometheusObserver:
             series = _Sends(self._table, destination)
             if destination == event.destination:  # not one of those that share a label
                 self._sends[destination] = series
-        series.note(event)
+        series.note(event, self._offset)
 
     def _note_transaction(self, event: TransactionEnded) -> None:
         outcome = event.outcome.value
@@ -343,9 +362,11 @@ class PrometheusObserver:
     def _overflow(self, label: str) -> Tally:
         return self._table.tally("jmsx_label_overflow_total", label=label)
 
-    def _make_process_series(self) -> None:
+    def _make_process_series(self, began: float) -> None:
+        """What every process shows from its first moment, `began` in seconds since the epoch."""
         for outcome in TransactionOutcome:
             self._table.tally("jmsx_transactions_total", outcome=outcome.value)
             self._table.distribution("jmsx_transaction_duration_seconds", outcome=outcome.value)
         build = {"version": version("jmsx"), "python": platform.python_version()}
         self._table.tally("jmsx_build_info", **build).value = 1
+        self._table.tally("jmsx_start_timestamp_seconds").value = began

@@ -230,7 +230,7 @@ _PROGRESS: Final = (
         expr=(
             "jmsx_unsettled_messages > 0"
             " and sum without (ack_mode, outcome) (rate(jmsx_settled_messages_total[5m])) == 0"
-            " unless jmsx_redelivery_pending_messages > 0"
+            " unless sum without (blocking) (jmsx_redelivery_pending_messages) > 0"
         ),
         wait="5m",
         severity=Severity.PAGE,

@@ -275,7 +275,11 @@ _PROGRESS: Final = (
         "waits for a planned back-off of half an hour",
         (
             Series("jmsx_unsettled_messages", _SERIES, held((5, 60))),
-            Series("jmsx_redelivery_pending_messages", _SERIES, held((1, 30), (0, 30))),
+            Series(
+                "jmsx_redelivery_pending_messages",
+                {**_SERIES, "blocking": "true"},
+                held((1, 30), (0, 30)),
+            ),
             _settled(held((200, 60))),
         ),
         (*_never(12, 29), *_fires(_SERIES, 37, 55)),

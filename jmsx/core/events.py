@@ -235,6 +235,41 @@ class LinkRestored:
 
 
 @dataclass(slots=True, kw_only=True)
+class ConnectFailed:
+    """A broker that was tried did not let us in; there may be others, and other attempts."""
+
+    at: float
+    result: (
+        str  #: `refused` (no socket, or no welcome), `credentials`, `timeout`, `tls`, `settings`
+    )
+    detail: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class LinkMeasured:
+    """What has gone over the session's socket since it was opened; told now and then, and at its end."""
+
+    at: float
+    heard_at: float  #: the last bytes of the broker, heart-beats too
+    silence_limit: (
+        float  #: seconds without any after which the link is dropped; 0: no heart-beats are agreed
+    )
+    frames_in: int
+    frames_out: int
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ReceiptMissed:
+    """The broker has not answered a frame in the time that it had; nobody waits for it any more."""
+
+    at: float
+    command: str  #: of the frame, such as `SEND`
+    subject: str  #: destination, transaction or consumer
+
+
+@dataclass(slots=True, kw_only=True)
 class ErrorReceived:
     """The broker sent ERROR."""
 
@@ -280,6 +315,9 @@ Event = (
     | LinkOpened
     | LinkClosed
     | LinkRestored
+    | ConnectFailed
+    | LinkMeasured
+    | ReceiptMissed
     | ErrorReceived
     | AckDropped
     | QueueCounted

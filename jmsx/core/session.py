@@ -535,6 +535,9 @@ class SessionCore:
         self.broker_errors.explain(now)  # it may have been refused
         marked = self._work.in_doubt  # then its link is gone already
         self._requests.abandon(request)
+        self._outbox.report(
+            events.ReceiptMissed(at=now, command=request.command, subject=request.subject)
+        )
         request.end(now, error)
         if request.command == "COMMIT" and not marked:
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")

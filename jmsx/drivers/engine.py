@@ -329,6 +329,8 @@ class Engine:
             self.core.handle_timer(now, unread=unread)
         if self._up and (dead := self._life.beat(now)) is not None:
             self._lose(*dead)
+        elif self._up and (measured := self._life.measured(now)) is not None:
+            self._report(measured)
         self._perform(now)
         self._arm()
         if unread and self._armed is not None:
@@ -489,6 +491,8 @@ class Engine:
             return
         self._up = False
         self._life.drop()
+        if (measured := self._life.measured(self._machine.monotonic(), finally_=True)) is not None:
+            self._report(measured)
         if reason == "protocol":  # from now on it matters whether any message is settled at all
             self.core.detail(wanted=True)
         now = self._machine.monotonic()

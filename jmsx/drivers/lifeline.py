@@ -18,6 +18,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.dialect import Dialect
+from jmsx.core.events import LinkMeasured
 from jmsx.core.frames import Frame
 from jmsx.core.heartbeat import Heartbeat
 from jmsx.core.requests import barrier
@@ -38,6 +39,9 @@ LAST_WORDS: Final = 1.0
 LOOKS: Final = 4
 PAUSE: Final = 0.05
 
+
+#: Seconds between two measurements of what went over a link: that it was silent for a minute must be seen.
+MEASURE_EVERY: Final = 15.0
 
 #: Bytes of chance in a mark.
 _MARK_SIZE: Final = 8
@@ -100,6 +104,8 @@ class Lifeline:
         self._limit = None if self.link.in_memory else limit
         self._write = connected.link.writer()
         self._written_at = now  #: the last bytes
+        self._frames_out = self._bytes_out = 0  #: since CONNECT
+        self._measure_at = math.inf if self.link.in_memory else now + MEASURE_EVERY
         self._look_at = now
         self._frame: tuple[int, int] | None = None  #: that was coming in, and its size, at `_since`
         self._since = now
@@ -123,6 +129,7 @@ class Lifeline:
                 self.link.hang_up(at_once=not self._errors_close)
             else:
                 self._written_at = now
+                self._bytes_out += len(data)
         return self._unwritten is None
 
     @property
@@ -135,7 +142,8 @@ class Lifeline:
         return str(self._unwritten) if self.timed_out else told
 
     def encode(self, frame: Frame) -> bytes:
-        """The bytes of a frame on this link."""
+        """The bytes of a frame on this link, which are to be written."""
+        self._frames_out += 1
         return self._seal.put_on(frame).encode()
 
     def beat(self, now: float) -> tuple[str, str] | None:
@@ -150,6 +158,22 @@ class Lifeline:
         if self._heartbeat.due(now) and not self.write(b"\n", now):
             return None
         return self._stuck(now)
+
+    def measured(self, now: float, *, finally_: bool = False) -> LinkMeasured | None:
+        """What has gone over the link, if that is to be told again: now and then, and `finally_`."""
+        if self.link.in_memory or not (finally_ or now >= self._measure_at):
+            return None
+        self._measure_at = now + MEASURE_EVERY
+        frames_in, bytes_in = self.link.came_in
+        return LinkMeasured(
+            at=now,
+            heard_at=self.link.heard_at,
+            silence_limit=self._heartbeat.silence or 0.0,
+            frames_in=frames_in,
+            frames_out=self._frames_out,
+            bytes_in=bytes_in,
+            bytes_out=self._bytes_out,
+        )
 
     def _stuck(self, now: float) -> tuple[str, str] | None:
         """
@@ -182,10 +206,9 @@ class Lifeline:
         if self._unwritten is not None:
             return self._over_at
         self._heartbeat.sent(self._written_at)
-        timer = self._heartbeat.next_timer()
-        if self._limit is None:
-            return timer
-        return self._look_at if timer is None else min(timer, self._look_at)
+        looks = math.inf if self._limit is None else self._look_at
+        timers = (self._heartbeat.next_timer() or math.inf, looks, self._measure_at)
+        return None if min(timers) == math.inf else min(timers)
 
     def drop(self) -> None:
         """Close the socket without DISCONNECT; from any thread."""

@@ -110,6 +110,11 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         """Write bytes; raises OSError if the socket is gone. One caller at a time."""
         self._transport.send(data)
 
+    @property
+    def came_in(self) -> tuple[int, int]:
+        """Frames and bytes that the broker has sent, heart-beats among the bytes."""
+        return self._transport.frames_in, self._transport.bytes_in
+
     def writer(self) -> Callable[[bytes], None]:
         """What `send` does on the connection that there is now; also raises OSError once it is gone."""
         stream: Stream | None = self._transport.socket

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import Source
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.process_memory import ProcessMemory
@@ -13,7 +14,8 @@ from jmsx.core.values import SessionSettings
 from jmsx.drivers.calls import Calls
 from jmsx.drivers.engine import Engine
 from jmsx.drivers.machine import Machine
-from jmsx.drivers.reconnect import Connector
+from jmsx.drivers.reconnect import Connector, failed
+from jmsx.errors import JmsxError
 from jmsx.observe import Observers
 
 
@@ -23,6 +25,14 @@ class OpenLink:
     def __init__(
         self, connector: Connector, machine: Machine, observers: Observers, *, patient: bool
     ) -> None:
+        source = Source("", "", "", "idle", 0)  # the broker is another one with each attempt
+
+        def tell(address: BrokerAddress, error: JmsxError) -> None:
+            observers.observe(
+                failed(error, machine.monotonic()), replace(source, broker=str(address))
+            )
+
+        connector.on_failure = tell
         self._connected = connector.first(patient=patient)
         self.client_id = connector.client_id
         self.dialect = self._connected.dialect

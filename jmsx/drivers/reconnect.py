@@ -19,10 +19,12 @@ from jmsx import plugins
 from jmsx.config.options import FOR_EVER, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.dialect import Dialect
+from jmsx.core.events import ConnectFailed
 from jmsx.core.frames import Frame
 from jmsx.drivers.link import Inbox, StompLink
 from jmsx.drivers.machine import Machine
 from jmsx.errors import (
+    BrokerTimeoutError,
     ConfigurationError,
     ConnectionFailedError,
     InvalidClientIdError,
@@ -43,6 +45,15 @@ TELL_EVERY: Final = 10
 
 #: What no second try cures when a session is opened for the first time.
 _HOPELESS: Final = (SecurityError, InvalidClientIdError, ConfigurationError, TlsError)
+
+#: What `ConnectFailed` calls them; others are `refused`.
+_RESULTS: Final = {
+    SecurityError: "credentials",
+    BrokerTimeoutError: "timeout",
+    TlsError: "tls",
+    ConfigurationError: "settings",
+    InvalidClientIdError: "settings",
+}
 
 #: One round, and no second.
 ONCE: Final = ReconnectPolicy(maximum_attempts=0)
@@ -83,6 +94,8 @@ class Connector:
         self._trying: StompLink | None = None
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
+        #: Is told which broker did not let us in, and why.
+        self.on_failure: Callable[[BrokerAddress, JmsxError], None] = lambda _address, _error: None
 
     @property
     def policy(self) -> ReconnectPolicy | None:
@@ -147,6 +160,7 @@ class Connector:
                     return self._open(address)
                 except JmsxError as error:
                     failures.append(error)
+                    self.on_failure(address, error)
             raise _summary(failures)
         finally:
             failures.clear()  # they know this frame and their links, and would keep them in memory
@@ -218,6 +232,12 @@ class Connector:
                 attempt=state.attempt_number,
                 error=str(state.outcome.exception()),
             )
+
+
+def failed(error: JmsxError, now: float) -> ConnectFailed:
+    """The event of an attempt that ended with `error`."""
+    result = next((word for cls, word in _RESULTS.items() if isinstance(error, cls)), "refused")
+    return ConnectFailed(at=now, result=result, detail=str(error))
 
 
 def _summary(failures: list[JmsxError]) -> JmsxError:

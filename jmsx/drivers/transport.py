@@ -72,6 +72,8 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self._ending = threading.Lock()
         self._last_call: threading.Timer | None = None  #: closes the socket if the broker does not
         self._passing_on = False  #: what was read is on its way to `sink`
+        self.bytes_in = 0
+        self.frames_in = 0
         self.touched: Callable[[], None] = lambda: None  #: bytes have arrived
 
     def attempt_connection(self) -> None:
@@ -85,7 +87,9 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
             while data := self.socket.read():
                 self._passing_on = True
                 self.touched()
+                self.bytes_in += len(data)
                 frames = self._splitter.feed(data)
+                self.frames_in += len(frames)
                 if frames:
                     self._sink(frames)
                 self._passing_on = False

@@ -59,7 +59,7 @@ def prometheus(folder: Path, rules: Path, target: int) -> Iterator[Prometheus]:
             {"global": settings, "rule_files": [str(rules)], "scrape_configs": [scraped]}
         )
     )
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     command = [
         require("prometheus"),
         f"--config.file={configuration}",
@@ -91,7 +91,8 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.events import (
     AckDropped,
     AckTrigger,
+    ConnectFailed,
     DeadLetterFailed,
     DeliveryEnded,
     ErrorReceived,
     LinkClosed,
+    LinkMeasured,
     LinkOpened,
     LinkRestored,
     MessageDeadLettered,
@@ -20,6 +22,7 @@ from jmsx.core.events import (
     MessagesReceived,
     Outcome,
     QueueCounted,
+    ReceiptMissed,
     RedeliveryScheduled,
     Source,
     SubscriptionClosed,
@@ -45,6 +48,17 @@ SOURCE: Final = Source(
 LINK_OPENED: Final = LinkOpened(at=AT, server="ActiveMQ/6.1.8", seconds=0.02)
 LINK_CLOSED: Final = LinkClosed(at=AT, reason="closed")
 LINK_RESTORED: Final = LinkRestored(at=AT, seconds=2.5, attempts=3)
+CONNECT_FAILED: Final = ConnectFailed(at=AT, result="refused", detail="nobody there")
+LINK_MEASURED: Final = LinkMeasured(
+    at=AT,
+    heard_at=AT + 2,
+    silence_limit=20.0,
+    frames_in=30,
+    frames_out=20,
+    bytes_in=3000,
+    bytes_out=2000,
+)
+RECEIPT_MISSED: Final = ReceiptMissed(at=AT, command="SEND", subject=DESTINATION)
 SUBSCRIBED: Final = SubscriptionOpened(
     at=AT,
     consumer=CONSUMER,
@@ -169,12 +183,15 @@ def working_hours() -> Iterator[Event]:
     for ended in TransactionOutcome:
         yield replace(TRANSACTION, outcome=ended)
     yield ERROR
+    yield CONNECT_FAILED
+    yield RECEIPT_MISSED
     yield COUNTED
 
 
 def lifetime() -> Iterator[tuple[Event, Source]]:
     """A session from its first socket over a lost one to its orderly end, with every kind of event."""
-    for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), replace(LINK_CLOSED, reason="io")):
+    lost = replace(LINK_CLOSED, reason="io")
+    for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), LINK_MEASURED, lost):
         yield event, SOURCE
     again = replace(SOURCE, epoch=2)
     closing = (UNSUBSCRIBED, RECEIVED, LINK_CLOSED)

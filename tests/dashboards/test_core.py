@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from jmsx.core.events import DeliveryEnded, MessagesAcknowledged, RedeliveryScheduled
+from jmsx.core.events import (
+    ConnectFailed,
+    DeliveryEnded,
+    LinkMeasured,
+    MessagesAcknowledged,
+    RedeliveryScheduled,
+)
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.jms.connection import Connection
 from jmsx.jms.message import Message
 from jmsx.testing.server import FakeBrokerServer
 from jmsx_prometheus import PrometheusObserver
+from tests.dashboards.live import free_port
 
 if TYPE_CHECKING:
     from jmsx.core.events import Event, Source
@@ -63,6 +70,28 @@ def test_metrics_are_the_events_of_a_session() -> None:
     assert observer.value("jmsx_redeliveries_total") == _count(log, RedeliveryScheduled) == 10
     assert observer.value("jmsx_ack_frames_total") == _count(log, MessagesAcknowledged)
     assert observer.value("jmsx_label_overflow_total") == 0
+
+
+def test_what_goes_over_sockets_is_told_when_they_end() -> None:
+    """Attempts, frames and bytes of a real socket; one that nobody listened to, and one who would not answer."""
+    observer, log = PrometheusObserver(), _Log()
+    with FakeBrokerServer() as broker:
+        port = free_port()
+        uri = f"failover:(stomp://127.0.0.1:{port},{broker.url})?randomize=false"
+        with Connection(uri, observers=[observer, log]) as connection:
+            session = connection.create_session()
+            session.create_producer(session.create_queue("orders")).send(Message("x" * 1000))
+    assert observer.totals("jmsx_connection_attempts_total", "result")["refused",] == 1
+    assert observer.value("jmsx_connection_attempts_total", result="ok") == 1
+    (failed,) = [one for one in log.events if isinstance(one, ConnectFailed)]
+    assert str(port) in failed.detail
+    measured = [one for one in log.events if isinstance(one, LinkMeasured)][-1]
+    assert (measured.frames_in, measured.frames_out) == (
+        3,
+        2,
+    )  # CONNECTED and receipts of SEND, DISCONNECT
+    assert measured.bytes_out > 1000 > measured.bytes_in > 0
+    assert observer.totals("jmsx_frames_total", "direction") == {("in",): 3, ("out",): 2}
 
 
 def _count(log: _Log, kind: type[Event]) -> int:

@@ -64,6 +64,14 @@ _VALUES: Final[dict[str, Any]] = {
     "dequeued": 10,
     "expired": 1,
     "reason": "queue is full",
+    "heard_at": 999.0,
+    "silence_limit": 20.0,
+    "frames_in": 12,
+    "frames_out": 9,
+    "bytes_in": 4096,
+    "bytes_out": 512,
+    "command": "SEND",
+    "subject": "queue://orders",
 }
 #: Class -> each of the words that one of its members takes.
 _WORDS: Final[dict[type, tuple[str, tuple[Any, ...]]]] = {
@@ -80,6 +88,7 @@ _WORDS: Final[dict[type, tuple[str, tuple[Any, ...]]]] = {
         ("max_redeliveries", "rejected", "expired", "undecodable"),
     ),
     core.LinkClosed: ("reason", ("closed", "heartbeat", "error_frame", "io", "protocol")),
+    core.ConnectFailed: ("result", ("refused", "credentials", "timeout", "tls", "settings")),
     core.AckDropped: ("reason", ("stale_epoch",)),
     core.MessagesReceived: ("redelivered", (1,)),
 }

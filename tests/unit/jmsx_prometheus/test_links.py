@@ -11,15 +11,19 @@ from jmsx.core.events import Event, Outcome, Source
 from jmsx_prometheus import PrometheusObserver
 from tests.dashboards.stories import (
     AT,
+    CONNECT_FAILED,
     ENDED,
     LINK_CLOSED,
+    LINK_MEASURED,
     LINK_OPENED,
+    RECEIPT_MISSED,
     RECEIVED,
     REDELIVERY,
     SOURCE,
     SUBSCRIBED,
     UNSUBSCRIBED,
     WALL,
+    stand_still,
 )
 
 _AGAIN = replace(SOURCE, epoch=2)
@@ -161,3 +165,59 @@ def test_no_gauge_is_ever_negative_or_left_over(told: list[tuple[Event, Source]]
         observer.observe(LINK_OPENED, source)
         observer.observe(LINK_CLOSED, source)
     assert [observer.value(name) for name in names] == [0, 0, 0, 0, 0]
+
+
+def test_what_goes_over_a_socket_is_counted_once() -> None:
+    """Each measurement tells all since the socket was opened; only what is new counts, and an old socket's no more."""
+    observer = PrometheusObserver(clock=stand_still)
+    again = replace(SOURCE, epoch=2)
+    more = replace(LINK_MEASURED, frames_in=35, bytes_out=2500)
+    for event, source in (
+        (LINK_OPENED, SOURCE),
+        (LINK_MEASURED, SOURCE),
+        (more, SOURCE),
+        (replace(LINK_CLOSED, reason="io"), SOURCE),
+        (LINK_OPENED, again),
+        (LINK_MEASURED, SOURCE),
+        (replace(LINK_MEASURED, frames_in=1, frames_out=1, bytes_in=1, bytes_out=1), again),
+    ):
+        observer.observe(event, source)
+    assert observer.totals("jmsx_frames_total", "direction") == {("in",): 36, ("out",): 21}
+    assert observer.totals("jmsx_link_bytes_total", "direction") == {("in",): 3001, ("out",): 2501}
+    assert observer.value("jmsx_silence_limit_seconds") == 20
+
+
+def test_the_session_that_waits_for_longest_is_shown() -> None:
+    """One socket may hear nothing any more while another one does."""
+    observer = PrometheusObserver(clock=stand_still)
+    other = replace(SOURCE, session_id="s2")
+    early = replace(LINK_OPENED, at=AT - 100)
+    for event, source in (
+        (early, SOURCE),
+        (early, other),
+        (LINK_MEASURED, SOURCE),
+        (replace(LINK_MEASURED, heard_at=AT - 50), other),
+    ):
+        observer.observe(event, source)
+    heard = "jmsx_last_frame_received_timestamp_seconds"
+    assert observer.value(heard) == WALL - 50
+    observer.observe(LINK_CLOSED, other)
+    assert observer.value(heard) == WALL + 2
+    observer.observe(LINK_CLOSED, SOURCE)
+    assert observer.totals(heard, "broker") == {}
+
+
+def test_attempts_and_missing_answers_are_counted_by_what_came_of_them() -> None:
+    """What can be known beforehand is there at 0, so that the first failure is an increase."""
+    observer = PrometheusObserver(clock=stand_still)
+    for event in (CONNECT_FAILED, replace(CONNECT_FAILED, result="tls"), LINK_OPENED):
+        observer.observe(event, SOURCE)
+    observer.observe(RECEIPT_MISSED, SOURCE)
+    attempts = observer.totals("jmsx_connection_attempts_total", "result")
+    assert attempts == {
+        (result,): result in {"ok", "refused", "tls"}
+        for result in ("ok", "refused", "credentials", "timeout", "tls", "settings")
+    }
+    missed = observer.totals("jmsx_receipt_timeouts_total", "command")
+    assert {command: count for command, count in missed.items() if count} == {("SEND",): 1}
+    assert missed["COMMIT",] == 0

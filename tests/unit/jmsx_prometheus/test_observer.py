@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from jmsx.core.events import SETTLED, AckTrigger, Event, Outcome, TransactionOutcome
 from jmsx.observe import Observer
 from jmsx_prometheus import PrometheusObserver
+from jmsx_prometheus.buckets import BACK_OFF_SECONDS
 from tests.dashboards.stories import (
     ACK_DROPPED,
     ACKNOWLEDGED,
@@ -305,3 +306,50 @@ def test_counters_are_the_event_log(deliveries: list[tuple[str, str, Outcome, st
         (mode, outcome.value) for _, _, outcome, mode in deliveries if outcome in SETTLED
     )
     assert {key: count for key, count in settled.items() if count} == expected_settled
+
+
+def test_a_failure_tells_where_why_by_what_and_when() -> None:
+    """A failed delivery, a dead letter, one that was refused, a dropped ACK and a refused send, each once."""
+    observer = _told(
+        replace(ENDED, outcome=Outcome.ROLLED_BACK, error_type="ValueError"),
+        replace(ENDED, outcome=Outcome.DEAD_LETTERED, error_type="ValueError"),
+        replace(DEAD_LETTERED, at=AT + 1),
+        DEAD_LETTER_FAILED,
+        replace(ACK_DROPPED, messages=2),
+        replace(SENT, outcome="error"),
+    )
+    told = observer.totals("jmsx_failures_total", "reason", "error_type")
+    assert told == {
+        ("handler_error", "ValueError"): 1,
+        ("max_redeliveries", "ValueError"): 1,
+        ("dead_letter_refused", ""): 1,
+        ("acknowledgement_dropped", ""): 2,
+        ("send_refused", ""): 1,
+    }
+    last = observer.totals("jmsx_last_failure_timestamp_seconds", "reason")
+    assert last["max_redeliveries",] == WALL + 1
+
+
+def test_duplicates_are_suppressed_or_delivered() -> None:
+    """What the broker delivers again after another's hands may have been done; a message that we retry was not."""
+    again = replace(ENDED, redelivered=True)
+    observer = _told(
+        replace(again, outcome=Outcome.DUPLICATE),
+        again,
+        replace(again, attempt=2),
+        replace(again, outcome=Outcome.RELEASED),
+    )
+    assert observer.totals("jmsx_duplicate_messages_total", "action") == {
+        ("suppressed",): 1,
+        ("delivered",): 1,
+    }
+
+
+@pytest.mark.parametrize("delay", [0.2, 1, 2, 4, 5, 8, 16, 25, 30, 60, 64, 125, 300, 625, 900])
+def test_back_off_is_shown_within_a_quarter(delay: float) -> None:
+    """A constant delay of a usual policy: its median and 99th percentile, as Prometheus would interpolate."""
+    below = max((bound for bound in BACK_OFF_SECONDS if bound < delay), default=0.0)
+    above = min(bound for bound in BACK_OFF_SECONDS if bound >= delay)
+    for quantile in (0.5, 0.99):
+        shown = below + (above - below) * quantile
+        assert abs(shown - delay) <= 0.25 * delay
