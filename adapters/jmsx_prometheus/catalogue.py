@@ -517,23 +517,7 @@ PIPELINE: Final[tuple[Metric, ...]] = (
 
 #: Metrics that no panel and no alert shows, and why.
 RAW_ONLY: Final[dict[str, str]] = {
-    **dict.fromkeys(
-        (
-            *("jmsx_failures_total", "jmsx_last_failure_timestamp_seconds"),
-            *("jmsx_duplicate_messages_total", "jmsx_connection_attempts_total"),
-            *("jmsx_last_frame_received_timestamp_seconds", "jmsx_silence_limit_seconds"),
-            *("jmsx_frames_total", "jmsx_link_bytes_total", "jmsx_receipt_timeouts_total"),
-            "jmsx_start_timestamp_seconds",
-        ),
-        "new, and on the boards that come next",
-    ),
     "jmsx_transaction_messages": "how an application cuts its work; nobody needs it at night",
-    "jmsx_reconnect_duration_seconds": "read after an outage, to tell how long it was",
-    "jmsx_broker_queue_messages": "the broker's own exporter tells it for all queues, and each second",
-    "jmsx_event_log_lines_total": "a rate of writing; what is wrong with a log, its drops tell",
-    "jmsx_event_log_unwritten_events": "to be looked at where events were dropped",
-    "jmsx_event_log_unsynced_seconds": "matters for a loss of power, and only then",
-    "jmsx_event_log_errors_total": "to be looked at where events were dropped",
     "jmsx_connect_duration_seconds": "read once, when somebody asks why a start is slow",
 }
 

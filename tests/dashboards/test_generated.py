@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,31 +12,42 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from dashboards.src import generate
-from dashboards.src.alerts import ALERTS
-from dashboards.src.model import Links
-from dashboards.src.overview import panels
-from dashboards.src.scenarios import SCENARIOS
-from dashboards.src.sdk import Dashboard, JSONEncoder
+from jmsx_dashboards.alerts import ALERTS
+from jmsx_dashboards.boards import BOARDS
+from jmsx_dashboards.cli import app
+from jmsx_dashboards.model import Links
+from jmsx_dashboards.scenarios import SCENARIOS
+from jmsx_dashboards.texts import CAUSES
+from jmsx_prometheus import PrometheusObserver
 from jmsx_prometheus.catalogue import METRICS
+from jmsx_prometheus.consumers import DEAD_LETTER_REASONS
+from tests.dashboards import generate
+from tests.dashboards.sdk import Dashboard, JSONEncoder
+from tests.dashboards.stories import lifetime, stand_still
 from tests.dashboards.tools import promtool
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _ROOT = generate.ROOT
-_BOARD = _ROOT / "grafana" / "jmsx-overview.json"
+_BOARDS = sorted((_ROOT / "grafana").glob("*.json"))
 _RULES = _ROOT / "prometheus" / "jmsx_rules.yml"
 
 
-def _board() -> dict[str, Any]:
-    return dict(json.loads(_BOARD.read_text(encoding="utf-8")))
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _panels() -> list[dict[str, Any]]:
+    return [one for path in _BOARDS for one in _read(path)["panels"] if one["type"] != "row"]
 
 
 def test_files_are_up_to_date() -> None:
     """The command that a reader would run finds no difference."""
-    command = [sys.executable, str(_ROOT / "src" / "generate.py"), "--check"]
+    command = [sys.executable, "-m", "tests.dashboards.generate", "--check"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT.parent)
     assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -44,7 +56,7 @@ def test_files_are_up_to_date() -> None:
 def test_check_sees_a_difference(tmp_path: Path, damage: str) -> None:
     """A file by hand, a file too few and a file too many all fail the check; writing mends two of them."""
     root = tmp_path / "dashboards"
-    shutil.copytree(_ROOT, root, ignore=shutil.ignore_patterns("src"))
+    shutil.copytree(_ROOT, root)
     book = root / "runbooks" / f"{ALERTS[0].name}.md"
     if damage == "changed":
         book.write_text("by hand", encoding="utf-8")
@@ -58,44 +70,101 @@ def test_check_sees_a_difference(tmp_path: Path, damage: str) -> None:
 
 
 def test_places_can_be_chosen(tmp_path: Path) -> None:
-    """Who keeps runbooks and Grafana elsewhere says so, and every alert links there."""
-    links = ["--runbooks", "/wiki/runbooks", "--grafana", "/grafana"]
-    assert generate.main([*links, "--root", str(tmp_path)]) == 0
-    rules = yaml.safe_load((tmp_path / "prometheus" / "jmsx_rules.yml").read_text(encoding="utf-8"))
-    annotations = [rule["annotations"] for rule in rules["groups"][1]["rules"]]
-    assert len(annotations) == len(ALERTS)
-    assert all(one["runbook_url"].startswith("/wiki/runbooks/Jmsx") for one in annotations)
-    assert all(one["dashboard_url"].startswith("/grafana/d/jmsx-overview") for one in annotations)
+    """Whoever keeps runbooks and Grafana elsewhere says so, and every link of every file leads to something there."""
+    chosen = ["--runbooks", "https://wiki.test/jmsx/", "--grafana", "https://grafana.test"]
+    done = CliRunner().invoke(app, ["export", str(tmp_path), *chosen])
+    assert done.exit_code == 0, done.output
+    texts = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
+    books = {
+        book for text in texts for book in re.findall(r"https://wiki\.test/jmsx/([^\s\"#]+)", text)
+    }
+    named = {book for book in books if "$" not in book}
+    assert named >= {f"{alert.name}.md" for alert in ALERTS}
+    assert [book for book in named if not (tmp_path / "runbooks" / book).is_file()] == []
+    boards = {
+        uid for text in texts for uid in re.findall(r"https://grafana\.test/d/([\w-]+)", text)
+    }
+    assert boards == {board.uid for board in BOARDS}
+    assert [uid for uid in boards if not (tmp_path / "grafana" / f"{uid}.json").is_file()] == []
 
 
-def test_grafanas_schema_drops_nothing() -> None:
-    """Read by the SDK's typed model and written again, the dashboard is the same."""
-    read = Dashboard.from_json(_board())
-    assert json.loads(json.dumps(read, cls=JSONEncoder)) == _board()
+def test_every_cause_has_its_runbook() -> None:
+    """The table of the first fold leads to the page of its reason, and each of those reasons exists."""
+    page = (_ROOT / "runbooks" / "Causes.md").read_text(encoding="utf-8")
+    observer = PrometheusObserver(clock=stand_still)
+    for event, source in lifetime():
+        observer.observe(event, source)
+    reasons = {reason for (reason,) in observer.totals("jmsx_failures_total", "reason")}
+    told = set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
+    assert reasons <= told
+    assert {*DEAD_LETTER_REASONS} <= told
+    assert told == {*CAUSES}
 
 
-def test_panels_do_not_overlap() -> None:
+@pytest.mark.parametrize("path", _BOARDS, ids=lambda path: path.stem)
+def test_grafanas_schema_drops_nothing(path: Path) -> None:
+    """Read by the SDK's typed model and written again, nothing of a board is lost or becomes something else."""
+    board = _read(path)
+    read = json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder))
+    assert list(_lost(board, read)) == []
+
+
+def _lost(given: Any, read: Any, place: str = "") -> Iterator[str]:
+    """Name what is in `given` and not, or other, in `read`; what the SDK adds are defaults."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        for key, value in given.items():
+            if key in read:
+                yield from _lost(value, read[key], f"{place}.{key}")
+            elif value not in (None, "", [], {}, False, 0):
+                yield f"{place}.{key}"
+    elif isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        for number, (one, other) in enumerate(zip(given, read, strict=True)):
+            yield from _lost(one, other, f"{place}[{number}]")
+    elif given != read:
+        yield f"{place}: {given!r} became {read!r}"
+
+
+@pytest.mark.parametrize("path", _BOARDS, ids=lambda path: path.stem)
+def test_panels_do_not_overlap(path: Path) -> None:
     """Each panel has its place in the grid of 24 columns, and an id of its own."""
-    shown = _board()["panels"]
+    shown = _read(path)["panels"]
     for panel in shown:
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
     for one, other in combinations([panel["gridPos"] for panel in shown], 2):
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
         assert beside or above, (one, other)
-    ids = [panel["id"] for panel in shown if panel["type"] != "row"]
-    assert ids == list(range(1, len(list(panels())) + 1))
+    ids = [panel["id"] for panel in shown]
+    assert ids == list(range(1, len(ids) + 1))
+
+
+def test_the_first_fold_names_queue_and_cause() -> None:
+    """Within the first 14 rows of the grid: queue, reason, error, count, time and runbook; alerts; oldest by queue."""
+    (overview,) = [path for path in _BOARDS if path.stem == "jmsx-overview"]
+    fold = {
+        one["title"]: one
+        for one in _read(overview)["panels"]
+        if one["gridPos"]["y"] + one["gridPos"]["h"] <= 14
+    }
+    assert fold.keys() >= {"What goes wrong", "Firing alerts", "Oldest message not settled"}
+    organize = fold["What goes wrong"]["transformations"][-1]["options"]
+    columns = organize["indexByName"]
+    assert sorted(columns, key=columns.__getitem__) == [
+        *("destination", "reason", "error_type", "Value #A", "Value #B", "consumer", "runbook"),
+    ]
 
 
 def test_every_panel_says_what_it_shows() -> None:
-    """In the JSON that Grafana reads: description, unit, thresholds, data source, and no pie."""
-    for panel in (one for one in _board()["panels"] if one["type"] != "row"):
+    """In the JSON that Grafana reads: description, unit, thresholds, data source, two links, and no pie."""
+    assert len(_panels()) >= 60
+    for panel in _panels():
         defaults = panel["fieldConfig"]["defaults"]
         assert panel["description"]
         assert defaults["unit"]
         assert defaults["thresholds"]["steps"]
         assert panel["datasource"]["uid"] == "$datasource"
         assert panel["type"] != "piechart"
+        assert [link["title"].split()[0] for link in panel["links"]] == ["More", "What"]
 
 
 def test_every_alert_has_its_runbook_and_links() -> None:

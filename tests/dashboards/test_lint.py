@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.src import lint
-from dashboards.src.alerts import ALERTS
-from dashboards.src.model import Alert, Panel, Query, Recording, View
-from dashboards.src.recordings import RECORDINGS
+from jmsx_dashboards.alerts import ALERTS
+from jmsx_dashboards.model import Alert, Panel, Query, Recording, View
+from jmsx_dashboards.recordings import RECORDINGS
 from jmsx_prometheus.catalogue import METRICS, RAW_ONLY
+from tests.dashboards import lint
 
 _TARGET = 'job=~"$job",instance=~"$instance"'
 _GOOD = Panel(
@@ -23,6 +23,7 @@ _GOOD = Panel(
             "{{outcome}}",
         ),
     ),
+    unbounded="good depends on the traffic",
 )
 
 
@@ -46,6 +47,7 @@ def test_a_good_panel_is_good() -> None:
     [
         (replace(_GOOD, description="Settled."), "says too little"),
         (replace(_GOOD, unit="ms"), "unknown unit ms"),
+        (replace(_GOOD, unbounded=""), "needs a threshold"),
         (replace(_GOOD, unit="s"), "unit s for messages"),
         (replace(_GOOD, unit="percentunit"), "unit percentunit for messages"),
         (replace(_GOOD, unit="percentunit", thresholds=((70, "red"),)), "a ratio is at most 1"),

@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from dashboards.src.generate import ROOT
-from dashboards.src.overview import ANNOTATIONS, VARIABLES, panels
-from dashboards.src.recordings import RECORDINGS
+from jmsx_dashboards.grafana import ANNOTATIONS, VARIABLES
+from jmsx_dashboards.recordings import RECORDINGS
 from jmsx_prometheus import PrometheusObserver, serve
 from jmsx_prometheus.catalogue import METRICS, Kind
+from jmsx_prometheus.pipeline import registry_of
+from tests.dashboards.generate import ROOT
+from tests.dashboards.lint import panels
 from tests.dashboards.live import Prometheus, prometheus, wait_until
 from tests.dashboards.stories import (
+    DESTINATION,
     ENDED,
     LINK_CLOSED,
+    LINK_MEASURED,
     LINK_OPENED,
+    LINK_RESTORED,
     SOURCE,
     SUBSCRIBED,
     IdleLog,
@@ -29,7 +34,9 @@ from tests.dashboards.stories import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dashboards.src.model import Panel, Recording
+    from prometheus_client import CollectorRegistry
+
+    from jmsx_dashboards.model import Panel, Recording
 
 pytestmark = pytest.mark.prometheus
 
@@ -45,14 +52,16 @@ class Scene(NamedTuple):
 
     def ask(self, expr: str) -> list[tuple[dict[str, str], float]]:
         """Ask as Grafana would for a range of 10 s that ends when work did."""
-        expr = expr.replace("$__rate_interval", "5s").replace("$__range", "10s")
+        expr = (
+            expr.replace("$__rate_interval", "5s").replace("$__range", "10s").replace("$job|", ".*")
+        )
         return self.server.query(re.sub(r"\$\w+", ".+", expr), self.at)
 
 
 @pytest.fixture(name="scene", scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Everything happens ten times a second, until the rules were evaluated; then traffic stops."""
-    observer = PrometheusObserver(log=IdleLog())
+    observer = PrometheusObserver(_reported(), log=IdleLog())
     folder = tmp_path_factory.mktemp("prometheus")
     rules = folder / "rules.yml"
     committed = (ROOT / "prometheus" / "jmsx_rules.yml").read_text(encoding="utf-8")
@@ -69,9 +78,19 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield Scene(observer, server, time.time())
 
 
+def _reported() -> CollectorRegistry:
+    """What a report tells, on the same page."""
+    numbers = {"unaccounted": 1, "unread": 2, "duplicates": 3}
+    summary = {"verdict": "suspect", "destinations": {DESTINATION: numbers}}
+    now = time.time()
+    return registry_of(summary, {"read": 9, "quarantined": 0}, now=now, horizon=now - 60)
+
+
 def _work(observer: PrometheusObserver) -> None:
     """Play one round; it ends with one session up and one that lost its socket."""
     observer.observe(LINK_OPENED, _LOST)
+    observer.observe(LINK_RESTORED, _LOST)
+    observer.observe(LINK_MEASURED, SOURCE)
     for event in working_hours():
         observer.observe(event, SOURCE)
     now = time.monotonic()

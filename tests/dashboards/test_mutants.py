@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from dashboards.src import render
-from dashboards.src.alerts import ALERTS
-from dashboards.src.model import Alert, Links
-from dashboards.src.recordings import RECORDINGS
-from dashboards.src.scenarios import SCENARIOS, Scenario
+from jmsx_dashboards import texts
+from jmsx_dashboards.alerts import ALERTS
+from jmsx_dashboards.model import Alert, Links
+from jmsx_dashboards.recordings import RECORDINGS
+from jmsx_dashboards.scenarios import SCENARIOS, Scenario
 from tests.dashboards.tools import promtool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_COMPARISON = re.compile(r" (?P<sign>>|==) (?P<limit>[\d.]+)")
+_COMPARISON = re.compile(r" (?P<sign>>|<|==) (?P<limit>[\d.]+)")
 
 
 def _mutants(alert: Alert) -> Iterator[Alert]:
     """Turn each comparison round, halve and double each limit, and fire without waiting."""
     for found in _COMPARISON.finditer(alert.expr):
         sign, limit = found["sign"], found["limit"]
-        changes = [("<" if sign == ">" else "!=", limit)]
+        changes = [({">": "<", "<": ">"}.get(sign, "!="), limit)]
         if float(limit):
             changes += [(sign, str(float(limit) / 2)), (sign, str(float(limit) * 2))]
         elif sign == ">":
@@ -43,8 +43,8 @@ def _survives(mutant: Alert, folder: Path) -> bool:
     """Whether promtool passes the alert's own tests with `mutant` in its place."""
     needed = [rule for rule in RECORDINGS if rule.record in mutant.expr]
     groups = [
-        {"name": "r", "interval": "30s", "rules": [render._recording(rule) for rule in needed]},
-        {"name": "a", "rules": [render._alert(mutant, Links())]},
+        {"name": "r", "interval": "30s", "rules": [texts._recording(rule) for rule in needed]},
+        {"name": "a", "rules": [texts._alert(mutant, Links())]},
     ]
     rules = folder / "rules.yml"
     rules.write_text(yaml.safe_dump({"groups": [group for group in groups if group["rules"]]}))
@@ -56,7 +56,7 @@ def _survives(mutant: Alert, folder: Path) -> bool:
 
 def _passes(scenario: Scenario, rules: Path) -> bool:
     tests = rules.with_name("tests.yml")
-    tests.write_text(render.rule_tests(Links(), [scenario], rules.name))
+    tests.write_text(texts.rule_tests(Links(), [scenario], rules.name))
     return promtool("test", "rules", tests).returncode == 0
 
 

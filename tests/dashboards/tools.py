@@ -32,5 +32,5 @@ def promtool(*arguments: str | Path, given: str = "") -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=170,
     )

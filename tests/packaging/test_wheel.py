@@ -97,7 +97,7 @@ def test_wheel_has_every_module_and_type_marker(wheel: Path) -> None:
 
 
 def test_wheel_has_nothing_but_packages_and_metadata(wheel: Path) -> None:
-    """Tests, dashboards and caches stay at home."""
+    """Tests and caches stay at home."""
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     version = PROJECT["project"]["version"]
     assert {*PACKAGES, f"jmsx-{version}.dist-info"} == tops

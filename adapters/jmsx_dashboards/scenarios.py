@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from dashboards.src.alerts import BURNS, SETTLED_IN_AN_HOUR
+from jmsx_dashboards.alerts import BURNS
+from jmsx_dashboards.model import Budget
+from jmsx_dashboards.recordings import BUDGET_WINDOWS, DEPTH, SETTLED_IN_AN_HOUR
 
 STEP: Final = 30  #: seconds between two samples
 JOB: Final = "shop"
@@ -116,12 +118,12 @@ def _late(growths: tuple[tuple[int, float], ...], minutes: float) -> tuple[Serie
 
 def _burning(alert: str) -> tuple[Scenario, ...]:
     """Play a burn-rate alert: 1000 messages each step, so a growth is a share in 1/1000."""
-    burn = BURNS[alert]
-    bad = _late if "latency" in burn.record else _dead_lettered
-    threshold = 1000 * burn.factor * burn.budget
+    burn, budget = BURNS[alert], Budget()
+    ratio = burn.record(budget)
+    bad = _late if "latency" in ratio else _dead_lettered
+    threshold = 1000 * burn.factor * burn.share(budget)
     hot, cool = int(threshold * 1.5), int(threshold * 0.7)
-    short, long = burn.short_minutes, burn.long_minutes
-    wait = burn.wait_minutes
+    short, long, wait = map(_minutes_of, (burn.short, burn.long, burn.wait))
 
     def played(
         title: str,
@@ -151,7 +153,11 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
             (hot, short + wait + 2),
             points=_never(2 * wait, long, long + short + wait + 1),
             recorded=(
-                *(Recorded(name, long, ((_WHERE, cool / 1000),)) for name in burn.ratios),
+                *(
+                    Recorded(f"{ratio}{window}", long, ((_WHERE, cool / 1000),))
+                    for window in BUDGET_WINDOWS
+                    if window in {burn.short, burn.long}
+                ),
                 Recorded(SETTLED_IN_AN_HOUR, long, ((_WHERE, 120_000),)),
             ),
         ),
@@ -165,6 +171,10 @@ def _burning(alert: str) -> tuple[Scenario, ...]:
     )
 
 
+def _minutes_of(window: str) -> int:
+    return int(window[:-1]) * (60 if window.endswith("h") else 1)
+
+
 def _quiet_queue(alert: str) -> Scenario:
     """Play a message each 2.5 minutes, none of them well: 10 in an hour must have passed."""
     values = " ".join(f"{number}x4" for number in range(25))
@@ -174,10 +184,10 @@ def _quiet_queue(alert: str) -> Scenario:
             Series(f"{name}_bucket", {**_SERIES, "le": "30.0"}, "0x124"),
             Series(f"{name}_count", _SERIES, values),
         )
-        if "latency" in BURNS[alert].record
+        if "Latency" in alert
         else (Series(_DEAD_LETTERED, {**_SERIES, "reason": "rejected"}, values),)
     )
-    wait = BURNS[alert].wait_minutes
+    wait = _minutes_of(BURNS[alert].wait)
     return Scenario(
         alert,
         "few messages say nothing, until more than 10 have passed",
@@ -254,12 +264,18 @@ def _filled(busy: int, idle: str) -> tuple[Series, ...]:
     )
 
 
+#: None waits that others may pass: a consumer shows that from its first moment.
+_NONE_WAITS: Final = Series(
+    "jmsx_redelivery_pending_messages", {**_SERIES, "blocking": "false"}, held((0, 90))
+)
+
 _PROGRESS: Final = (
     Scenario(
         "JmsxConsumerStalled",
         "settles, stops, and is restarted",
         (
             Series("jmsx_unsettled_messages", _SERIES, held((5, 30), (0, 10))),
+            _NONE_WAITS,
             _settled(counted((20, 5), (0, 35))),
         ),
         (*_never(9, 12), *_fires(_SERIES, 17, 29), *_never(32)),
@@ -267,7 +283,11 @@ _PROGRESS: Final = (
     Scenario(
         "JmsxConsumerStalled",
         "nothing to do",
-        (Series("jmsx_unsettled_messages", _SERIES, held((0, 30))), _settled(held((200, 30)))),
+        (
+            Series("jmsx_unsettled_messages", _SERIES, held((0, 30))),
+            _NONE_WAITS,
+            _settled(held((200, 30))),
+        ),
         _never(12, 25),
     ),
     Scenario(
@@ -275,6 +295,7 @@ _PROGRESS: Final = (
         "waits for a planned back-off of half an hour",
         (
             Series("jmsx_unsettled_messages", _SERIES, held((5, 60))),
+            _NONE_WAITS,
             Series(
                 "jmsx_redelivery_pending_messages",
                 {**_SERIES, "blocking": "true"},
@@ -287,7 +308,11 @@ _PROGRESS: Final = (
     Scenario(
         "JmsxConsumerStalled",
         "busy",
-        (Series("jmsx_unsettled_messages", _SERIES, held((5, 30))), _settled(counted((1, 30)))),
+        (
+            Series("jmsx_unsettled_messages", _SERIES, held((5, 30))),
+            _NONE_WAITS,
+            _settled(counted((1, 30))),
+        ),
         _never(12, 25),
     ),
     Scenario(
@@ -406,9 +431,299 @@ _LINK_AND_WATCH: Final = (
     ),
 )
 
+
+def _counter(name: str, **labels: str) -> tuple[str, dict[str, str]]:
+    return name, labels
+
+
+#: Counters of which each increase is told: their alert, the minutes for which it is, what the firing has for labels.
+_HAPPENINGS: Final = (
+    (
+        "JmsxDeadLetterPublishFailing",
+        5,
+        _WHERE,
+        _counter("jmsx_dead_letter_failures_total", destination=DESTINATION, consumer=CONSUMER),
+    ),
+    (
+        "JmsxAcknowledgementsDropped",
+        10,
+        _WHO,
+        _counter(
+            "jmsx_ack_dropped_messages_total",
+            destination=DESTINATION,
+            consumer=CONSUMER,
+            reason="stale_epoch",
+        ),
+    ),
+    (
+        "JmsxTransactionsInDoubt",
+        15,
+        {"job": JOB},
+        _counter("jmsx_transactions_total", outcome="in_doubt"),
+    ),
+    (
+        "JmsxSendFailing",
+        10,
+        _WHERE,
+        _counter("jmsx_sent_messages_total", destination=DESTINATION, outcome="error"),
+    ),
+    (
+        "JmsxBrokerErrors",
+        10,
+        _LINK,
+        _counter("jmsx_broker_error_frames_total", broker=BROKER),
+    ),
+    (
+        "JmsxReceiptTimeouts",
+        10,
+        {**_LINK, "command": "SEND"},
+        _counter("jmsx_receipt_timeouts_total", broker=BROKER, command="SEND"),
+    ),
+    (
+        "JmsxEventLogIncomplete",
+        10,
+        _TARGET,
+        _counter("jmsx_event_log_dropped_events_total", line="delivery"),
+    ),
+)
+
+
+def _happening(
+    alert: str, minutes: int, firing: dict[str, str], counter: tuple[str, dict[str, str]]
+) -> tuple[Scenario, ...]:
+    """Play a process that fails before it is first scraped, and one that does not; both are workers of one instance."""
+    name, labels = counter
+    target = {**_TARGET, "worker": "0"}
+    began = Series("jmsx_start_timestamp_seconds", target, held((0, 40)))
+    told = {**target, **labels}
+    return (
+        Scenario(
+            alert,
+            "a process that failed before it was first scraped",
+            (began, Series(name, told, held((1, 40)))),
+            (*_fires(firing, 0.9 * minutes), *_never(1.2 * minutes, 1.9 * minutes)),
+        ),
+        Scenario(
+            alert,
+            "a young process that is well",
+            (began, Series(name, told, held((0, 40)))),
+            _never(0.9 * minutes, 1.2 * minutes),
+        ),
+    )
+
+
+_REPORTED: Final = {**_TARGET, "destination": DESTINATION}
+
+_NEW: Final = (
+    Scenario(
+        "JmsxConsumerStalled",
+        "one waits for its back-off, and the others, which may pass it, do not move",
+        (
+            Series("jmsx_unsettled_messages", _SERIES, held((5, 60))),
+            Series(
+                "jmsx_redelivery_pending_messages", {**_SERIES, "blocking": "false"}, held((1, 60))
+            ),
+            _settled(held((200, 60))),
+        ),
+        (*_never(4), *_fires(_SERIES, 8, 12, 55)),
+    ),
+    Scenario(
+        "JmsxConsumerStalled",
+        "all that it holds waits for a back-off of 15 minutes, and nothing waits behind",
+        (
+            Series("jmsx_unsettled_messages", _SERIES, held((2, 15), (0, 15))),
+            Series(
+                "jmsx_redelivery_pending_messages",
+                {**_SERIES, "blocking": "false"},
+                held((2, 15), (0, 15)),
+            ),
+            _settled(held((200, 30))),
+        ),
+        _never(8, 12, 14.5, 20),
+    ),
+    Scenario(
+        "JmsxOldestUnsettledTooOld",
+        "one handler hangs while others work; then the process is stopped",
+        (
+            Series("jmsx_oldest_unsettled_seconds", _SERIES, "0+30x50 0x20"),
+            _settled(counted((20, 36))),
+        ),
+        (*_never(6, 9.5), *_fires(_SERIES, 12, 24), *_never(26)),
+    ),
+    Scenario(
+        "JmsxOldestUnsettledTooOld",
+        "waits for a planned back-off of 15 minutes",
+        (
+            Series("jmsx_oldest_unsettled_seconds", _SERIES, "0+30x60"),
+            Series(
+                "jmsx_redelivery_pending_messages",
+                {**_SERIES, "blocking": "false"},
+                held((1, 15), (0, 15)),
+            ),
+        ),
+        (*_never(12, 14.5), *_fires(_SERIES, 17)),
+    ),
+    Scenario(
+        "JmsxOldestUnsettledTooOld",
+        "slow, and well",
+        (Series("jmsx_oldest_unsettled_seconds", _SERIES, held((400, 30))),),
+        _never(12, 29),
+    ),
+    Scenario(
+        "JmsxBacklogWithoutConsumer",
+        "consumers are stopped with messages waiting, and come back",
+        (
+            Series("jmsx_broker_queue_messages", _REPORTED, held((50, 60))),
+            Series(
+                "jmsx_consumer_info",
+                {
+                    **_SERIES,
+                    "ack_mode": "client",
+                    "optimize_acknowledge": "false",
+                    "maximum_redeliveries": "6",
+                },
+                held((1, 10), ("_", 20), (1, 30)),
+            ),
+            Series("jmsx_open_subscriptions", _SERIES, held((2, 10), (0, 20), (2, 30))),
+        ),
+        (*_never(5, 15), *_fires({"destination": DESTINATION}, 25), *_never(35)),
+        (Recorded(DEPTH, 5, (({"destination": DESTINATION}, 50),)),),
+    ),
+    Scenario(
+        "JmsxBacklogWithoutConsumer",
+        "an empty queue, and a queue that jmsx has never read, as the brokers' own exporters tell them",
+        (
+            Series(
+                "activemq_queue_queue_size", {**_TARGET, "destination": "orders"}, held((0, 30))
+            ),
+            Series(
+                "artemis_message_count",
+                {**_TARGET, "queue": "others", "address": "others"},
+                held((9, 30)),
+            ),
+            Series(
+                "jmsx_consumer_info",
+                {
+                    **_SERIES,
+                    "ack_mode": "client",
+                    "optimize_acknowledge": "false",
+                    "maximum_redeliveries": "6",
+                },
+                held((1, 5), ("_", 25)),
+            ),
+        ),
+        _never(5, 16, 29),
+        (
+            Recorded(
+                DEPTH,
+                5,
+                (({"destination": DESTINATION}, 0), ({"destination": "queue://others"}, 9)),
+            ),
+        ),
+    ),
+    Scenario(
+        "JmsxCannotConnect",
+        "the broker comes after 10 minutes",
+        (
+            Series(
+                "jmsx_connection_attempts_total",
+                {**_LINK, "result": "refused"},
+                counted((2, 10), (0, 20)),
+            ),
+            Series("jmsx_connection_up", _LINK, held(("_", 10), (1, 20))),
+        ),
+        (*_never(1), *_fires(_TARGET, 4, 9), *_never(12)),
+    ),
+    Scenario(
+        "JmsxCannotConnect",
+        "one of two brokers refuses, the other one takes us; and one that never tried",
+        (
+            Series(
+                "jmsx_connection_attempts_total",
+                {**_LINK, "result": "refused"},
+                counted((1, 20)),
+            ),
+            Series("jmsx_connection_up", {**_LINK, "broker": "other:61613"}, held((1, 20))),
+            Series(
+                "jmsx_connection_attempts_total",
+                {**_LINK, "instance": OTHER_INSTANCE, "result": "refused"},
+                held((0, 20)),
+            ),
+        ),
+        _never(5, 19),
+    ),
+    Scenario(
+        "JmsxConnectionSilent",
+        "nothing is heard after 5 minutes where 20 s are allowed, until it is dropped",
+        (
+            Series("jmsx_last_frame_received_timestamp_seconds", _LINK, "0+30x10 300x19 900+30x20"),
+            Series("jmsx_silence_limit_seconds", _LINK, held((20, 26))),
+        ),
+        (*_never(4.5, 7), *_fires(_LINK, 8, 14.5), *_never(16)),
+    ),
+    Scenario(
+        "JmsxConnectionSilent",
+        "a quiet broker without heart-beats",
+        (
+            Series("jmsx_last_frame_received_timestamp_seconds", _LINK, held((0, 30))),
+            Series("jmsx_silence_limit_seconds", _LINK, held((0, 30))),
+        ),
+        _never(5, 29),
+    ),
+    Scenario(
+        "JmsxReceiptTimeouts",
+        "one SEND is not answered",
+        (Series("jmsx_receipt_timeouts_total", {**_LINK, "command": "SEND"}, _once(30)),),
+        (*_never(4.5), *_fires({**_LINK, "command": "SEND"}, 6, 14), *_never(17)),
+    ),
+    Scenario(
+        "JmsxInstanceGone",
+        "one of two is lost, and comes back",
+        tuple(
+            Series(name, {**_TARGET, **more}, values)
+            for more, name, values in (
+                ({}, "up", held((1, 10), (0, 10), (1, 10))),
+                ({"instance": OTHER_INSTANCE}, "up", held((1, 30))),
+                (
+                    {"version": "0.1.0", "python": "3.11.7"},
+                    "jmsx_build_info",
+                    held((1, 10), ("_", 10), (1, 10)),
+                ),
+            )
+        ),
+        (*_never(9, 11.5), *_fires(_TARGET, 12.5, 19), *_never(21)),
+    ),
+    Scenario(
+        "JmsxInstanceGone",
+        "a target that never ran jmsx is down",
+        (Series("up", _TARGET, held((0, 30))),),
+        _never(5, 29),
+    ),
+    Scenario(
+        "JmsxEventLogStale",
+        "the disk hangs for 5 minutes",
+        (Series("jmsx_event_log_unsynced_seconds", _TARGET, held((40, 5), (90, 5), (40, 10))),),
+        (*_never(4, 5.5), *_fires(_TARGET, 6.5, 9), *_never(11)),
+    ),
+    Scenario(
+        "JmsxMessagesUnaccounted",
+        "three are missing, until the next report finds them",
+        (Series("jmsx_report_unaccounted_messages", _REPORTED, held((0, 10), (3, 30), (0, 10))),),
+        (*_never(9, 20), *_fires(_WHERE, 26, 39), *_never(41)),
+    ),
+    Scenario(
+        "JmsxPipelineStale",
+        "a report, and then none for four hours",
+        (Series("jmsx_report_timestamp_seconds", _TARGET, held((0, 240), (14400, 30))),),
+        (*_never(70, 119, 124), *_fires({"job": JOB}, 126, 235), *_never(241)),
+    ),
+)
+
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     *(scenario for alert in BURNS for scenario in _burning(alert)),
     *_LOSS,
     *_PROGRESS,
     *_LINK_AND_WATCH,
+    *_NEW,
+    *(scenario for one in _HAPPENINGS for scenario in _happening(*one)),
 )

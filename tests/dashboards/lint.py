@@ -10,22 +10,36 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from dashboards.src.alerts import ALERTS
-from dashboards.src.model import TARGET_LABELS, Alert, Panel, Recording, View
-from dashboards.src.overview import ANNOTATIONS, VARIABLES, panels
-from dashboards.src.promql import PromqlError, Selector, selectors
-from dashboards.src.recordings import RECORDINGS
-from dashboards.src.scenarios import SCENARIOS
-from jmsx_prometheus.catalogue import BY_SAMPLE, LABELS, METRICS, RAW_ONLY, Kind
+from jmsx_dashboards.alerts import ALERTS
+from jmsx_dashboards.boards import BOARDS
+from jmsx_dashboards.grafana import ANNOTATIONS, VARIABLES
+from jmsx_dashboards.model import TARGET_LABELS, WORKER, Alert, Panel, Recording, View
+from jmsx_dashboards.recordings import RECORDINGS
+from jmsx_dashboards.scenarios import SCENARIOS
+from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, SHOWN, Kind
+from tests.dashboards.promql import PromqlError, Selector, selectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+#: What others export, or Prometheus makes itself: their labels.
+FOREIGN: Final[dict[str, frozenset[str]]] = {
+    "up": frozenset(),
+    "ALERTS": frozenset(LABELS) | {"alertname", "alertstate", "severity"},
+    "ALERTS_FOR_STATE": frozenset(LABELS) | {"alertname", "severity"},
+    "activemq_queue_queue_size": frozenset({"destination"}),
+    "artemis_message_count": frozenset({"queue", "address"}),
+}
+#: A report's file is collected by whoever collects it.
+_OF_REPORTS: Final = frozenset(row.name for row in PIPELINE)
+#: Labels that a query makes itself.
+_MADE: Final = frozenset({"runbook"})
+_OVER_TIME: Final = frozenset({"max_over_time", "changes"})
 _RATES: Final = frozenset({"rate", "increase"})
 _WINDOWS: Final = frozenset({"$__rate_interval", "$__range"})
 _TARGET_MATCHERS: Final = {("job", "=~", "$job"), ("instance", "=~", "$instance")}
 _RATIO_UNIT: Final = "percentunit"
-_UNITS: Final = frozenset({"s", "mps", "cps", _RATIO_UNIT, "short", "none"})
+_UNITS: Final = frozenset({"s", "mps", "cps", "Bps", _RATIO_UNIT, "short", "none"})
 _RECORDED: Final = {rule.record: rule for rule in RECORDINGS}
 _LEAST_POINTS: Final = 4
 _LEAST_DESCRIPTION: Final = 40  #: characters
@@ -33,7 +47,7 @@ _LEAST_DESCRIPTION: Final = 40  #: characters
 
 def problems() -> list[str]:
     """Check everything that is generated."""
-    found = [*dashboard_problems(list(panels()))]
+    found = [*dashboard_problems(panels())]
     for name, expr, *_ in ANNOTATIONS:
         if not expr.startswith("ALERTS{"):  # which Prometheus makes itself
             found += query_problems(f"annotation {name}", expr)
@@ -47,12 +61,17 @@ def problems() -> list[str]:
     return [*found, *coverage_problems(used_metrics())]
 
 
+def panels() -> list[Panel]:
+    """List the panels of all boards."""
+    return [panel for board in BOARDS for panel in board.panels]
+
+
 def used_metrics() -> set[str]:
     """Collect the metrics that a panel, a rule or an annotation reads."""
     queries = [query.expr for panel in panels() for query in panel.queries]
     queries += [rule.expr for rule in RECORDINGS] + [alert.expr for alert in ALERTS]
     read = (one.name for query in queries for one in selectors(query))
-    return {BY_SAMPLE[name].name for name in read if name in BY_SAMPLE}
+    return {SHOWN[name].name for name in read if name in SHOWN}
 
 
 def coverage_problems(used: set[str]) -> Iterator[str]:
@@ -76,27 +95,37 @@ def query_problems(place: str, expr: str) -> Iterator[str]:
     if not found:
         yield f"{place}: reads no metric"
     for selector in found:
-        if selector.name in _RECORDED:
+        if selector.name in _RECORDED or selector.name in FOREIGN:
             continue
-        if selector.name not in BY_SAMPLE:
+        if selector.name not in SHOWN:
             yield f"{place}: {selector.name} is not in the catalogue"
             continue
-        yield from (f"{place}: {problem}" for problem in _selector_problems(selector))
+        young = "jmsx_start_timestamp_seconds <" in expr
+        wrong = _selector_problems(selector, young=young)
+        yield from (f"{place}: {problem}" for problem in wrong)
 
 
-def _selector_problems(selector: Selector) -> Iterator[str]:
-    row = BY_SAMPLE[selector.name]
-    known = {*row.labels, *TARGET_LABELS}
+def _selector_problems(selector: Selector, *, young: bool) -> Iterator[str]:
+    row = SHOWN[selector.name]
+    known = {*row.labels, *TARGET_LABELS, WORKER, *_MADE}
     if selector.name.endswith("_bucket"):
         known.add("le")
     named = [label for label, _, _ in selector.matchers]
-    named += [label for call in selector.calls for label in (*call.by, *call.without)]
+    named += [label for call in selector.calls for label in call.by]
+    known_to_all = {*LABELS, *TARGET_LABELS, WORKER, "le"}
+    for label in {label for call in selector.calls for label in call.without} - known_to_all:
+        yield f"{selector.name}: nothing has the label {label}"
     for label in named:
         if label not in known:
             yield f"{selector.name} has no label {label}"
-    if row.kind is Kind.GAUGE and selector.window is not None:
+    if (
+        row.kind is Kind.GAUGE
+        and selector.window is not None
+        and selector.function not in _OVER_TIME
+    ):
         yield f"{selector.name} is a gauge: it has no rate"
-    if row.kind is not Kind.GAUGE and selector.function not in _RATES:
+    grows = row.kind is not Kind.GAUGE and selector.function not in _RATES
+    if grows and not young:  # all that a young process has counted it has counted lately
         yield f"{selector.name} only ever grows: take its rate or increase"
     names = [call.name for call in selector.calls]
     if "histogram_quantile" in names and any(
@@ -111,6 +140,7 @@ def dashboard_problems(shown: list[Panel]) -> Iterator[str]:
         yield from panel_problems(panel)
     yield from _doubled("title", (panel.title for panel in shown))
     yield from _doubled("query", (query.expr for panel in shown for query in panel.queries))
+    yield from _doubled("id", (board.uid for board in BOARDS))
 
 
 def _doubled(what: str, values: Iterable[str]) -> Iterator[str]:
@@ -132,6 +162,8 @@ def panel_problems(panel: Panel) -> Iterator[str]:
         yield f"{place}: a ratio is at most 1, and so are its thresholds"
     if [value for value, _ in panel.thresholds] != sorted(value for value, _ in panel.thresholds):
         yield f"{place}: thresholds out of order"
+    if bool(panel.thresholds) == bool(panel.unbounded):
+        yield f"{place}: needs a threshold, or a reason why it has none"
     for query in panel.queries:
         readable = True
         for problem in query_problems(place, query.expr):
@@ -144,27 +176,33 @@ def panel_problems(panel: Panel) -> Iterator[str]:
 
 def _panel_query_problems(place: str, panel: Panel, expr: str, legend: str) -> Iterator[str]:
     for selector in selectors(expr):
-        if not set(selector.matchers) >= _TARGET_MATCHERS:
+        ours = selector.name in SHOWN and selector.name not in _OF_REPORTS
+        if ours and not set(selector.matchers) >= _TARGET_MATCHERS:
             yield f"{place}: {selector.name} without job and instance"
-        if selector.window is not None and selector.window not in _WINDOWS:
+        rated = selector.window is not None and selector.function not in _OVER_TIME
+        if rated and selector.window not in _WINDOWS:
             yield f"{place}: [{selector.window}] instead of $__rate_interval"
         kept = {label for call in selector.calls for label in call.by}
         shown = set(re.findall(r"{{(\w+)}}", legend))
-        if not shown <= kept:
+        if not shown <= kept and "group_left" not in expr:
             yield f"{place}: legend {legend} names what the query does not keep"
-        if panel.view is View.TIMESERIES and kept - {"le"} and not shown:
+        whole = not kept - {"le"} or expr.startswith("sum(")
+        if panel.view is View.TIMESERIES and not whole and not shown:
             yield f"{place}: legend {legend or 'nothing'} cannot tell its lines apart"
 
 
 def _unit_problems(place: str, panel: Panel, expr: str) -> Iterator[str]:
     """Hold the panel's unit against the units that the metrics' names end with."""
-    units = {BY_SAMPLE[one.name].unit for one in selectors(expr)}
+    if not all(one.name in SHOWN for one in selectors(expr)):
+        return
+    units = {SHOWN[one.name].unit for one in selectors(expr)}
     counted = any(one.name.endswith("_count") for one in selectors(expr))
     divided = "/" in expr
     rated = any(one.function == "rate" for one in selectors(expr))
     expected = {
         "s": units == {"seconds"},
         "mps": units == {"messages"} and rated and not divided,
+        "Bps": units == {"bytes"} and rated and not divided,
         "cps": "seconds" not in units and rated and not divided,
         _RATIO_UNIT: divided,
         "short": units != {"seconds"} or counted,
@@ -182,9 +220,9 @@ def variable_problems(name: str, query: str) -> Iterator[str]:
         yield f"{place}: not label_values(metric, label)"
         return
     for selector in selectors(found["expr"]):
-        if selector.name not in BY_SAMPLE:
+        if selector.name not in SHOWN:
             yield f"{place}: {selector.name} is not in the catalogue"
-        elif found["label"] not in {*BY_SAMPLE[selector.name].labels, *TARGET_LABELS}:
+        elif found["label"] not in {*SHOWN[selector.name].labels, *TARGET_LABELS}:
             yield f"{place}: {selector.name} has no label {found['label']}"
 
 
@@ -232,9 +270,11 @@ def scenario_problems() -> Iterator[str]:
             yield f"{place}: there is no such alert"
             continue
         for series in scenario.series:
-            row = BY_SAMPLE.get(series.name)
-            labels = series.labels.keys() - {*TARGET_LABELS, "le"}
-            if row is None or labels != set(row.labels):
+            row = SHOWN.get(series.name)
+            labels = series.labels.keys() - {*TARGET_LABELS, "le", WORKER}
+            known_labels = FOREIGN.get(series.name) if row is None else set(row.labels)
+            whole = row is None or labels == known_labels
+            if known_labels is None or not labels <= known_labels or not whole:
                 yield f"{place}: nothing exports {series.name} with {', '.join(sorted(labels))}"
         for point in scenario.points:
             if point.firing is not None and set(point.firing) != set(known[scenario.alert].labels):

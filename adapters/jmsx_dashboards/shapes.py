@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dashboards.src.model import Panel, Query, View
+from jmsx_dashboards.model import Panel, Query, View
 
 J: Final = 'job=~"$job",instance=~"$instance"'  #: matchers of what belongs to a process
 D: Final = J + ',destination=~"$destination"'  #: of what belongs to a destination
@@ -29,7 +29,18 @@ def ratio(
     )
 
 
-def rates(title: str, description: str, unit: str, series: str, *by: str) -> Panel:
+#: Why most rates and gauges have no threshold.
+_TRAFFIC: Final = "good depends on the traffic"
+
+
+def rates(
+    title: str,
+    description: str,
+    unit: str,
+    series: str,
+    *by: str,
+    thresholds: tuple[tuple[float, str], ...] = (),
+) -> Panel:
     """Draw the rate of `series` for each combination of the labels `by`."""
     legend = " ".join(f"{{{{{label}}}}}" for label in by)
     return Panel(
@@ -37,10 +48,44 @@ def rates(title: str, description: str, unit: str, series: str, *by: str) -> Pan
         description=description,
         unit=unit,
         queries=(Query(f"sum by ({', '.join(by)}) (rate({series}{I}))", legend),),
+        thresholds=thresholds,
+        unbounded="" if thresholds else _TRAFFIC,
     )
 
 
-def quantiles(title: str, description: str, histogram: str, matchers: str, by: str = "") -> Panel:
+def gauge(
+    title: str,
+    description: str,
+    unit: str,
+    expr: str,
+    legend: str,
+    *,
+    thresholds: tuple[tuple[float, str], ...] = (),
+    base_color: str = "green",
+    width: int = 8,
+) -> Panel:
+    """Draw `expr` as it is."""
+    return Panel(
+        title=title,
+        description=description,
+        unit=unit,
+        queries=(Query(expr, legend),),
+        thresholds=thresholds,
+        unbounded="" if thresholds else _TRAFFIC,
+        base_color=base_color,
+        width=width,
+    )
+
+
+def quantiles(
+    title: str,
+    description: str,
+    histogram: str,
+    matchers: str,
+    by: str = "",
+    *,
+    thresholds: tuple[tuple[float, str], ...] = (),
+) -> Panel:
     """Draw median, 95th and 99th percentile of `histogram`, or only the 95th for each `by`."""
     levels = ((0.95, f"{{{{{by}}}}}"),) if by else ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
     labels = f"le, {by}" if by else "le"
@@ -56,6 +101,8 @@ def quantiles(title: str, description: str, histogram: str, matchers: str, by: s
             )
             for level, legend in levels
         ),
+        thresholds=thresholds,
+        unbounded="" if thresholds else "good depends on the policy",
     )
 
 
@@ -66,7 +113,7 @@ def stat(
     expr: str,
     thresholds: tuple[tuple[float, str], ...],
     *,
-    base_color: str = "green",
+    board: str = "",
 ) -> Panel:
     """Show one number."""
     return Panel(
@@ -76,9 +123,9 @@ def stat(
         unit=unit,
         queries=(Query(expr),),
         thresholds=thresholds,
-        base_color=base_color,
         width=4,
         height=4,
+        board=board,
     )
 
 

@@ -21,7 +21,10 @@ _TOKEN: Final = re.compile(
 )
 _AGGREGATIONS: Final = frozenset({"avg", "count", "max", "min", "sum", "topk"})
 _FUNCTIONS: Final = frozenset(
-    {"absent", "changes", "histogram_quantile", "increase", "irate", "rate", "time", "vector"}
+    {
+        *("absent", "changes", "histogram_quantile", "increase", "irate", "rate", "time", "vector"),
+        *("label_replace", "max_over_time"),
+    }
 )
 _OPERATORS: Final = frozenset({"and", "or", "unless"})
 _UNREADABLE: Final = frozenset({"by", "without", "bool", "offset"})

@@ -1,0 +1,301 @@
+"""Rules, their tests, runbooks and the table of metrics, as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from jmsx_dashboards.alerts import ALERTS, alerts
+from jmsx_dashboards.boards import BOARDS
+from jmsx_dashboards.model import Alert, Links, Recording, Settings, scaled, shortened
+from jmsx_dashboards.recordings import recordings
+from jmsx_dashboards.scenarios import SCENARIOS, STEP, Point, Recorded, Scenario, Series
+from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+RULES_FILE: Final = "jmsx_rules.yml"
+_WRITTEN: Final = "# Made by `jmsx dashboards export`.\n"
+_ALERTS: Final = {alert.name: alert for alert in ALERTS}
+
+
+def rules(links: Links, settings: Settings) -> str:
+    """Write Prometheus' recording and alerting rules."""
+    scale = settings.timescale
+    groups = [
+        {
+            "name": "jmsx.rules",
+            "interval": shortened("30s", scale),
+            "rules": [_recording(rule, scale) for rule in recordings(settings)],
+        },
+        {
+            "name": "jmsx.alerts",
+            **({"interval": shortened("30s", scale)} if scale != 1 else {}),
+            "rules": [_alert(alert, links, scale) for alert in alerts(settings)],
+        },
+    ]
+    return _yaml({"groups": groups})
+
+
+def rule_tests(
+    links: Links, scenarios: Iterable[Scenario] = SCENARIOS, rules_file: str = RULES_FILE
+) -> str:
+    """Write promtool's tests of `rules_file`."""
+    tests = [_test(scenario, links) for scenario in scenarios]
+    return _yaml({"rule_files": [rules_file], "evaluation_interval": f"{STEP}s", "tests": tests})
+
+
+def runbook(alert: Alert) -> str:
+    """Write what to do when `alert` fires."""
+    quoted = {label: f"`{label}`" for label in alert.labels}
+    stories = "\n".join(
+        f"- {scenario.title}: {_told(scenario)}"
+        for scenario in SCENARIOS
+        if scenario.alert == alert.name
+    )
+    held = "" if alert.wait == "0m" else f", for {alert.wait}"
+    asked = "\n".join(f"\n```promql\n{query}\n```" for query in alert.queries)
+    typed = "\n".join(alert.commands)
+    commands = f"\nOn the command line:\n\n```sh\n{typed}\n```\n" if typed else ""
+    return f"""# {alert.name}
+
+Severity: {alert.severity}. {alert.description.format(**quoted)}
+
+## Impact
+
+{alert.impact}
+
+## Look here first
+
+Panel "{alert.panel}" of the board {_board_of(alert)}, and this query{held}:
+
+```promql
+{alert.expr}
+```
+{asked}{commands}
+## Likely causes
+
+{_bullets(alert.causes, quoted)}
+
+## What to do
+
+{_bullets(alert.steps, quoted)}
+
+## How it was tested
+
+`promtool test rules` plays these:
+
+{stories}
+"""
+
+
+def _board_of(alert: Alert) -> str:
+    return next(
+        f"`{board.uid}`"
+        for board in BOARDS
+        if alert.panel in {panel.title for panel in board.panels}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a `reason` of `jmsx_failures_total` means."""
+
+    meaning: str
+    first: str  #: what to look at
+    fix: str
+
+
+#: By reason.
+CAUSES: Final = {
+    "handler_error": Cause(
+        "The handler raised `error_type`; the message will be delivered again.",
+        "jmsx events tail EVENTS --kind redelivery.scheduled",
+        "Nothing, if it stops by itself: that is what redeliveries are for. Else mend what the handler calls. Errors"
+        " that no retry mends belong in `give_up_on`.",
+    ),
+    "max_redeliveries": Cause(
+        "The handler raised `error_type` each time until the policy's limit; the message is a dead letter.",
+        "jmsx dlq groups QUEUE",
+        "Mend the cause, which each dead letter's headers name with the place in the code; then"
+        " `jmsx dlq replay QUEUE --dry-run`, and again without it.",
+    ),
+    "rejected": Cause(
+        "The handler said that this message can never be done: it raised `Reject` or an error of `give_up_on`.",
+        "jmsx dlq show QUEUE",
+        "Look at one message whole: who sent it? Mend the sender, or the handler; then replay.",
+    ),
+    "expired": Cause(
+        "The time to live was over before a handler saw the message.",
+        "jmsx broker stats QUEUE",
+        "A backlog, or senders who give too little time. Add consumers, or give more time.",
+    ),
+    "undecodable": Cause(
+        "The body or a header cannot be read as what it says to be; no handler saw it.",
+        "jmsx dlq show QUEUE",
+        "Look who sent it: mostly a release that writes another format.",
+    ),
+    "dead_letter_refused": Cause(
+        "The broker did not take a dead letter; the original stays, and comes again.",
+        "jmsx check BROKER",
+        "Grant writing to the dead letter queue, or make room at the broker.",
+    ),
+    "acknowledgement_dropped": Cause(
+        "The connection was gone before the ACK: the broker delivers again what was done.",
+        "jmsx events tail EVENTS --kind conn.lost",
+        "Make the handler idempotent (`deduplicate`), then look for what breaks the connections.",
+    ),
+    "send_refused": Cause(
+        "The broker answered a SEND with an error; the sender was told by an exception.",
+        "jmsx check BROKER",
+        "Read the broker's words in the log: no permission, or the queue is full.",
+    ),
+}
+
+
+def causes() -> str:
+    """Write what each reason means: where the table of the first fold leads to."""
+    parts = "\n".join(
+        f"## {reason}\n\n{one.meaning}\n\n```sh\n{one.first}\n```\n\n{one.fix}\n"
+        for reason, one in CAUSES.items()
+    )
+    return f"""# Causes
+
+What stands in the column `reason` of "What goes wrong", what to look at first, and what to do. Where and since when:
+
+```promql
+sum by (destination, consumer, reason, error_type) (increase(jmsx_failures_total[1h])) > 0
+```
+
+{parts}"""
+
+
+def reading() -> str:
+    """Write how to read the panels that no alert watches."""
+    parts = "\n".join(
+        f"## {board.title}\n\n{board.description}\n\n"
+        + "".join(f"- **{panel.title}**: {panel.description}\n" for panel in board.panels)
+        for board in BOARDS
+    )
+    return f"""# How to read the boards
+
+Begin with the overview: its first fold names queue, cause, since when, and the runbook. Panels lead from the overview
+to the destination, from there to reliability and to the broker; the pipeline tells whether the evidence is complete.
+
+{parts}"""
+
+
+def metrics_table() -> str:
+    """Write the catalogue for readers."""
+    rows = "\n".join(
+        f"| `{row.name}` | {row.kind} | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
+        for row in METRICS
+    )
+    pipeline = "\n".join(
+        f"| `{row.name}` | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
+        for row in PIPELINE
+    )
+    labels = "\n".join(f"| `{label}` | {about} |" for label, about in sorted(LABELS.items()))
+    raw = "\n".join(f"- `{name}`: {reason}." for name, reason in RAW_ONLY.items())
+    return f"""# Metrics of jmsx
+
+Made from `adapters/jmsx_prometheus/catalogue.py`.
+
+| name | type | labels | what it counts |
+|---|---|---|---|
+{rows}
+
+## Of a report
+
+Gauges in a file for node_exporter's textfile collector; made by `jmsx_prometheus.pipeline`.
+
+| name | labels | what it says |
+|---|---|---|
+{pipeline}
+
+## Labels
+
+| label | what it says, and what bounds it |
+|---|---|
+{labels}
+
+## On no panel and in no alert
+
+{raw}
+"""
+
+
+def _recording(rule: Recording, timescale: float = 1.0) -> dict[str, Any]:
+    return {"record": rule.record, "expr": scaled(rule.expr, (), timescale)}
+
+
+def _alert(alert: Alert, links: Links, timescale: float = 1.0) -> dict[str, Any]:
+    waiting = {} if alert.wait == "0m" else {"for": shortened(alert.wait, timescale)}
+    return {
+        "alert": alert.name,
+        "expr": scaled(alert.expr, alert.seconds, timescale),
+        **waiting,
+        "labels": {"severity": alert.severity.value},
+        "annotations": links.annotations(alert),
+    }
+
+
+def _test(scenario: Scenario, links: Links) -> dict[str, Any]:
+    alert = _ALERTS[scenario.alert]
+    written: dict[str, Any] = {
+        "name": f"{scenario.alert}: {scenario.title}",
+        "interval": f"{STEP}s",
+        "input_series": [_series(series) for series in scenario.series],
+        "alert_rule_test": [_point(alert, point, links) for point in scenario.points],
+    }
+    if scenario.recorded:
+        written["promql_expr_test"] = [_recorded(value) for value in scenario.recorded]
+    return written
+
+
+def _series(series: Series) -> dict[str, str]:
+    return {"series": _worded(series.name, series.labels), "values": series.values}
+
+
+def _point(alert: Alert, point: Point, links: Links) -> dict[str, Any]:
+    firing = []
+    if point.firing is not None:
+        labels = {"severity": alert.severity.value, **point.firing}
+        firing.append(
+            {"exp_labels": labels, "exp_annotations": links.rendered(alert, point.firing)}
+        )
+    return {"eval_time": _minutes(point.minute), "alertname": alert.name, "exp_alerts": firing}
+
+
+def _recorded(value: Recorded) -> dict[str, Any]:
+    samples = [{"labels": _worded("", labels), "value": number} for labels, number in value.values]
+    expr = f"round({value.record}, 0.000001)"  # promtool compares floats bit by bit
+    return {"expr": expr, "eval_time": _minutes(value.minute), "exp_samples": samples}
+
+
+def _worded(name: str, labels: dict[str, str]) -> str:
+    pairs = ", ".join(f'{label}="{value}"' for label, value in labels.items())
+    return f"{name}{{{pairs}}}"
+
+
+def _minutes(minute: float) -> str:
+    return f"{int(minute * 60)}s"
+
+
+def _told(scenario: Scenario) -> str:
+    return ", ".join(
+        f"{'fires' if point.firing is not None else 'quiet'} at {point.minute:g} min"
+        for point in scenario.points
+    )
+
+
+def _bullets(lines: Iterable[str], quoted: dict[str, str]) -> str:
+    return "\n".join(f"- {line.format(**quoted)}" for line in lines)
+
+
+def _yaml(value: object) -> str:
+    return _WRITTEN + yaml.safe_dump(value, sort_keys=False, width=10_000, allow_unicode=True)
