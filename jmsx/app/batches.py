@@ -22,6 +22,7 @@ from jmsx.jms.outcomes import (
     Duplicate,
     Reject,
     Steering,
+    Undone,
     Unhandled,
     failure_of,
     told_by,
@@ -50,7 +51,7 @@ class BatchError(Exception):
 
     Each that failed is delivered again by its own count and the redelivery policy. In a SESSION_TRANSACTED session, and
     with a DatabaseStore, nothing of the batch is done then: the others come again at once, without those that failed,
-    and uncounted.
+    as redelivered, and have not failed.
 
     Args:
         failed: the messages; or a mapping of them to what each of them failed with, which may be Retry, Reject or
@@ -191,7 +192,7 @@ class BatchWorker(Worker):
         """Nothing of the batch is done: what has no outcome yet has failed with `error`, or is handled anew."""
         left = [message for message, outcome in outcomes.items() if outcome is None]
         if isinstance(error, BatchError) and set(error.failed) <= set(left):
-            named, others = set(error.failed), Unhandled()
+            named, others = set(error.failed), Undone()
             for message in left:
                 outcomes[message] = (
                     self._steered(error.error_of(message)) if message in named else others

@@ -324,7 +324,7 @@ class DeadLetters:
             reason=move.reason,
             destination=settings.destination,
             origin=settings.origin,
-            delivery_count=move.delivery.delivery_count,
+            delivery_count=move.delivery.attempts,
             consumer=settings.name,
             error_type=failure.error_type,
             error_message=failure.error_message,

@@ -226,6 +226,11 @@ class Delivery:
             self.redelivery_count = self.count_on_arrival = max(self.certain_count, number - 1)
         self.entry = entry
 
+    def note_undone(self) -> None:
+        """Note that this delivery is over and did not fail: what was done with it is undone."""
+        self.redelivery_count += 1
+        self.not_failed += 1
+
     def note_failure(self, failure: Failure, now: float) -> None:
         """Note that this delivery failed."""
         self.failure = failure
@@ -251,6 +256,11 @@ class Delivery:
     def delivery_count(self) -> int:
         """Which delivery this is, counted from 1 (JMSXDeliveryCount)."""
         return self.redelivery_count + 1
+
+    @property
+    def attempts(self) -> int:
+        """How many deliveries are known; the application is told of fewer where another session repeated some itself."""
+        return max(self.delivery_count, self.failures + 1)
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.epoch}>"

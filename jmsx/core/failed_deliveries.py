@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _FORGET: Final = {Disposition.DISCARD: Outcome.DISCARDED, Disposition.DUPLICATE: Outcome.DUPLICATE}
 
 
+#: Dispositions that blame nobody.
+_NOT_FAILED: Final = frozenset({Disposition.RELEASE, Disposition.UNDO})
+
+
 class FailedDeliveries:
     """Does with the failed messages of one session what their failure's disposition or the policy says."""
 
@@ -74,7 +78,10 @@ class FailedDeliveries:
         """
         paused_until = consumer.paused_until
         for batch, failure in reversed(_runs(failed)):  # each is put in front of those before it
-            if failure.disposition is Disposition.RELEASE:
+            if failure.disposition in _NOT_FAILED:
+                if failure.disposition is Disposition.UNDO:
+                    for delivery in batch:
+                        delivery.note_undone()
                 consumer.release(batch)
                 continue
             consumer.pause(None)

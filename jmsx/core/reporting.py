@@ -157,7 +157,7 @@ class ConsumerReports:
                 destination=self._settings.destination,
                 message_id=delivery.message_id,
                 message_key=self.key(delivery),
-                attempts=delivery.delivery_count,
+                attempts=delivery.attempts,
                 reason=reason,
                 error_type=failure.error_type,
                 error_message=failure.error_message,

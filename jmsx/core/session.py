@@ -559,7 +559,7 @@ class SessionCore:
                     done.append(delivery)
                 elif delivery in consumer.delivered:
                     failed.append((delivery, failure))
-            elif failure is None or failure.disposition is Disposition.RELEASE:
+            elif failure is None or failure.disposition in (Disposition.RELEASE, Disposition.UNDO):
                 late += failure is None
                 self._consumers.note_not_failed(consumer, delivery)
             else:

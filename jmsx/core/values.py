@@ -121,6 +121,7 @@ class Disposition(Enum):
     DISCARD = "discard"  #: acknowledge and forget, counted
     DUPLICATE = "duplicate"  #: the same, because it was done before
     RELEASE = "release"  #: nobody has handled it, and it is not to blame: it waits again, uncounted
+    UNDO = "undo"  #: its handler had it, and is undone with others: it waits again, flagged, and has not failed
 
 
 @dataclass(frozen=True, slots=True)

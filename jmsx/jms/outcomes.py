@@ -67,6 +67,10 @@ class Unhandled(Steering):
     """jmsx's own: nobody could handle the message, and it is not to blame: it waits in front again, uncounted."""
 
 
+class Undone(Unhandled):
+    """jmsx's own: the message was handled, and that was undone with others that failed: it waits in front again, flagged."""
+
+
 def failure_of(error: BaseException) -> Failure:
     """
     The failure that `error` stands for; the cause of a steering exception is told in its place.
@@ -84,6 +88,8 @@ def failure_of(error: BaseException) -> Failure:
 def _failure(error: BaseException) -> Failure:
     if isinstance(error, Duplicate):
         return Failure(disposition=Disposition.DUPLICATE)
+    if isinstance(error, Undone):
+        return Failure(disposition=Disposition.UNDO)
     if isinstance(error, Unhandled):
         return Failure(disposition=Disposition.RELEASE)
     disposition = Disposition.REDELIVER

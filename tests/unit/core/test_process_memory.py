@@ -26,6 +26,7 @@ from tests.unit.core.harness import (
     at_most,
     called,
     copies,
+    dead_letters,
     settled,
 )
 
@@ -331,6 +332,32 @@ def test_another_session_is_told_what_the_broker_would_count(dialect: Dialect) -
     one.comes("a")
     assert told(two)[0].endswith("#2")
     assert told(one)[0].endswith("#5")
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+def test_a_dead_letter_tells_of_all_its_attempts(dialect: Dialect) -> None:
+    """Two failed in one session and one in another, and that was the limit; the application was told of two."""
+    memory = ProcessMemory()
+    one, two = (
+        Talk(mode, dialect=dialect, memory=memory, dead_letter="queue://dead")
+        for mode in (TRANSACTED, AUTO)
+    )
+    for talk in (one, two):
+        talk.subscribe(policy=at_most(2))
+    one.comes("a")
+    one.held()
+    one.core.rollback(one.now)
+    one.held()
+    forgetful(one)
+    two.comes("a")
+    assert two.listen(BROKEN) == "a#2"
+    two.wrote()
+    [copy] = [frame for frame in two.frames if frame.command == "SEND"]
+    assert copy.headers["jmsx_delivery_count"] == "3"
+    for _ in range(1 + dialect.transactional_ack):  # the copy, and a COMMIT of its own
+        two.answer()
+    two.wrote()
+    assert [letter[1] for letter in dead_letters(two)] == [3]
 
 
 @pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])

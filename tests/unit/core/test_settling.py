@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jmsx.core.dialect import Dialect
 
 UNSEEN = Failure(disposition=Disposition.RELEASE)
+UNDONE = Failure(disposition=Disposition.UNDO)
 LATER = Failure("Retry", "later", delay=9.0)
 
 
@@ -248,3 +249,18 @@ def test_a_batch_whose_consumer_is_closed() -> None:
     batch = taken(talk, "a", "b")
     talk.core.close_consumer("1", talk.now)
     assert not any(frame.startswith("ACK") for frame in settle(talk, batch, a=BROKEN))
+
+
+def test_what_is_undone_has_not_failed() -> None:
+    """It was handled, so it is flagged and counted when it comes again; its attempts are whole."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(1))
+    batch = taken(talk, "a", "b")
+    settle(talk, batch, a=UNDONE, b=BROKEN)
+    a, b = talk.held(), talk.held()
+    assert [(called(one), one.redelivered, one.failures) for one in (a, b)] == [
+        ("a#2", True, 0),
+        ("b#2", True, 1),
+    ]
+    settle(talk, [a, b], a=BROKEN, b=UNDONE)
+    assert [called(talk.held()) for _ in "ab"] == ["a#3", "b#3"]

@@ -571,6 +571,33 @@ def test_batches(kind: str) -> None:
         ] == [("bad", 3)]
 
 
+def test_what_a_batch_undoes_is_told_when_it_comes_again(kind: str) -> None:
+    """The handler had it before, so it is flagged; it did not fail, and so it has all of its attempts."""
+    app = App()
+    told: list[tuple[str, bool, int]] = []
+
+    @app.consumer("queue://q", mode="transacted", batch=3, batch_timeout=60.0, redelivery=TWICE)
+    def handle(messages: list[Message]) -> None:
+        told.extend((one.text, one.redelivered, one.delivery_count) for one in messages)
+        failed = [one for one in messages if one.text == "bad"]
+        if failed:
+            raise BatchError(failed=failed)
+
+    with harness(app, kind) as mq:
+        for text in ("a", "bad", "c"):
+            mq.send("queue://q", text)
+        mq.advance("10h")
+        assert told == [
+            ("a", False, 1),
+            ("bad", False, 1),
+            ("c", False, 1),
+            ("a", True, 2),
+            ("bad", True, 2),
+            ("bad", True, 3),
+            ("c", True, 2),
+        ]
+
+
 def test_what_it_is_given_is_checked(kind: str) -> None:
     """At once, and in words."""
     app = shop()
