@@ -259,7 +259,7 @@ class Delivery:
 
     @property
     def attempts(self) -> int:
-        """How many deliveries are known; the application is told of fewer where another session repeated some itself."""
+        """How many deliveries are known; the application is told of fewer where another session repeated some."""
         return max(self.delivery_count, self.failures + 1)
 
     def __repr__(self) -> str:

@@ -68,7 +68,7 @@ class Unhandled(Steering):
 
 
 class Undone(Unhandled):
-    """jmsx's own: the message was handled, and that was undone with others that failed: it waits in front again, flagged."""
+    """jmsx's own: what a handler did with the message is undone with others that failed: it waits again, flagged."""
 
 
 def failure_of(error: BaseException) -> Failure:
