@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from hashlib import blake2b
 from typing import Final
 
 from jmsx.core.delivery import Delivery
@@ -89,12 +90,11 @@ class Transaction:
         self.sent = False  #: what was sent is committed, while the ACKs are awaited
         #: An input of it came before, so an older commit may have sent what is sent next.
         self.repeats = False
-        self._input: tuple[str, Delivery] | None = None  #: what was handed out last, and whence
+        self._inputs: list[tuple[str, Delivery]] = []  #: handed out since the last send, and whence
+        self._origin = ""  #: their name, once something is sent
         self._outputs = 0  #: sent since then
-        self._before: tuple[tuple[str, Delivery] | None, int] = (
-            None,
-            0,
-        )  #: the same two, before the last hand-out
+        #: The same three, before the first of these inputs
+        self._before: tuple[list[tuple[str, Delivery]], str, int] = ([], "", 0)
 
     @property
     def transaction_id(self) -> str:
@@ -113,33 +113,52 @@ class Transaction:
 
     def take(self, origin: str, delivery: Delivery) -> None:
         """Note that a message of the queue or subscription `origin` was handed out in the transaction."""
-        self._before = self._input, self._outputs
-        self._input, self._outputs = (origin, delivery), 0
+        if self._outputs:
+            self._before = self._inputs, self._origin, self._outputs
+            self._inputs, self._outputs = [], 0
+        self._inputs.append((origin, delivery))
         self.repeats = self.repeats or delivery.flagged or delivery.continued
 
     def take_back(self, delivery: Delivery) -> None:
         """Note that the message handed out last was not returned to the application: later sends do not come of it."""
-        if self._input is not None and self._input[1] is delivery and self._outputs == 0:
-            self._input, self._outputs = self._before
+        if self._outputs or not self._inputs or self._inputs[-1][1] is not delivery:
+            return
+        self._inputs.pop()
+        if not self._inputs:
+            self._inputs, self._origin, self._outputs = self._before
+            self._before = [], "", 0
 
     def next_output(self, dialect: Dialect, *, of_none: bool) -> str | None:
         """
         Return an identity for the next send, which is the same when its input is delivered again.
 
-        It is made of the message that was handed out last, as the broker knows it, and a count, because an application
-        that gets that message again, in whatever company, will send the same again. A send without input gets, if
-        `of_none`, an identity that only this transaction can repeat, or else None.
+        It is made of what was handed out since the last send, as the broker knows it, and a count, because an
+        application that gets that message again, in whatever company, will send the same again. Of several messages,
+        such as a batch, nobody knows which one is sent for; so it is made of all of them, and another one if they do
+        not come together again: it may be there twice then, and is never taken for what was sent for others. A send
+        without input gets, if `of_none`, an identity that only this transaction can repeat, or else None.
         """
-        if self._input is not None:
-            source, delivery = self._input
-            known = identify(delivery, dialect.reading)
-            origin = f"{source}:{known.copy}:{known.key}"
+        if self._inputs:
+            if not self._outputs:
+                self._origin = self._name_inputs(dialect)
+            origin = self._origin
         elif of_none:
             origin = self.transaction_id
         else:
             return None
         self._outputs += 1
         return f"{origin}:{self._outputs}"
+
+    def _name_inputs(self, dialect: Dialect) -> str:
+        """Return a name for what was handed out since the last send; it is made once, for a batch may be long."""
+        names = []
+        for source, delivery in self._inputs:
+            known = identify(delivery, dialect.reading)
+            names.append(f"{source}:{known.copy}:{known.key}")
+        if len(names) == 1:
+            return names[0]
+        together = blake2b("\0".join(names).encode("utf-8", "replace"), digest_size=16)
+        return f"{len(names)}:{together.hexdigest()}"
 
     def step(self, given: TxInput) -> None:
         """Go to the next state; at the end of a transaction the next one starts clean."""
@@ -151,4 +170,4 @@ class Transaction:
             self.started_at = None
             self.sent = False
             self.repeats = False
-            self._input, self._outputs = None, 0
+            self._inputs, self._outputs = [], 0

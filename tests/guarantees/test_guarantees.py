@@ -115,6 +115,38 @@ def test_receive_and_send_are_one(
     assert left(connection, queue) == []
 
 
+def test_outputs_of_inputs_that_come_together(
+    kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """A crash between the two steps, and other company when they come again: on Artemis twice, and none is missing."""
+    target = fresh_queue()
+
+    def move(session: jmsx.Session, count: int) -> list[str]:
+        consumer, producer = session.create_consumer(queue), session.create_producer(target)
+        inputs = [consumer.receive(5) for _ in range(count)]
+        for message in inputs:
+            assert message is not None
+            producer.send(message.text)
+        return [message.text for message in inputs if message is not None]
+
+    put(connection, queue, "a", "b")
+    with Proxy(broker.url) as way, jmsx.Connection(way.url) as crashing:
+        crashing.start()
+        session = crashing.create_session(Mode.SESSION_TRANSACTED)
+        assert move(session, 2) == ["a", "b"]
+        way.cut_at(b"ACK", to_broker=True, passed=False)
+        with pytest.raises(jmsx.JmsxError):
+            session.commit()
+    assert eventually(lambda: broker.statistics(queue.name).consumer_count == 0, 10)
+    put(connection, queue, "c", priority=9)
+    session = connection.create_session(Mode.SESSION_TRANSACTED)
+    assert sorted(move(session, 3)) == ["a", "b", "c"]
+    session.commit()
+    session.close()
+    moved = {"classic": ["a", "b", "c"], "artemis": ["a", "a", "b", "b", "c"]}
+    assert sorted(texts(left(connection, target))) == moved[kind]
+
+
 @pytest.mark.parametrize(
     "mode", [Mode.CLIENT_ACKNOWLEDGE, Mode.SESSION_TRANSACTED], ids=lambda mode: mode.label
 )
@@ -163,6 +195,67 @@ def test_poison_is_dead_after_its_deliveries(
     assert deliveries == [(key, 1), (key, 2), (key, 3), ("next", 1)]
     dead = broker.browse(DEAD_LETTERS[kind])
     assert [one.body.decode() for one in dead].count(key) == 1
+
+
+def test_failures_on_several_connections_count_together(
+    kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """Two on one, and one on the next: three are the limit, though each connection counts as in Java."""
+    policy = jmsx.RedeliveryPolicy(
+        maximum_redeliveries=2, initial_redelivery_delay=0.0, redelivery_delay=0.0
+    )
+    key, counts = queue.name, []
+    put(connection, queue, key)
+    for deliveries in (2, 1):
+        with jmsx.Connection(broker.url, redelivery_policy=policy) as failing:
+            failing.start()
+            session = failing.create_session(Mode.SESSION_TRANSACTED)
+            consumer = session.create_consumer(queue)
+            for _ in range(deliveries):
+                message = consumer.receive(5)
+                assert message is not None
+                counts.append(message.delivery_count)
+                session.rollback()
+    assert counts == [1, 2, 2]
+    assert left(connection, queue) == []
+    dead = broker.browse(DEAD_LETTERS[kind])
+    assert [one.body.decode() for one in dead].count(key) == 1
+
+
+def test_what_a_selector_gives_back(
+    kind: str, broker: Broker, queue: jmsx.Queue, connection: jmsx.Connection
+) -> None:
+    """What a consumer with a selector had in its prefetch when it closed: in its old place on Artemis."""
+    producer = connection.create_session().create_producer(queue)
+    for text, half in (("a", "x"), ("b", "y"), ("c", "y")):
+        producer.send(jmsx.Message(text, properties={"half": half}))
+    session = connection.create_session()
+    session.create_consumer(queue, selector="half = 'y'")
+    assert eventually(lambda: broker.statistics(queue.name).inflight_count == 2, 5)
+    session.close()
+    order = {"classic": ["b", "c", "a"], "artemis": ["a", "b", "c"]}
+    assert texts(left(connection, queue)) == order[kind]
+
+
+def test_dead_letters_that_the_broker_would_delete(
+    kind: str, broker: Broker, queue: jmsx.Queue
+) -> None:
+    """With `dead_letter="broker"`: a message of a topic, of whose consumer nothing stays."""
+    topic, key = jmsx.Topic(queue.name), queue.name
+    with jmsx.Connection(
+        broker.url,
+        redelivery_policy=jmsx.RedeliveryPolicy(maximum_redeliveries=0),
+        dead_letter=jmsx.DeadLetterStrategy.BROKER,
+    ) as failing:
+        failing.start()
+        session = failing.create_session(Mode.SESSION_TRANSACTED)
+        consumer = session.create_consumer(topic)
+        put(failing, topic, key)  # type: ignore[arg-type]  # a topic is sent to in the same way
+        assert consumer.receive(5) is not None
+        session.rollback()
+        assert consumer.receive(0.5) is None
+    dead = [one.body.decode() for one in broker.browse(DEAD_LETTERS[kind])]
+    assert dead.count(key) == (kind == "artemis")
 
 
 def test_non_persistent_messages_are_dead_letters_too(

@@ -21,7 +21,7 @@ In 2 and 3 two things are left open, the first because it depends on how far the
 - **Remembered.** A process remembers the messages that it had, so jmsx may tell of one just what the Java client tells,
   where STOMP alone would not.
 
-Everything else is equal, or is a difference.
+What the table of guarantees says besides stands in table.py. Everything else is equal, or is a difference.
 """
 
 from __future__ import annotations

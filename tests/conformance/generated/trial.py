@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -18,11 +18,12 @@ from tests.conformance.generated.allowances import (
     stomp_difference,
     trace_difference,
 )
+from tests.conformance.generated.table import Table, subscribed_late, unpaused
 from tests.conformance.java import JavaClient
 from tests.conformance.scenario import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.conformance.brokers import Broker
     from tests.conformance.scenario import Json
@@ -47,6 +48,7 @@ class Trial:
     judge: Broker
     tested: Broker
     jobs: int = 12  #: programs at once and client
+    artemis: bool = False  #: whether `tested` is one, of which the table of guarantees says more
 
     def differences(self, programs: Sequence[Json]) -> list[Difference]:
         """Run `programs` on both clients; those whose traces differ, in the order given."""
@@ -63,14 +65,33 @@ class Trial:
         found = [
             difference
             for one, other in zip(unequal, reduced, strict=True)
-            if (difference := _difference(*one, other))
+            if (difference := self._difference(*one, other))
         ]
-        ample = self._run([roomy(one.program) for one in found], judge=True, stomp_like=True)
+        for changed in (_ample, self._by_the_table):
+            found = self._unlike(found, changed)
+        return found
+
+    def _unlike(
+        self, found: Sequence[Difference], changed: Callable[[Json], tuple[Json, list[int]]]
+    ) -> list[Difference]:
+        """Those of `found` that differ from the STOMP-like Java client on the `changed` program, too."""
+        others = [changed(one.program) for one in found]
+        traces = self._run([program for program, _ in others], judge=True, stomp_like=True)
         return [
             one
-            for one, other in zip(found, ample, strict=True)
-            if _difference(one.program, one.java, one.jmsx, other)
+            for one, (_, order), trace in zip(found, others, traces, strict=True)
+            if self._difference(
+                one.program,
+                one.java,
+                one.jmsx,
+                [trace[order.index(index)] for index in range(len(trace))],
+            )
         ]
+
+    def _by_the_table(self, program: Json) -> tuple[Json, list[int]]:
+        """The program as the Java client would have to see it to do what the table of guarantees says."""
+        changed = unpaused(roomy(program))
+        return subscribed_late(changed) if self.artemis else _in_order(changed)
 
     def steady(self, difference: Difference, times: int = 3) -> Difference | None:
         """
@@ -78,7 +99,7 @@ class Trial:
 
         A program that passes once, or on which the Java client disagrees with itself, differs by chance.
         """
-        alone = Trial(judge=self.judge, tested=self.tested, jobs=1)
+        alone = replace(self, jobs=1)
         for _ in range(times):
             again = alone.differences([difference.program])
             if not again or trace_difference(
@@ -87,6 +108,25 @@ class Trial:
                 return None
             difference = again[0]
         return difference
+
+    def _difference(
+        self, program: Json, java: list[Json], jmsx: list[Json], reduced: list[Json]
+    ) -> Difference | None:
+        """How `jmsx` differs from the STOMP-like trace `reduced`, and what the table makes of it; or None."""
+        steps, table = program["steps"], Table(program, jmsx, artemis=self.artemis)
+        expected = [(reduced, java), (table.amended(reduced), table.amended(java))]
+        firsts = [stomp_difference(steps, one, jmsx, whole) for one, whole in expected]
+        if None in firsts:
+            return None
+        index, text = firsts[0] or (0, "")
+        return Difference(
+            program=program,
+            text=f"step {index} ({steps[index]['op']}): {text}",
+            kind=_kind(steps[index]["op"], reduced[index], jmsx[index]),
+            java=java,
+            reduced=reduced,
+            jmsx=jmsx,
+        )
 
     def _run(
         self, programs: Sequence[Json], *, judge: bool, stomp_like: bool = False
@@ -114,7 +154,7 @@ def running(kind: str, jobs: int = 12) -> Iterator[Trial]:
             yield Trial(judge=judge, tested=judge, jobs=jobs)
             return
         with brokers.running(kind) as tested:
-            yield Trial(judge=judge, tested=tested, jobs=jobs)
+            yield Trial(judge=judge, tested=tested, jobs=jobs, artemis=True)
 
 
 def _written(folder: Path, program: Json) -> Path:
@@ -123,23 +163,12 @@ def _written(folder: Path, program: Json) -> Path:
     return path
 
 
-def _difference(
-    program: Json, java: list[Json], jmsx: list[Json], reduced: list[Json]
-) -> Difference | None:
-    """How `jmsx` differs from the STOMP-like trace `reduced`, or None."""
-    steps = program["steps"]
-    first = stomp_difference(steps, reduced, jmsx, java)
-    if first is None:
-        return None
-    index, text = first
-    return Difference(
-        program=program,
-        text=f"step {index} ({steps[index]['op']}): {text}",
-        kind=_kind(steps[index]["op"], reduced[index], jmsx[index]),
-        java=java,
-        reduced=reduced,
-        jmsx=jmsx,
-    )
+def _ample(program: Json) -> tuple[Json, list[int]]:
+    return _in_order(roomy(program))
+
+
+def _in_order(program: Json) -> tuple[Json, list[int]]:
+    return program, list(range(len(program["steps"])))
 
 
 def _kind(op: str, expected: Json, actual: Json) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jmsx.core.actions import Transmit
+from jmsx.core.delivery import Held
 from jmsx.core.events import MessageSent, TransactionEnded
 from jmsx.core.frames import Frame
 from jmsx.errors import (
@@ -161,6 +162,49 @@ def test_outputs_are_known_by_their_input() -> None:
     talk.send()
     talk.send()
     assert identities(talk) == first[:2]
+
+
+def outputs_of(*inputs: str) -> list[str | None]:
+    """The identities of what is sent for each of `inputs` once all of them are received: a batch."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes(*inputs)
+    talk.wrote()
+    for one in inputs:
+        assert talk.receive() == f"{one}#1"
+    talk.core.take_actions()
+    for _ in inputs:
+        talk.send()
+    return identities(talk)
+
+
+def test_outputs_of_several_inputs_are_known_by_all_of_them() -> None:
+    """
+    Nobody knows which output is of which input, if they are received together: the broker must not take what is sent
+    for other inputs for a repetition, and drop it.
+    """
+    first = outputs_of("a", "b")
+    assert outputs_of("a", "b") == first
+    for others in (["c", "b"], ["a", "c"], ["b"], ["a", "b", "c"], ["c", "a", "b"]):
+        assert not set(outputs_of(*others)) & set(first)
+
+
+def test_an_input_that_is_given_back_has_no_outputs() -> None:
+    """A `receive()` that raised did not return it, so what was received before is the only input."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", "b")
+    found = []
+    for _ in range(2):
+        talk.receive()
+        held = Held()
+        assert talk.core.handing_out.deliver(["1"], talk.now, held) is not None
+        assert talk.core.take_back(held)
+        talk.core.take_actions()
+        talk.send()
+        found += identities(talk)
+        talk.rollback()
+    assert found[0] == found[1] == outputs_of("a")[0]
 
 
 def test_an_output_without_an_input_has_no_identity() -> None:
