@@ -93,7 +93,7 @@ class ArtemisManagement:
         kept = bool(lying) or bool(dead_letter_queue.before)
         advice = (
             redelivers_too(settings, policy),
-            deletes(settings, buried=kept),
+            deletes(settings, kept=kept),
             drops(settings),
             forgets(settings),
             hangs_up(settings),

@@ -99,9 +99,9 @@ def redelivers_too(settings: AddressSettings, policy: Policy) -> Advice | None:
     )
 
 
-def deletes(settings: AddressSettings, *, buried: bool) -> Advice | None:
-    """Advice where the broker has no dead letter queue (`buried` is False), and deletes instead (BROKER.md A45)."""
-    if buried or settings.max_delivery_attempts <= 0:
+def deletes(settings: AddressSettings, *, kept: bool) -> Advice | None:
+    """Advice where the broker has no dead letter queue (`kept` is False), and deletes instead (BROKER.md A45)."""
+    if kept or settings.max_delivery_attempts <= 0:
         return None
     return Advice(
         "the broker deletes a message when so many of its deliveries ended with their connection:"

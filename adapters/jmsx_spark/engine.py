@@ -41,7 +41,9 @@ def on(context: SparkContext) -> Engine:
         def told(one: A) -> T | JmsxError:  # a closure: workers need not import this module for it
             try:
                 return job(one)
-            except JmsxError as error:  # else Spark would try again, and bury it in its own words
+            except (
+                JmsxError
+            ) as error:  # else Spark would try again, and hide it behind its own words
                 return error
 
         listed = list(todo)

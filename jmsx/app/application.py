@@ -14,7 +14,7 @@ from jmsx.app.batches import BatchWorker
 from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
-from jmsx.app.health import HealthLimits, Verdict, WorkerState, live, ready
+from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
 from jmsx.app.loops import CALL, Loop, beside, in_thread, on_signals
 from jmsx.app.overview import overview
 from jmsx.app.parameters import parameters_of
@@ -307,11 +307,11 @@ class App:
             own = replace(own, reconnect=self._reconnect_policy())
         return parse_broker_uri(self.url, own)
 
-    def live(self) -> Verdict:
+    def live(self) -> HealthReport:
         """Whether messages move, or could: what `/healthz` says."""
         return live(self._states(), self.health_limits, self._machine.monotonic())
 
-    def ready(self) -> Verdict:
+    def ready(self) -> HealthReport:
         """Whether the app is connected, subscribed and not draining: what `/readyz` says."""
         stopping = self._stopping.is_set()
         now = self._machine.monotonic()

@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.app.health import Verdict
+from jmsx.app.health import HealthReport
 from jmsx.drivers.web import WebServer
 from jmsx.errors import ConfigurationError
 
@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<p
 
 
 def application(
-    probes: Mapping[str, Callable[[], Verdict]], metrics: WSGIApplication | None
+    probes: Mapping[str, Callable[[], HealthReport]], metrics: WSGIApplication | None
 ) -> WSGIApplication:
     """The WSGI application that answers `probes` by path, and `/metrics` if there are any."""
 
@@ -36,8 +36,8 @@ def application(
         if path not in probes:
             known = [*probes, "/metrics"] if metrics is not None else list(probes)
             return _answer(start, "404 Not Found", {"status": "unknown path", "paths": known})
-        verdict = probes[path]()
-        return _answer(start, "200 OK" if verdict.ok else "503 Service Unavailable", verdict.body)
+        report = probes[path]()
+        return _answer(start, "200 OK" if report.ok else "503 Service Unavailable", report.body)
 
     return respond
 

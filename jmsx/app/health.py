@@ -52,7 +52,7 @@ class WorkerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthReport:
     """An answer to a probe."""
 
     ok: bool
@@ -63,16 +63,18 @@ class Verdict:
 _FINE: Final = ""
 
 
-def live(states: Iterable[WorkerState], limits: HealthLimits, now: float) -> Verdict:
+def live(states: Iterable[WorkerState], limits: HealthLimits, now: float) -> HealthReport:
     """Whether nothing is stuck."""
-    return _verdict([(state, _stuck(state, limits, now)) for state in states], now)
+    return _reported([(state, _stuck(state, limits, now)) for state in states], now)
 
 
-def ready(states: Iterable[WorkerState], *, running: bool, draining: bool, now: float) -> Verdict:
+def ready(
+    states: Iterable[WorkerState], *, running: bool, draining: bool, now: float
+) -> HealthReport:
     """Whether messages can come: the app is started, not draining, and every worker is subscribed."""
     told = [(state, _missing(state, now)) for state in states]
     whole = "draining" if draining else _FINE if running else "not started"
-    return _verdict(told, now, whole)
+    return _reported(told, now, whole)
 
 
 def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
@@ -112,10 +114,10 @@ def _missing(state: WorkerState, now: float) -> str:
     return refused[0] if refused else _FINE
 
 
-def _verdict(told: list[tuple[WorkerState, str]], now: float, whole: str = _FINE) -> Verdict:
+def _reported(told: list[tuple[WorkerState, str]], now: float, whole: str = _FINE) -> HealthReport:
     reasons = [whole] if whole else []
     reasons += [f"{state.consumer}: {why}" for state, why in told if why]
-    return Verdict(
+    return HealthReport(
         not reasons,
         {
             "status": "failing" if reasons else "ok",

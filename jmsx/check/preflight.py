@@ -89,7 +89,7 @@ def _examine_options(options: ConnectionOptions) -> Iterator[Finding]:
             yield Finding(name, Level.WARNING, "no limit: a call may wait for ever")
     if options.dead_letter == DeadLetterStrategy.BROKER:
         yield Finding(
-            "dead_letter", Level.WARNING, "broker: it deletes the dead letters that it cannot bury"
+            "dead_letter", Level.WARNING, "broker: it deletes what it has no dead letter queue for"
         )
 
 

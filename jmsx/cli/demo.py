@@ -15,7 +15,7 @@ from rich.table import Table
 
 from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.terminal import console
-from jmsx.cli.trial import Trial, Verdict, find_example, fresh_broker
+from jmsx.cli.trial import DemoResult, Trial, find_example, fresh_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,14 +48,14 @@ def demo(
                 trial.exchange(broker, progress)
             if not trial.interrupted:
                 _err.print("accounting, by Spark …")
-            verdict = trial.judge(broker, with_report=not trial.interrupted)
+            result = trial.judge(broker, with_report=not trial.interrupted)
     if as_json:
-        _out.print_json(json.dumps(verdict.as_dict()), indent=None, ensure_ascii=True)
+        _out.print_json(json.dumps(result.as_dict()), indent=None, ensure_ascii=True)
     else:
-        _show(verdict)
+        _show(result)
     if trial.interrupted:
-        raise typer.Exit(130 if verdict.passed else 1)
-    if not verdict.passed:
+        raise typer.Exit(130 if result.passed else 1)
+    if not result.passed:
         raise typer.Exit(1)
 
 
@@ -86,17 +86,17 @@ def _progress(messages: int) -> Iterator[_Bars]:
         yield _Bars(progress, messages)
 
 
-def _show(verdict: Verdict) -> None:
+def _show(result: DemoResult) -> None:
     table = Table("", "messages", title="jmsx demo")
     table.columns[1].justify = "right"
     for name in ("sent", "processed", "redelivered", "dead_lettered", "left", "lost", "duplicates"):
-        table.add_row(name.replace("_", " "), f"{getattr(verdict, name):,}")
+        table.add_row(name.replace("_", " "), f"{getattr(result, name):,}")
     _out.print(table)
-    _out.print(f"audit by Spark: {verdict.audit}")
-    if verdict.agree:
+    _out.print(f"audit by Spark: {result.audit}")
+    if result.agree:
         _out.print("metrics, event log and broker agree", style="green")
-    for difference in verdict.differences:
+    for difference in result.differences:
         _out.print(f"disagreement: {difference}", style="red")
     for name in ("report", "events", "metrics"):
-        if getattr(verdict, name):
-            _out.print(f"{name}: {getattr(verdict, name)}")
+        if getattr(result, name):
+            _out.print(f"{name}: {getattr(result, name)}")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from jmsx.app.endpoint import Endpoint, application
-from jmsx.app.health import Verdict
+from jmsx.app.health import HealthReport
 from jmsx.app.signals import Signals
 
 if TYPE_CHECKING:
@@ -303,8 +303,8 @@ class Supervisor:
 
     # Health and metrics ----------------------------------------------------------------------------------------------
 
-    def _probe(self, path: str) -> Callable[[], Verdict]:
-        def probe() -> Verdict:
+    def _probe(self, path: str) -> Callable[[], HealthReport]:
+        def probe() -> HealthReport:
             told = self._ask_all(path)
             ok = all(code == _OK for code, _ in told.values()) and not (
                 self._stopping and path == "readyz"
@@ -315,7 +315,7 @@ class Supervisor:
                 "restarts": self.restarts,
                 "workers": workers,
             }
-            return Verdict(ok=ok, body=body)
+            return HealthReport(ok=ok, body=body)
 
         return probe
 

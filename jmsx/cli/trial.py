@@ -31,7 +31,7 @@ SETTLING: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class DemoResult:
     """What a run came to; counts are messages, paths are where the evidence lies."""
 
     sent: int
@@ -106,7 +106,7 @@ class Trial:
             raise
         self._app.stop()
 
-    def judge(self, broker: Any, *, with_report: bool) -> Verdict:
+    def judge(self, broker: Any, *, with_report: bool) -> DemoResult:
         """Compare what was sent with what was settled and what lies on the broker."""
         metrics_path = self._out / "metrics.prom"
         metrics_path.write_bytes(_exposition(self._metrics))
@@ -125,7 +125,7 @@ class Trial:
             )
             audit, page = result.audit["verdict"], str(result.report)
             differences += reconciliation.log_differences(self.books, result.audit["counts"])
-        return Verdict(
+        return DemoResult(
             sent=len(self.books.sent),
             processed=self.books.processed,
             redelivered=self.books.redelivered,
@@ -212,4 +212,4 @@ def _exposition(metrics: Any) -> bytes:
     return text
 
 
-__all__ = ["ConnectionFailedError", "Trial", "Verdict", "find_example", "fresh_broker"]
+__all__ = ["ConnectionFailedError", "DemoResult", "Trial", "find_example", "fresh_broker"]

@@ -375,7 +375,7 @@ class DeadLetters:
             return
         consumer = move.consumer
         self._report(move, now)
-        self._remove(move, DeliveryInput.COPY if move.destination else DeliveryInput.BURIED)
+        self._remove(move, DeliveryInput.COPY if move.destination else DeliveryInput.MOVED)
         if consumer.settings.individual and move.destination:
             consumer.acknowledge_original(move.delivery)
         consumer.copies.finish()
@@ -399,7 +399,7 @@ class DeadLetters:
     def _add(self, move: _Move, *, blocks: bool) -> None:
         self._open[move] = None
         move.delivery.next_delivery = DEAD_LETTER
-        move.consumer.copies.add(move.delivery, DeliveryInput.BURY, blocks=blocks)
+        move.consumer.copies.add(move.delivery, DeliveryInput.DEAD_LETTER, blocks=blocks)
 
     def _remove(self, move: _Move, given: DeliveryInput) -> None:
         del self._open[move]
@@ -491,7 +491,7 @@ class DeadLetters:
             return
         for move in transaction.moves:
             self._report(move, now)
-            self._remove(move, DeliveryInput.BURIED)
+            self._remove(move, DeliveryInput.MOVED)
         transaction.consumer.copies.finish()
 
     def _not_committed(self, transaction: _CopyTransaction, error: JmsxError, now: float) -> None:

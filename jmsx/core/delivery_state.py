@@ -39,9 +39,8 @@ class DeliveryInput(IntEnum):
     """What moves a delivery from state to state."""
 
     HAND_OUT = auto()  #: the application gets it
-    TAKE_BACK = (
-        auto()
-    )  #: it did not get it after all, or could not handle it, or it could not be sent back
+    #: the application did not get it after all, or could not handle it, or it could not be sent back
+    TAKE_BACK = auto()
     CONSUME = auto()  #: the application is done with it
     FAIL = auto()  #: it is delivered again, in front of what came later
     REST = auto()  #: it is delivered again, when its time has come
@@ -49,8 +48,8 @@ class DeliveryInput(IntEnum):
     COMMIT = auto()  #: a COMMIT covers it
     SETTLE = auto()  #: the broker has confirmed a transaction with its ACK
     SEND_BACK = auto()  #: a copy goes to the broker's scheduler
-    BURY = auto()  #: a NACK, or a copy, goes to the broker
-    BURIED = auto()  #: the broker has moved it
+    DEAD_LETTER = auto()  #: a NACK, or a copy, goes to the broker
+    MOVED = auto()  #: the broker has moved it
     KEEP = auto()  #: it stays with the broker, because nothing came of its copy
     COPY = auto()  #: the broker has its copy, or nobody needs one
     ACK = auto()  #: an ACK is made
@@ -75,8 +74,8 @@ def _arrows() -> Mapping[tuple[DeliveryState, DeliveryInput], DeliveryState]:
         (state.COPIED, given.SETTLE): state.GONE,
         (state.HELD, given.SEND_BACK): state.LEAVING,
         (state.LEAVING, given.COPY): state.COPIED,
-        (state.HELD, given.BURY): state.DYING,
-        (state.DYING, given.BURIED): state.GONE,
+        (state.HELD, given.DEAD_LETTER): state.DYING,
+        (state.DYING, given.MOVED): state.GONE,
         (state.DYING, given.KEEP): state.GONE,
         (state.DYING, given.COPY): state.COPIED,
         (state.HELD, given.COPY): state.COPIED,

@@ -223,7 +223,7 @@ class Dialect:
     #: Whether the broker closes the connection with each ERROR, and names no receipt of a refused SUBSCRIBE.
     errors_close: bool = True
     #: Whether the broker writes names of properties without escapes, so that one may look like lines of a head. Then
-    #: its frames have a mark (drivers/lifeline.py). Where it does not, it must tell the true length of each body, and a
+    #: its frames have a mark (drivers/epoch.py). Where it does not, it must tell the true length of each body, and a
     #: second header of one name is a property: the first one counts (STOMP 1.2).
     raw_names: bool = False
     #: Whether a message that a consumer was handed and did not settle is flagged when it comes again.

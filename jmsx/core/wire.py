@@ -8,7 +8,7 @@ of them for the mark, against 33 through stomp.py's own parser.
 A broker may not tell where a body ends: Classic writes a text with a NUL in it as it is, and a Java program's property
 `content-length` into the head. It writes the names of Java's properties as they are, too, so that one may end the head,
 or hold lines of it. Then what a sender wrote stands where frames are expected. So each link has a mark that no sender
-knows (lifeline.py); the broker repeats it in every MESSAGE and RECEIPT, once. What has it not is no frame, what has it
+knows (epoch.py); the broker repeats it in every MESSAGE and RECEIPT, once. What has it not is no frame, what has it
 inside a body ended before. A message without a certain end is truncated: all up to the next frame with the mark is its.
 That is done where the broker writes a line feed behind each NUL. Artemis escapes names and counts bodies itself: its
 frames are believed without a mark.

@@ -28,7 +28,7 @@ from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
 from jmsx.drivers.complaints import Complaints
 from jmsx.drivers.counting import Counting
-from jmsx.drivers.lifeline import Lifeline
+from jmsx.drivers.epoch import Epoch
 from jmsx.drivers.link import Arrival, LinkLost, StompLink
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
@@ -102,11 +102,11 @@ class Engine:
         self._observers = observers
         self._offered = options.heartbeat
         self._opened_at = self._lost_at = machine.monotonic()
-        self._life = self._living(connected)
+        self._epoch = self._epoch_on(connected)
         self._up = True  #: there is a socket, as far as we know
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
-        self._armed = self._life.next_timer()  #: what the thread waits for (seconds, monotonic)
+        self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
         self._ended = False
         self._complaints = Complaints()
         self._told = False  #: `on_lost` was called, or is not to be
@@ -211,12 +211,12 @@ class Engine:
     @property
     def address(self) -> BrokerAddress:
         """Of the broker at the other end of the link that there is, or was last."""
-        return self._life.link.address
+        return self._epoch.link.address
 
     @property
     def greeting(self) -> Mapping[str, str]:
         """The headers of CONNECTED on the link that there is, or was last."""
-        return self._life.greeting
+        return self._epoch.greeting
 
     def now(self) -> float:
         """Seconds, monotonic."""
@@ -249,7 +249,7 @@ class Engine:
             return
         self._told = True
         self._connector.cancel()
-        self._life.drop()  # first, and without the lock: it also ends a write that blocks under it
+        self._epoch.drop()  # first, and without the lock: it also ends a write that blocks under it
         with self.lock:
             if self._ended:
                 return
@@ -313,7 +313,7 @@ class Engine:
         now = self._machine.monotonic()
         flooded = False
         while not flooded:
-            if arrival is not None and arrival[0] is self._life.link:  # not an older one
+            if arrival is not None and arrival[0] is self._epoch.link:  # not an older one
                 self._feed(arrival[1], now)
                 # now, for the link's end may lie behind a frame for which we drop it
                 self._perform(now)
@@ -325,11 +325,11 @@ class Engine:
         timer = self.core.next_timer()
         unread = False
         if timer is not None and timer <= now and self._up:
-            unread = now - timer < GLANCES and (flooded or self._life.link.unread)
+            unread = now - timer < GLANCES and (flooded or self._epoch.link.unread)
             self.core.handle_timer(now, unread=unread)
-        if self._up and (dead := self._life.beat(now)) is not None:
+        if self._up and (dead := self._epoch.beat(now)) is not None:
             self._lose(*dead)
-        elif self._up and (measured := self._life.measured(now)) is not None:
+        elif self._up and (measured := self._epoch.measured(now)) is not None:
             self._report(measured)
         self._perform(now)
         self._arm()
@@ -342,7 +342,7 @@ class Engine:
             self.core.broker_errors.explain(now)
             # What was refused drops the link, and is of more weight than its end
             self._perform(now)
-            self._lose(arrival.reason, self._life.cause(arrival.detail))
+            self._lose(arrival.reason, self._epoch.cause(arrival.detail))
         elif self._up:
             try:
                 self.core.receive(arrival, now, self._machine.wall())
@@ -364,7 +364,7 @@ class Engine:
         self._flaps = 0 if lasted else self._flaps + 1
         try:
             attempts = self._connector.restore(
-                self._reopen, self._life.link.address, flaps=self._flaps
+                self._reopen, self._epoch.link.address, flaps=self._flaps
             )
         except JmsxError as error:
             with self.lock:
@@ -406,7 +406,7 @@ class Engine:
                 connected.link.drop()
                 raise self.error
             self._opened_at = self._machine.monotonic()
-            self._life = self._living(connected)
+            self._epoch = self._epoch_on(connected)
             self._up = True
             broker = str(connected.link.address)
             self.source = replace(self.source, broker=broker, epoch=self.core.epoch + 1)
@@ -416,10 +416,10 @@ class Engine:
                 )
             )
 
-    def _living(self, connected: Connected) -> Lifeline:
+    def _epoch_on(self, connected: Connected) -> Epoch:
         """What keeps a link alive that was just opened."""
         connected.link.awaited = lambda: self.core.awaits_answer
-        return Lifeline(connected, self._offered, self._opened_at, self.request_timeout)
+        return Epoch(connected, self._offered, self._opened_at, self.request_timeout)
 
     def _restored(self, attempts: int) -> None:
         with self.lock:
@@ -449,7 +449,7 @@ class Engine:
         try:
             data = self._encoded(actions)
             if data and self._up:
-                written = self._life.write(data, now)
+                written = self._epoch.write(data, now)
         except BaseException:  # no frame may be left out, and nothing may follow half a one
             self._write_after_all(data or self._encoded(actions), now)
             raise
@@ -466,15 +466,15 @@ class Engine:
 
     def _encoded(self, actions: list[Action]) -> bytes:
         """All frames of `actions`, as they are written on this link."""
-        encode = self._life.encode
+        encode = self._epoch.encode
         frames = [action.frames for action in actions if isinstance(action, Transmit)]
         return b"".join([encode(frame) for burst in frames for frame in burst])
 
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Writing `data` was interrupted."""
-        written = self._life.link.written(data) if self._up else len(data)
+        written = self._epoch.link.written(data) if self._up else len(data)
         if data and not written:
-            self._life.write(data, now)
+            self._epoch.write(data, now)
         elif 0 < written < len(data):
             self.interrupted("a write was interrupted")
 
@@ -490,8 +490,8 @@ class Engine:
         if not self._up:
             return
         self._up = False
-        self._life.drop()
-        if (measured := self._life.measured(self._machine.monotonic(), finally_=True)) is not None:
+        self._epoch.drop()
+        if (measured := self._epoch.measured(self._machine.monotonic(), finally_=True)) is not None:
             self._report(measured)
         if reason == "protocol":  # from now on it matters whether any message is settled at all
             self.core.detail(wanted=True)
@@ -501,7 +501,7 @@ class Engine:
         policy = self._connector.policy
         wanted = dropped or (policy is not None and policy.maximum_attempts != 0)
         wanted = wanted or self.outage is not None
-        ruled_out = wanted or policy is not None or self._life.timed_out
+        ruled_out = wanted or policy is not None or self._epoch.timed_out
         self._suspected = [] if ruled_out else self.core.suspected_consumers(reason)
         if for_good or self.disconnecting or self._ended or not (wanted or self._suspected):
             self._connector.cancel()
@@ -536,7 +536,7 @@ class Engine:
         self._observers.observe(event, self.source)
 
     def _arm(self) -> None:
-        timers = (self.core.next_timer(), self._life.next_timer())
+        timers = (self.core.next_timer(), self._epoch.next_timer())
         self._armed = min((at for at in timers if at is not None), default=None)
 
     def _rearm(self) -> None:

@@ -21,7 +21,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.management import Inquiry, Management, Question
 from jmsx.core.requests import silent
-from jmsx.drivers.lifeline import Seal
+from jmsx.drivers.epoch import Seal
 from jmsx.drivers.link import Arrival, LinkLost
 from jmsx.drivers.machine import Machine
 from jmsx.errors import (

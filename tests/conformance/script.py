@@ -159,7 +159,7 @@ class Script:
 
     def _open(self, options: Json, client_id: str | None = None) -> jmsx.Connection:
         settings = connection_options(options, self._uri)
-        # Java deletes what the broker's strategy does not bury; jmsx does so only when told to.
+        # Java deletes what the broker's strategy does not keep; jmsx does so only when told to.
         settings["dead_letter"] = jmsx.DeadLetterStrategy.BROKER
         connection = jmsx.Connection(self._broker.url, client_id=client_id, **settings)
         self._connections.append(connection)

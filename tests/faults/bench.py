@@ -129,7 +129,7 @@ def look(scene: Scene, lifted: float) -> Traces:
     """What is to be seen when the consumer is gone."""
     task, brokers = scene.task, scene.brokers
     stranded = sum(_stranded(broker, task.queue) for broker in brokers)
-    graves = (*DEAD_LETTERS, task.grave) if task.plan.grave else DEAD_LETTERS
+    dlqs = (*DEAD_LETTERS, task.dlq) if task.plan.dlq else DEAD_LETTERS
     return Traces(
         sent=scene.producer.sent,
         unconfirmed=scene.producer.unconfirmed,
@@ -138,8 +138,8 @@ def look(scene: Scene, lifted: float) -> Traces:
         stranded=stranded,
         dead=[
             body
-            for grave in graves
-            for body in _bodies(brokers, grave)
+            for dlq in dlqs
+            for body in _bodies(brokers, dlq)
             if body.startswith(f"{task.queue}/")
         ],
         lifted=lifted,

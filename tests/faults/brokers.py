@@ -1,4 +1,4 @@
-"""The brokers that are ill-treated: a queue `graves.*` of theirs can be full, and then refuses what is sent to it."""
+"""The brokers that are ill-treated: a queue `dlqs.*` of theirs can be full, and then refuses what is sent to it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from jmsx_broker.artemis_recipe import Setting
     from jmsx_broker.local import LocalBroker
 
-#: Bytes that a grave takes before it is full.
+#: Bytes that a dlq takes before it is full.
 _LIMIT: Final = 32 * 1024
 
 _POLICY: Final = f"""
     <destinationPolicy><policyMap><policyEntries>
-      <policyEntry queue="graves.>" producerFlowControl="true" memoryLimit="{_LIMIT}">
+      <policyEntry queue="dlqs.>" producerFlowControl="true" memoryLimit="{_LIMIT}">
         <pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy>
       </policyEntry>
     </policyEntries></policyMap></destinationPolicy>
@@ -38,7 +38,7 @@ def _classic(*, tls: bool) -> LocalBroker:
 
 def _artemis(*, tls: bool) -> LocalBroker:
     limits: dict[str, Setting] = {"max-size-bytes": _LIMIT, "address-full-policy": "FAIL"}
-    return ArtemisBroker(address_settings={"graves.#": limits}, tls=tls)
+    return ArtemisBroker(address_settings={"dlqs.#": limits}, tls=tls)
 
 
 _KINDS: Final[dict[str, Callable[..., LocalBroker]]] = {"classic": _classic, "artemis": _artemis}
@@ -81,16 +81,16 @@ class Stable:
 
 
 @contextlib.contextmanager
-def full(broker: LocalBroker, grave: str) -> Iterator[None]:
-    """The queue `grave` takes nothing in the block."""
+def full(broker: LocalBroker, dlq: str) -> Iterator[None]:
+    """The queue `dlq` takes nothing in the block."""
     with Wire(broker.url) as wire:
-        head = {**queue_headers(wire, grave), "persistent": "true", "filler": "yes"}
+        head = {**queue_headers(wire, dlq), "persistent": "true", "filler": "yes"}
         wire.request(Frame("SEND", head, b"x" * _LIMIT))
     try:
         yield
     finally:
         with Wire(broker.url) as wire:
             head = {"id": "filler", "ack": "client", "selector": "filler = 'yes'"}
-            wire.send(Frame("SUBSCRIBE", {**queue_headers(wire, grave), **head}))
+            wire.send(Frame("SUBSCRIBE", {**queue_headers(wire, dlq), **head}))
             message = wire.receive("MESSAGE")
             wire.request(Frame("ACK", {"id": message.headers["ack"]}))

@@ -62,9 +62,9 @@ CASES: Final[dict[str, Case]] = {
     ),
     "dlq-refused": Case(
         fault=deeds.dlq_refused,
-        plan=Plan(marked="raise", marks=6, maximum_redeliveries=1, grave=True),
+        plan=Plan(marked="raise", marks=6, maximum_redeliveries=1, dlq=True),
         recovery=10.0,  # a copy that was refused is sent again after 5 s
-        promises=promises.marked_are_buried,
+        promises=promises.marked_are_dead,
     ),
     "slow-handler": Case(fault=deeds.slow_handler, plan=Plan(marked="slow", marks=2)),
     "disk-full": Case(

@@ -52,7 +52,7 @@ def main(text: str) -> None:
             initial_redelivery_delay=0.1,
             redelivery_delay=0.1,
         ),
-        dead_letter=f"queue://{task.grave}" if plan.grave else "safe",
+        dead_letter=f"queue://{task.dlq}" if plan.dlq else "safe",
         concurrency=2,
         prefetch=20,
     )

@@ -100,17 +100,17 @@ def commit_cut(scene: Scene) -> None:
 
 
 def dlq_refused(scene: Scene) -> None:
-    """The grave is full until a message has died that nobody buries."""
+    """The dead letter queue is full until a message has died without a place for it."""
     limit = 1 + scene.task.plan.maximum_redeliveries
-    with full(scene.broker, scene.task.grave):
-        buried = {message.body.decode() for message in scene.broker.browse(scene.task.grave)}
-        waiting = [body for body in scene.marked if body not in buried]
+    with full(scene.broker, scene.task.dlq):
+        dead = {message.body.decode() for message in scene.broker.browse(scene.task.dlq)}
+        waiting = [body for body in scene.marked if body not in dead]
         if not eventually(lambda: any(scene.consumer.times(body) == limit for body in waiting), 30):
-            raise BenchError("no message died while its grave was full")
+            raise BenchError("no message died while its dlq was full")
         time.sleep(1)
-        now_buried = {message.body.decode() for message in scene.broker.browse(scene.task.grave)}
-        if now_buried & set(waiting):
-            raise BenchError("the grave took a message although it was full")
+        now_dead = {message.body.decode() for message in scene.broker.browse(scene.task.dlq)}
+        if now_dead & set(waiting):
+            raise BenchError("the dlq took a message although it was full")
 
 
 def slow_handler(scene: Scene) -> None:

@@ -33,7 +33,7 @@ def no_marker_stays(scene: Scene, traces: Traces) -> Iterator[str]:
     yield from none_dies(scene, traces)
 
 
-def marked_are_buried(scene: Scene, traces: Traces) -> Iterator[str]:
+def marked_are_dead(scene: Scene, traces: Traces) -> Iterator[str]:
     """
     The marked die, after no fewer deliveries than the policy says, and nobody else.
 
@@ -59,7 +59,7 @@ def marked_die(scene: Scene, traces: Traces) -> Iterator[str]:
     for body in scene.marked:
         if times[body] > limit:
             yield f"{body} died after {times[body]} deliveries, not {limit}"
-    yield from marked_are_buried(scene, traces)
+    yield from marked_are_dead(scene, traces)
 
 
 def marked_come_twice(scene: Scene, traces: Traces) -> Iterator[str]:

@@ -48,7 +48,7 @@ class Plan:
     work: float = (
         0.005  #: that every handler takes, so that some are at it whenever something happens
     )
-    grave: bool = False  #: dead letters are copied to a queue of the round
+    dlq: bool = False  #: dead letters are copied to a queue of the round
     forwards: bool = False  #: each message is sent on
     markers: bool = False  #: doubtful commits are cleared up
     ledger: bool = False
@@ -71,9 +71,9 @@ class Task:
         return f"{self.queue}.done"
 
     @property
-    def grave(self) -> str:
+    def dlq(self) -> str:
         """The queue of dead letters, if the plan has one."""
-        return f"graves.{self.queue}"
+        return f"dlqs.{self.queue}"
 
     @property
     def journal(self) -> Path:

@@ -391,8 +391,8 @@ def test_a_dead_letter_that_fails_again_stays(
 ) -> None:
     """It is a dead letter once more; the Java client would have it deleted."""
     key = queue.name
-    grave = jmsx.Queue(DEAD_LETTERS[kind])
-    emptied(broker, grave)  # Classic looks for what a selector wants among the first 200 only
+    dlq = jmsx.Queue(DEAD_LETTERS[kind])
+    emptied(broker, dlq)  # Classic looks for what a selector wants among the first 200 only
     policy = jmsx.RedeliveryPolicy(maximum_redeliveries=0)
     sender = connection.create_session().create_producer(queue)
     sender.send(jmsx.Message(key, properties={"marker": key}))
@@ -402,11 +402,11 @@ def test_a_dead_letter_that_fails_again_stays(
         consumer = session.create_consumer(queue)
         assert consumer.receive(5) is not None
         session.rollback()
-        digger = session.create_consumer(grave, selector=f"marker = '{key}'")
-        assert digger.receive(5) is not None
+        reader = session.create_consumer(dlq, selector=f"marker = '{key}'")
+        assert reader.receive(5) is not None
         session.rollback()
-        assert digger.receive(5) is not None
-    assert [one.body.decode() for one in broker.browse(grave.name)].count(key) == 1
+        assert reader.receive(5) is not None
+    assert [one.body.decode() for one in broker.browse(dlq.name)].count(key) == 1
 
 
 def test_a_group_is_closed_by_its_sequence(
@@ -441,5 +441,5 @@ def test_a_dead_letter_that_fails_in_the_named_queue_ends(
         session.rollback()
         assert consumer.receive(1) is None
     assert [one.body.decode() for one in broker.browse(queue.name)] == []
-    grave = DEAD_LETTERS[kind]
-    assert [one.body.decode() for one in broker.browse(grave)].count(key) == 1
+    dlq = DEAD_LETTERS[kind]
+    assert [one.body.decode() for one in broker.browse(dlq)].count(key) == 1

@@ -90,7 +90,7 @@ def told(message: Message | None) -> tuple[object, ...] | None:
 
 @pytest.mark.parametrize("kind", ["queue", "fqqn", "durable"])
 @pytest.mark.parametrize(
-    ("prefix", "dead_letter", "grave"),
+    ("prefix", "dead_letter", "dlq"),
     [
         ("", "safe", "DLQ"),
         ("auto.", "safe", "DLQ.{}"),
@@ -101,14 +101,14 @@ def told(message: Message | None) -> tuple[object, ...] | None:
     ids=["anycast", "auto-created", "no-address", "no-queue", "named"],
 )
 def test_management_brings_dead_letters_back(
-    broker: ArtemisBroker, kind: str, prefix: str, dead_letter: str, grave: str
+    broker: ArtemisBroker, kind: str, prefix: str, dead_letter: str, dlq: str
 ) -> None:
     """Each copy lies in one queue, the one expected; `retryMessages` puts it back where it came from, unchanged."""
     destination, durable = origin(kind, prefix)
     with Console(broker) as console:
         assert console.holds({})
         dead_letter_one(broker, destination, durable, dead_letter)
-        place = grave.format(destination.name.partition("::")[0])
+        place = dlq.format(destination.name.partition("::")[0])
         assert console.holds({place: len(SENT)})
         assert console.ask(f"queue.{place}", "retryMessages") == len(SENT)
         home = f"{CLIENT_ID}.{durable}" if durable else destination.name.rpartition("::")[2]
@@ -124,7 +124,7 @@ def test_management_brings_dead_letters_back(
         assert consumer.receive_no_wait() is None
 
 
-def test_subscribers_of_one_topic_bury_their_own(broker: ArtemisBroker) -> None:
+def test_subscribers_of_one_topic_have_their_own_dead_letters(broker: ArtemisBroker) -> None:
     """A dead letter of one durable subscription comes back to it, and to no other."""
     topic, name = Topic(f"auto.{uuid.uuid4().hex[:8]}"), uuid.uuid4().hex[:8]
     with Connection(broker.url, client_id=CLIENT_ID) as connection, Console(broker) as console:
@@ -159,16 +159,16 @@ def test_queue_for_dead_letters_that_vanished_is_made_as_it_was(broker: ArtemisB
             assert consumer.receive(10) is not None
             session.recover(Reject("no"))
             assert console.holds({f"DLQ.{queue.name}": 1})
-            (grave,) = console.queues("NAME", f"DLQ.{queue.name}")
-            assert (grave["filter"], grave["autoDelete"], grave["routingType"]) == (
+            (dlq,) = console.queues("NAME", f"DLQ.{queue.name}")
+            assert (dlq["filter"], dlq["autoDelete"], dlq["routingType"]) == (
                 f"_AMQ_ORIG_ADDRESS = '{queue.name}'",
                 "true",
                 "MULTICAST",
             )
-            console.ask("broker", "destroyQueue", grave["name"])
+            console.ask("broker", "destroyQueue", dlq["name"])
 
 
-def test_copy_joins_what_the_broker_itself_buried(broker: ArtemisBroker) -> None:
+def test_copy_joins_what_the_broker_itself_moved(broker: ArtemisBroker) -> None:
     """One queue has both, and one call brings both back."""
     queue = Queue(f"auto.{uuid.uuid4().hex[:8]}")
     with Console(broker) as console:

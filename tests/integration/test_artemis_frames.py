@@ -99,18 +99,18 @@ def test_bytes_of_other_senders_are_told_from_text(artemis_broker: Broker) -> No
             for body in bodies
         ),
     )
-    grave = Queue(f"{source.name}.dead")
-    with Connection(artemis_broker.url, dead_letter=grave.uri) as connection:
+    dlq = Queue(f"{source.name}.dead")
+    with Connection(artemis_broker.url, dead_letter=dlq.uri) as connection:
         connection.start()
         session = connection.create_session(CLIENT)
         consumer = session.create_consumer(source)
         assert [body_of(consumer.receive(10)) for _ in bodies] == bodies
         session.recover(Reject("no"))
-        buried = session.create_consumer(grave)
-        assert [body_of(buried.receive(10)) for _ in bodies] == bodies
-        buried.close()
+        dead_ones = session.create_consumer(dlq)
+        assert [body_of(dead_ones.receive(10)) for _ in bodies] == bodies
+        dead_ones.close()
         with Console(artemis_broker) as console:
-            assert console.ask(f"queue.{grave.name}", "retryMessages") == len(bodies)
+            assert console.ask(f"queue.{dlq.name}", "retryMessages") == len(bodies)
         assert [body_of(consumer.receive(10)) for _ in bodies] == bodies
         session.recover(Reject("enough"))
 

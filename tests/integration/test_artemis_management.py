@@ -105,8 +105,8 @@ def test_without_management_everything_else_goes_on(
         session.create_producer(Queue("a")).send(Message("poison"))
         assert consumers[0].receive(10) is not None
         session.recover(Reject("no"))
-        buried = session.create_consumer(Queue("jmsx.DLQ"))
-        message = buried.receive(10)
+        reader = session.create_consumer(Queue("jmsx.DLQ"))
+        message = reader.receive(10)
         assert message is not None
         message.acknowledge()
         assert len(warnings(caplog, "management not available")) == 1

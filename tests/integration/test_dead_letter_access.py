@@ -44,7 +44,7 @@ def printed(broker: Broker, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def bury(broker: Broker, count: int) -> tuple[Queue, Queue]:
+def dead_letters(broker: Broker, count: int) -> tuple[Queue, Queue]:
     """Have an application fail with so many messages; returns its queue and that of its dead letters."""
     origin, dead = fresh_queue(), fresh_queue()
     app = App(broker.url)
@@ -96,7 +96,7 @@ def lying(broker: Broker, queue: Queue) -> Counter[str]:
 
 def test_causes_are_told(broker: Broker) -> None:
     """Groups, a line each, one of them whole, and a file with all."""
-    origin, dead = bury(broker, 5)
+    origin, dead = dead_letters(broker, 5)
     found = printed(broker, "groups", dead.name)
     assert [
         (one["origin"], one["reason"], one["error"], one["consumer"], one["count"]) for one in found
@@ -116,7 +116,7 @@ def test_causes_are_told(broker: Broker) -> None:
 
 def test_what_is_meant_goes_back_and_the_rest_stays(broker: Broker) -> None:
     """By its cause, with properties and key; the application gets it as it was."""
-    origin, dead = bury(broker, 6)
+    origin, dead = dead_letters(broker, 6)
     before = {one["key"] for one in printed(broker, "show", dead.name, "--error", "ValueError")}
     assert run(broker, "replay", dead.name, "--error", "ValueError", "--dry-run")
     assert broker.statistics(dead.name).size == 6

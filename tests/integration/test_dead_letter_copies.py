@@ -53,11 +53,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
 
 @contextlib.contextmanager
-def old_and_buried(
+def old_and_dead(
     broker: Broker, queue: Queue, diary: Diary
 ) -> Iterator[tuple[Connection, Session]]:
     """
-    A transacted session holds `old` and `new`; `poison`, which came between them, has been buried by copy.
+    A transacted session holds `old` and `new`; `poison`, which came between them, has become a dead letter by copy.
 
     It is over its limit, for another consumer had it and is gone.
     """
@@ -90,18 +90,18 @@ def test_a_copy_settles_nothing_of_an_open_transaction(
     classic_broker: Broker, queue: Queue, diary: Diary
 ) -> None:
     """The ACK behind the copy would have covered `old`, which is received and not committed."""
-    with old_and_buried(classic_broker, queue, diary) as (connection, _):
+    with old_and_dead(classic_broker, queue, diary) as (connection, _):
         connection.abort()
     assert settles(classic_broker, queue, size=3)
     assert sorted(bodies(classic_broker, queue)) == ["new", "old", "poison"]
     assert diary.outcomes() == {Outcome.DEAD_LETTERED: 1, Outcome.ABANDONED: 2}
 
 
-def test_a_commit_settles_a_buried_message_too(
+def test_a_commit_settles_a_dead_letter_too(
     classic_broker: Broker, queue: Queue, diary: Diary
 ) -> None:
-    """After the commit all are settled, the buried one is in its grave once, and each delivery ended once."""
-    with old_and_buried(classic_broker, queue, diary) as (_, session):
+    """After the commit all are settled, the dead one is in its dlq once, and each delivery ended once."""
+    with old_and_dead(classic_broker, queue, diary) as (_, session):
         session.commit()
         assert settles(classic_broker, queue, size=0)
     assert bodies(classic_broker, f"{queue.name}.dead") == ["poison"]
@@ -117,7 +117,7 @@ def test_a_commit_settles_a_buried_message_too(
 def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
     classic_broker: Broker, queue: Queue, frame: str, case: str, *, behind: bool
 ) -> None:
-    """Each is in its grave once, whatever came to the broker, and nothing else is settled."""
+    """Each is in its dlq once, whatever came to the broker, and nothing else is settled."""
     mode = {"individual": INDIVIDUAL, "transacted": TRANSACTED}.get(case, AUTO)
     named = case != "what NACK would delete"
     dead = f"{queue.name}.dead" if named else DEAD_LETTERS
@@ -234,7 +234,7 @@ def test_transactions_of_the_application_beside_those_of_copies(
 def test_closing_right_behind_a_copy(
     classic_broker: Broker, queue: Queue, diary: Diary, mode: AcknowledgeMode
 ) -> None:
-    """The message is in the grave once, and not in the queue; a second look finds nothing more."""
+    """The message is in the dlq once, and not in the queue; a second look finds nothing more."""
     dead = f"{queue.name}.dead"
     put(classic_broker, queue, "poison")
     options: dict[str, Any] = {"dead_letter": f"queue://{dead}", "redelivery_policy": NO_RETRY}

@@ -72,14 +72,14 @@ def test_a_non_persistent_dead_letter_is_copied(classic_broker: Broker, queue: Q
 
 def test_a_dead_letter_of_a_dead_letter_queue_is_copied(classic_broker: Broker) -> None:
     """Trap: NACK of a message that was read from a DLQ is answered, and the message is gone."""
-    grave = Queue(f"{DEAD_LETTERS}.{fresh_queue().name}")
-    put(classic_broker, grave, grave.name)
+    dlq = Queue(f"{DEAD_LETTERS}.{fresh_queue().name}")
+    put(classic_broker, dlq, dlq.name)
     with Connection(classic_broker.url) as connection:
-        reject_one(connection, grave, "again")
-        assert eventually(lambda: len(dead_copies(classic_broker, grave.name)) == 1)
-        assert settles(classic_broker, grave, size=0)
-    (headers,) = dead_copies(classic_broker, grave.name)
-    assert headers["jmsx_original_destination"] == grave.uri
+        reject_one(connection, dlq, "again")
+        assert eventually(lambda: len(dead_copies(classic_broker, dlq.name)) == 1)
+        assert settles(classic_broker, dlq, size=0)
+    (headers,) = dead_copies(classic_broker, dlq.name)
+    assert headers["jmsx_original_destination"] == dlq.uri
     assert headers["jmsx_exception_message"] == "again"
 
 

@@ -56,7 +56,7 @@ def test_a_message_that_always_fails(
         key = app.send(queue, "x")
         assert eventually(lambda: len(diary.dead()) == 1, 10)
         assert settles(broker, queue, size=0)
-    failed, (buried,) = lines(caplog, "handler failed"), lines(caplog, "dead letter")
+    failed, (died,) = lines(caplog, "handler failed"), lines(caplog, "dead letter")
     assert [one["attempt"] for one in failed] == ["1 of 4", "2 of 4", "3 of 4", "4 of 4"]
     assert [one["again"] for one in failed] == [
         "in 0.05 s",
@@ -70,9 +70,9 @@ def test_a_message_that_always_fails(
         assert one["message_id"]
         assert one["error"].startswith("ValueError: invalid literal")
         assert "test_failure_lines.py:" in one["place"]
-    assert (buried["consumer"], buried["to"], buried["key"]) == ("desk", dead.uri, key)
-    assert (buried["attempts"], buried["reason"]) == (4, "max_redeliveries")
-    assert "test_failure_lines.py:" in buried["place"]
+    assert (died["consumer"], died["to"], died["key"]) == ("desk", dead.uri, key)
+    assert (died["attempts"], died["reason"]) == (4, "max_redeliveries")
+    assert "test_failure_lines.py:" in died["place"]
     assert 'int("no number")' in caplog.text
     places = [event.error_place for event in diary.events if isinstance(event, DeliveryEnded)]
     assert all("test_failure_lines.py:" in str(place) for place in places)

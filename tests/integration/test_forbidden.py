@@ -49,7 +49,7 @@ POLICY: Final = RedeliveryPolicy(
 
 @pytest.fixture(scope="module")
 def classic() -> Iterator[LocalBroker]:
-    """`clerk` may use open.>, read and make read.>, write graves.>; of the broker's dead letter queue nothing."""
+    """`clerk` may use open.>, read and make read.>, write dlqs.>; of the broker's dead letter queue nothing."""
     rights = {"queue_open": "read write admin", "queue_read": "read admin"}
     with guarded_classic(**rights, queue_graves="write admin") as broker:
         yield broker
@@ -62,7 +62,7 @@ def artemis() -> Iterator[LocalBroker]:
         "open.#": _ALL,
         "full.#": _ALL,
         "read.#": f"consume {_MAKE}",
-        "graves.#": f"send {_MAKE}",
+        "dlqs.#": f"send {_MAKE}",
     }
     settings: dict[str, dict[str, str | int | float | bool]] = {
         "full.#": {"address-full-policy": "FAIL", "max-size-bytes": 2000},
@@ -149,7 +149,7 @@ def test_what_is_told_as_refused_is_not_there(classic: LocalBroker) -> None:
         Connection(as_clerk(classic)) as connection,
         pytest.raises(SecurityError, match="clerk is not authorized to read from"),
     ):
-        connection.create_session().create_consumer(name("graves"))
+        connection.create_session().create_consumer(name("dlqs"))
     with (
         Connection(as_clerk(classic)) as connection,
         pytest.raises(InvalidSelectorError),
@@ -194,11 +194,11 @@ def test_what_artemis_does_not_explain_is_in_doubt(artemis: LocalBroker, place: 
 
 def test_an_output_that_nobody_takes_is_a_dead_letter(broker: LocalBroker) -> None:
     """And not tried for ever, with everything behind it waiting."""
-    source, output, graves = name("open"), made(broker, name("read")), name("graves")
+    source, output, dlqs = name("open"), made(broker, name("read")), name("dlqs")
     app = App(as_clerk(broker), use_management=False, redelivery_policy=POLICY)
     seen: list[str] = []
 
-    @app.consumer(source, mode=TRANSACTED, dead_letter=f"queue://{graves}")
+    @app.consumer(source, mode=TRANSACTED, dead_letter=f"queue://{dlqs}")
     def forward(message: Message) -> None:
         seen.append(message.text)
         if message.text == "bad":
@@ -207,7 +207,7 @@ def test_an_output_that_nobody_takes_is_a_dead_letter(broker: LocalBroker) -> No
     with app:
         app.send(source, "bad")
         app.send(source, "next")
-        assert eventually(lambda: "next" in seen and broker.statistics(graves).size == 1, 30)
+        assert eventually(lambda: "next" in seen and broker.statistics(dlqs).size == 1, 30)
     assert broker.statistics(output).size == 1
     assert (
         2 <= seen.count("bad") <= 6

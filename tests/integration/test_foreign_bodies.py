@@ -161,19 +161,19 @@ def test_object_messages_where_maps_are_not_read(
         assert consumer.receive(0.5) is None
     assert eventually(lambda: classic_broker.statistics(queue.name).size == 0)
     dead = [one.headers["message-id"] for one in classic_broker.browse(DEAD_LETTERS)]
-    buried = [] if mode is AUTO else [ids[1], ids[3], ids[4]]
-    assert [one for one in dead if one in ids] == buried
+    ended = [] if mode is AUTO else [ids[1], ids[3], ids[4]]
+    assert [one for one in dead if one in ids] == ended
 
 
 @NEEDS_JDK
 @pytest.mark.parametrize("mode", [RedeliveryMode.LOCAL, RedeliveryMode.SCHEDULED])
-@pytest.mark.parametrize("grave", ["", "queue://graves"])
-def test_classic_buries_whole_what_it_does_not_carry(
-    classic_broker: ClassicBroker, queue: Queue, mode: RedeliveryMode, grave: str
+@pytest.mark.parametrize("dlq", ["", "queue://dlqs"])
+def test_classic_keeps_whole_what_it_does_not_carry(
+    classic_broker: ClassicBroker, queue: Queue, mode: RedeliveryMode, dlq: str
 ) -> None:
     """Also where copies are wanted, or a later redelivery: a copy would have no body, and be all that is left."""
     java(classic_broker, queue, "stream", "text")
-    options: dict[str, Any] = {"dead_letter": grave} if grave else {}
+    options: dict[str, Any] = {"dead_letter": dlq} if dlq else {}
     policy = replace(QUICK, mode=mode)
     with Connection(classic_broker.url, redelivery_policy=policy, **options) as connection:
         connection.start()
@@ -201,9 +201,9 @@ def test_a_copy_of_what_artemis_does_not_carry_says_so(
     """A copy cannot have what STOMP does not carry; whoever reads it is told, and it is not sent back to the queue."""
     java(artemis_broker, queue, "object")
     policy = NO_RETRY if mode is RedeliveryMode.LOCAL else QUICK
-    graves = f"queue://{queue.name}.dead"
+    dlqs = f"queue://{queue.name}.dead"
     with Connection(
-        artemis_broker.url, redelivery_policy=replace(policy, mode=mode), dead_letter=graves
+        artemis_broker.url, redelivery_policy=replace(policy, mode=mode), dead_letter=dlqs
     ) as connection:
         connection.start()
         session = connection.create_session(TRANSACTED)

@@ -170,7 +170,7 @@ def test_outputs_of_a_sender_that_repeats_itself(broker: Broker) -> None:
 
 
 def test_what_is_repeated_is_counted_by_itself(broker: Broker, tmp_path: Path) -> None:
-    """Four at a time, with a ledger and no redelivery allowed: none is buried because of another one."""
+    """Four at a time, with a ledger and no redelivery allowed: none becomes a dead letter because of another one."""
     queue, seen = fresh_queue(), []
     repeat(broker, queue, 4)
     app = App(broker.url, ledger=tmp_path / "ledger.db", redelivery_policy=NO_RETRY)
@@ -305,7 +305,7 @@ def test_what_is_sent_back_keeps_key_and_count(broker: Broker, body: Any) -> Non
     assert [one[1:] for one in seen] == [(key, 1), (key, 2), (key, 3)]
 
 
-def test_a_forged_count_buries_nothing(broker: Broker) -> None:
+def test_a_forged_count_makes_no_dead_letter(broker: Broker) -> None:
     """A header that anybody may write is no count."""
     queue = fresh_queue()
     with Wire(broker.url, timeout=30) as wire:
@@ -327,7 +327,7 @@ def test_a_forged_count_buries_nothing(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("mode", [TRANSACTED, AUTO, CLIENT], ids=str)
-def test_orderly_restarts_bury_nothing(broker: Broker, mode: AcknowledgeMode) -> None:
+def test_orderly_restarts_make_no_dead_letter(broker: Broker, mode: AcknowledgeMode) -> None:
     """With no redelivery allowed, and all that was prefetched given back three times: each is handled once, as new."""
     queue, seen = fresh_queue(), []
     with Connection(broker.url) as connection:

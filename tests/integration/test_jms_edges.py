@@ -88,8 +88,8 @@ def test_an_answer_by_message_id(classic_broker: ClassicBroker, queue: Queue) ->
 def test_a_dead_letter_is_sent_to_where_it_was(broker: Broker, queue: Queue) -> None:
     """A copy that jmsx made tells its original destination, as the broker's own do."""
     policy = RedeliveryPolicy(maximum_redeliveries=0)
-    graves = f"queue://{queue.name}.dead"
-    with Connection(broker.url, redelivery_policy=policy, dead_letter=graves) as connection:
+    dlqs = f"queue://{queue.name}.dead"
+    with Connection(broker.url, redelivery_policy=policy, dead_letter=dlqs) as connection:
         connection.start()
         session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
         session.create_producer(queue).send(Message("x", properties={"n": 1}))
@@ -97,7 +97,7 @@ def test_a_dead_letter_is_sent_to_where_it_was(broker: Broker, queue: Queue) -> 
         consumer = session.create_consumer(queue)
         take(consumer, 1)
         session.rollback()
-        (letter,) = take(session.create_consumer(session.create_queue(graves)), 1)
+        (letter,) = take(session.create_consumer(session.create_queue(dlqs)), 1)
         assert letter.original_destination == queue
         session.create_producer().send(letter, destination=letter.original_destination)
         session.commit()

@@ -39,11 +39,11 @@ import os, signal, sys
 from jmsx import AcknowledgeMode, RedeliveryPolicy
 from jmsx.app import App
 
-url, queue, mode, limit, ledger, grave = sys.argv[1:]
+url, queue, mode, limit, ledger, dlq = sys.argv[1:]
 policy = RedeliveryPolicy(maximum_redeliveries=int(limit))
 app = App(url, ledger=ledger, redelivery_policy=policy)
 
-@app.consumer(queue, mode=AcknowledgeMode[mode], dead_letter=grave)
+@app.consumer(queue, mode=AcknowledgeMode[mode], dead_letter=dlq)
 def desk(message):
     print(message.text, message.delivery_count, message.redelivered, flush=True)
     if message.text == "poison":
@@ -73,7 +73,7 @@ def die(
     *,
     mode: AcknowledgeMode,
     limit: int,
-    grave: str,
+    dlq: str,
     flags: tuple[bool, ...] = (True,),
 ) -> None:
     """
@@ -83,7 +83,7 @@ def die(
     `flags` of the broker's as redelivered. One that was done and acknowledged just before its process died may keep its
     row, which counts no failure: nobody was left to delete it.
     """
-    command = ("-c", PROGRAM, broker.url, queue.uri, mode.name, str(limit), str(path), grave)
+    command = ("-c", PROGRAM, broker.url, queue.uri, mode.name, str(limit), str(path), dlq)
     done: set[str] = set()
     for death in range(1, 2 + limit):
         with python(*command) as process:
@@ -116,7 +116,7 @@ def test_a_message_that_kills_its_process_is_a_dead_letter(
     """After exactly 1 + maximum_redeliveries deaths, each of another process, in every mode."""
     queue = fresh_queue()
     put(classic_broker, queue, "before", "poison", "after", case=queue.name)
-    die(classic_broker, queue, tmp_path / "x.db", mode=mode, limit=limit, grave="safe")
+    die(classic_broker, queue, tmp_path / "x.db", mode=mode, limit=limit, dlq="safe")
     (copy,) = dead_copies(classic_broker, queue.name)
     assert copy["case"] == queue.name
 
@@ -125,15 +125,15 @@ def test_a_message_that_kills_its_process_on_artemis(
     artemis_broker: Broker, tmp_path: Path
 ) -> None:
     """As on Classic; the copy says why."""
-    queue, grave = fresh_queue(), fresh_queue()
+    queue, dlq = fresh_queue(), fresh_queue()
     with Connection(artemis_broker.url) as connection:
         producer = connection.create_session().create_producer(queue)
         for text in ("before", "poison", "after"):
             producer.send(Message(text))
     # Artemis flags the oldest message of a consumer that died, or all
     flags = (True, False)
-    die(artemis_broker, queue, tmp_path / "x.db", mode=AUTO, limit=1, grave=grave.uri, flags=flags)
-    (copy,) = artemis_broker.browse(grave.name)
+    die(artemis_broker, queue, tmp_path / "x.db", mode=AUTO, limit=1, dlq=dlq.uri, flags=flags)
+    (copy,) = artemis_broker.browse(dlq.name)
     assert copy.body == b"poison"
     assert copy.headers["jmsx_exception"] == "ConsumerDied"
     assert copy.headers["jmsx_delivery_count"] == "2"

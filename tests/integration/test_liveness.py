@@ -178,8 +178,8 @@ def test_a_message_that_waits_is_not_stuck(classic_broker: Broker, queue: Queue)
         failed.set()
         raise ValueError
 
-    doom = fresh_queue()
-    app.consumer(doom, name="doomed")(lambda _message: None)
+    ending = fresh_queue()
+    app.consumer(ending, name="ending")(lambda _message: None)
     put(classic_broker, queue, "a", "b")
     app.start()
     try:
@@ -189,10 +189,10 @@ def test_a_message_that_waits_is_not_stuck(classic_broker: Broker, queue: Queue)
         assert status == 200, body
         assert body["workers"][0]["in_hand"] == 2
         assert body["workers"][0]["redelivery_in_seconds"] > 3000
-        _end_thread(app, "doomed")
-        put(classic_broker, doom, "the last that it handles")
+        _end_thread(app, "ending")
+        put(classic_broker, ending, "the last that it handles")
         assert eventually(lambda: ask(app, "/healthz")[0] == 503, 5)
-        assert ask(app, "/healthz")[1]["reasons"] == ["doomed: its thread has ended"]
+        assert ask(app, "/healthz")[1]["reasons"] == ["ending: its thread has ended"]
     finally:
         app.abort()
 

@@ -1,4 +1,4 @@
-"""What other clients may write on a message stops nobody, deletes nothing and buries nothing unseen."""
+"""What other clients may write on a message stops nobody, deletes nothing and makes no dead letter unseen."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_more_properties_than_a_copy_can_have(
     broker: Broker, given: dict[str, str], mode: RedeliveryMode
 ) -> None:
     """The copy has what fits, the body, and why the message died; what comes behind it flows."""
-    queue, grave, seen = fresh_queue(), fresh_queue(), []
+    queue, dlq, seen = fresh_queue(), fresh_queue(), []
     java(broker, (queue, "persistent", 0, "odd", given), (queue, "persistent", 0, "next", {}))
 
     def refuse(message: Message) -> None:
@@ -282,12 +282,12 @@ def test_more_properties_than_a_copy_can_have(
             raise ValueError("odd")
 
     policy = replace(QUICK, mode=mode, maximum_redeliveries=1)
-    options: dict[str, Any] = {"dead_letter": grave.uri, "redelivery_policy": policy}
+    options: dict[str, Any] = {"dead_letter": dlq.uri, "redelivery_policy": policy}
     with Connection(broker.url, **options) as connection:
         connection.start()
         connection.create_session().create_consumer(queue).set_listener(refuse)
         assert eventually(lambda: "next" in seen, 20)
-        (letter,) = take(connection.create_session().create_consumer(grave), 1)
+        (letter,) = take(connection.create_session().create_consumer(dlq), 1)
     assert letter.text == "odd"
     assert letter.properties["jmsx_death_reason"] in ("max_redeliveries", "undecodable")
     assert eventually(lambda: broker.statistics(queue.name).size == 0)

@@ -105,7 +105,7 @@ def give_back(session: Session) -> None:
 
 
 def test_a_mixed_batch_over_the_limit(classic_broker: Broker, queue: Queue) -> None:
-    """A batch that is over its limit is buried whole, each message once, by NACK or by copy as it needs it."""
+    """A batch over its limit becomes dead letters whole, each message once, by NACK or by copy as it needs it."""
     put(classic_broker, queue, "p1", case=queue.name, key="1")
     put(classic_broker, queue, "n1", case=queue.name, persistent="false", key="2")
     put(classic_broker, queue, "p2", case=queue.name, key="3")

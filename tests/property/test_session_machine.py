@@ -270,7 +270,7 @@ class SessionMachine(World):
         self.uncommitted[which] = []
         self.may_go = before | {body(one) for one in mine}
         request = peer.call(lambda core, now: core.commit(now))
-        while not request.done:  # Artemis: a commit that it refuses is salvaged on the next link
+        while not request.done:  # Artemis: a commit that it refuses is repeated on the next link
             if peer.dead:
                 peer.connect(fresh=False)
             else:

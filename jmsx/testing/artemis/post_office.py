@@ -42,9 +42,9 @@ class ArtemisTransaction:
         """
         if not self._begun:
             raise numbered(339013, f"Error committing {self.name}")
-        steps, is_doomed = self._steps, self.rollback_only
+        steps, rolls_back = self._steps, self.rollback_only
         self.forget()
-        if is_doomed:
+        if rolls_back:
             raise numbered(339013, f"Error committing {self.name}")
         for step in steps:
             step()
@@ -146,7 +146,7 @@ class PostOffice:
         self.addresses[queue.address].queues.remove(queue)
 
     def route(self, message: CoreMessage, transaction: ArtemisTransaction | None = None) -> None:
-        """Put `message` into its queues, now or at the commit; a duplicate is dropped, and dooms its transaction."""
+        """Put `message` into its queues, now or at the commit; a duplicate is dropped, its transaction rolled back."""
         address = self.addresses[split(message.address)[0]]
         if message.duplicate_id is None or message.duplicate_id not in address.duplicate_ids:
             self._store(message, address, transaction)

@@ -204,7 +204,9 @@ class World:
             and letter in consumer.backlog.waiting
             and 0 <= session.connection.limit < _FAR
         ):
-            raise Indeterminate("the Java client would bury others, in a range that ends with it")
+            raise Indeterminate(
+                "the Java client would make dead letters of others, in a range that ends with it"
+            )
 
     def _commit(self, step: Json) -> None:
         session = self.sessions[step["in"]]

@@ -169,7 +169,7 @@ def dead_letters_come_back_and_die_again(scene: Scene) -> Truth:
     shop = scene.shop().usual()
     for message in _dead_letters(shop):
         at = shop.deliver(message, "dead_lettered", after=600 * SECOND, error="ValueError")
-        shop.bury(
+        shop.dead_letter(
             message,
             shop.consumers["queue://orders"][0],
             at,

@@ -237,10 +237,10 @@ class Shop:
         at = self.deliver(
             message, "dead_lettered", attempt=3, after=4 * SECOND, by=worker, error=error
         )
-        self.bury(message, worker, at, 3, "max_redeliveries", error=error)
+        self.dead_letter(message, worker, at, 3, "max_redeliveries", error=error)
         return message
 
-    def bury(
+    def dead_letter(
         self,
         message: Message,
         worker: Process,

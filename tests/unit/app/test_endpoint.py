@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.app.endpoint import application, parse_address
-from jmsx.app.health import Verdict
+from jmsx.app.health import HealthReport
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ def metrics(_environ: Any, start: Any) -> Iterable[bytes]:
 def ask(path: str, method: str = "GET", *, with_metrics: bool = True) -> tuple[str, bytes]:
     """Status and body of an answer."""
     probes = {
-        "/healthz": lambda: Verdict(ok=True, body={"status": "ok"}),
-        "/readyz": lambda: Verdict(ok=False, body={"status": "failing", "reasons": ["draining"]}),
+        "/healthz": lambda: HealthReport(ok=True, body={"status": "ok"}),
+        "/readyz": lambda: HealthReport(
+            ok=False, body={"status": "failing", "reasons": ["draining"]}
+        ),
     }
     told: list[str] = []
 

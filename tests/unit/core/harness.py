@@ -405,7 +405,7 @@ def called(delivery: Delivery) -> str:
 
 
 def dead_letters(talk: Talk) -> list[tuple[str, int, str, str | None, bool]]:
-    """Message, attempts, reason, grave and whether by copy, of each dead letter so far."""
+    """Message, attempts, reason, dlq and whether by copy, of each dead letter so far."""
     return [
         (e.message_id, e.attempts, e.reason, e.dead_letter_destination, e.by_copy)
         for e in talk.reported(MessageDeadLettered)

@@ -28,7 +28,7 @@ from tests.unit.core.harness import (
 ONCE = at_most(0)
 
 
-GRAVE = "queue:ActiveMQ.DLQ"
+DLQ = "queue:ActiveMQ.DLQ"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_copy_of_a_topics_message() -> None:
 
 
 def test_durable_subscription_leaves_it_to_the_broker() -> None:
-    """Classic buries for it as for a queue."""
+    """Classic makes a dead letter of it, as for a queue."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE, kind=DestinationKind.DURABLE)
     talk.comes("a")
@@ -111,7 +111,7 @@ def test_what_lay_in_the_named_queue_goes_to_the_brokers(subscribed: str, came_f
 
 
 def test_strategy_of_the_broker_alone() -> None:
-    """As the Java client does it: what the broker cannot bury it deletes."""
+    """As the Java client does it: what the broker has no place for it deletes."""
     talk = Talk(AUTO, dead_letter=DeadLetterStrategy.BROKER)
     talk.subscribe(policy=ONCE)
     talk.comes("a", persistent="")
@@ -173,7 +173,7 @@ def test_cumulative_ack_only_after_every_receipt() -> None:
 
 
 def test_batch_of_both_kinds() -> None:
-    """What the broker buries it buries; the ACK of the copies comes when they are safe."""
+    """What the broker makes a dead letter of it does; the ACK of the copies comes when they are safe."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
     talk.comes("a")
@@ -187,7 +187,7 @@ def test_batch_of_both_kinds() -> None:
 
 
 def test_batch_of_both_kinds_with_a_nack_without_an_answer() -> None:
-    """An ACK behind it would cover what may not be buried: the copy is committed, and the ACK waits."""
+    """An ACK behind it would cover what may not become a dead letter: the copy is committed, and the ACK waits."""
     talk = Talk(TRANSACTED)
     talk.answers_nacks = False
     talk.subscribe(policy=ONCE)
@@ -225,7 +225,7 @@ def test_refused_copy_is_sent_again() -> None:
         assert len(failures) == n
         assert "Usage Manager Memory Limit reached" in failures[-1].reason
         assert talk.timer() == n * 5.0
-        assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+        assert talk.wrote() == [f"SEND {DLQ} 'a' ?"]
     talk.answer()
     assert talk.wrote() == ["ACK a"]
     assert talk.receive() == "b#1"
@@ -247,18 +247,18 @@ def test_refused_copy_among_several() -> None:
     talk.core.handle_timer(talk.now)
     assert talk.wrote() == []
     talk.timer()
-    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?", f"SEND {GRAVE} 'b' ?"]
+    assert talk.wrote() == [f"SEND {DLQ} 'a' ?", f"SEND {DLQ} 'b' ?"]
     talk.refuse()
     talk.answer()
     assert talk.wrote() == []
     talk.timer()
-    assert talk.wrote() == [f"SEND {GRAVE} 'a' ?"]
+    assert talk.wrote() == [f"SEND {DLQ} 'a' ?"]
     talk.answer()
     assert talk.wrote() == ["ACK b"]
 
 
 def test_lost_link_begins_the_burial_anew() -> None:
-    """The broker has the original and delivers it again; it is buried then, and nobody sees it once more."""
+    """The broker has the original and delivers it again; it is a dead letter then, and nobody sees it once more."""
     talk = Talk(AUTO)
     talk.subscribe(policy=ONCE)
     talk.comes("a", persistent="")
@@ -284,7 +284,7 @@ def test_lost_link_begins_the_burial_anew() -> None:
 
 @pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL, TRANSACTED])
 def test_unsubscribe_waits_for_the_copy(mode: AcknowledgeMode) -> None:
-    """An ACK after UNSUBSCRIBE is ignored: the message would be in the queue and in the grave."""
+    """An ACK after UNSUBSCRIBE is ignored: the message would be in the queue and in the dlq."""
     talk = Talk(mode, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("a")
@@ -427,7 +427,7 @@ def test_refused_commit_costs_one_link_and_no_more() -> None:
 
 @pytest.mark.parametrize("mode", [AUTO, INDIVIDUAL])
 def test_lost_commit_that_was_not_done(mode: AcknowledgeMode) -> None:
-    """The message comes again, flagged: it is buried unseen."""
+    """The message comes again, flagged: it is a dead letter unseen."""
     talk = committing(mode)
     talk.cut()
     talk.reopen()

@@ -1,4 +1,4 @@
-"""Dead letters: by the broker where NACK buries, and which messages die."""
+"""Dead letters: by the broker where NACK makes them, and which messages die."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_dead_letter_tells_why() -> None:
 
 
 def test_for_ever_means_for_ever() -> None:
-    """-1 never buries."""
+    """-1 never makes a dead letter."""
     talk = Talk(AUTO)
     talk.subscribe(policy=at_most(-1))
     talk.comes("a")
@@ -259,7 +259,7 @@ def test_nack_that_is_lost_with_its_link_has_dead_lettered_nothing() -> None:
 
 
 def test_lost_nack_is_written_again_when_the_message_comes_again() -> None:
-    """Flagged, so the broker had it all the time: it is buried unseen, with the reason that it had."""
+    """Flagged, so the broker had it all the time: it is a dead letter unseen, with the reason that it had."""
     talk = unanswered()
     talk.comes("a", **FAILED_ONCE)
     assert talk.take() is None

@@ -23,7 +23,7 @@ ONCE = at_most(0)
 
 
 def with_a_dead_letter_behind_an_open_one(*, single: bool = False) -> Talk:
-    """`old` is delivered and not committed; `poison`, behind it, was buried unseen, and its copy is confirmed."""
+    """`old` is delivered and not committed; `poison`, behind it, died unseen, and its copy is confirmed."""
     talk = Talk(TRANSACTED, dead_letter="queue://dead", single=single)
     talk.subscribe(policy=ONCE)
     talk.comes("old")
@@ -71,7 +71,7 @@ def test_commit_settles_the_dead_lettered_message_too(*, sends: bool) -> None:
 
 
 def test_commit_before_the_copy_is_confirmed() -> None:
-    """Then the ACK of the buried message has nobody to wait for."""
+    """Then the ACK of the dead message has nobody to wait for."""
     talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=ONCE)
     talk.comes("old")
@@ -98,7 +98,7 @@ def test_messages_behind_a_dead_lettered_one_go_on() -> None:
 
 @pytest.mark.parametrize("next_one", ["taken before the commit", "taken after it"])
 def test_rollback_brings_the_older_one_again_and_not_the_dead_lettered_one(next_one: str) -> None:
-    """The ACK of the buried one is sent as soon as the older one is settled, and its copy only once."""
+    """The ACK of the dead one is sent as soon as the older one is settled, and its copy only once."""
     talk = Talk(TRANSACTED, dead_letter="queue://dead")
     talk.subscribe(policy=at_most(1))
     for _ in range(2):  # two refused commits: the third delivery of it is one too many
@@ -151,7 +151,7 @@ def test_other_ends_of_a_transaction_settle_the_dead_lettered_message(settle: st
 
 
 def test_older_one_that_the_broker_dead_letters() -> None:
-    """NACK for it, and then the ACK that the buried one was waiting with."""
+    """NACK for it, and then the ACK that the dead one was waiting with."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=ONCE)
     talk.comes("old")

@@ -1,4 +1,4 @@
-"""What a ledger's counts do to deliveries: what the application sees, what is buried, what is told back."""
+"""What a ledger's counts do to deliveries: what the application sees, what is a dead letter, what is told back."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def test_places() -> None:
 
 
 def test_what_a_sender_sends_twice_is_counted_twice() -> None:
-    """The same key and body: two messages, of which none is buried while the other one is being handled."""
+    """The same key and body: two messages, of which none becomes a dead letter while the other one is being handled."""
     book = Book()
     one, other = (start(AUTO, book, policy=at_most(0)) for _ in range(2))
     one.comes("ID:1", key="k")

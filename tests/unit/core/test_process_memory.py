@@ -65,7 +65,7 @@ def test_acknowledged_and_forgotten_by_the_broker(
 ) -> None:
     """However it was settled: the broker gives it as new, and it is told as the repetition that it is."""
     talk = Talk(mode, dialect=dialect)
-    talk.subscribe(policy=at_most(0))  # and no failure, so it is not buried for it
+    talk.subscribe(policy=at_most(0))  # and no failure, so it is no dead letter for that
     talk.comes("x,a", "x,b")
     settle(talk)
     assert [frame.split()[0] for frame in talk.wrote()][-1:] in (["ACK"], ["COMMIT"])
@@ -223,7 +223,7 @@ def test_moved_back_after_all_sorts_of_things() -> None:
 
 
 def test_original_of_a_dead_letters_copy() -> None:
-    """Its ACK was forgotten with all else; it has failed before, and is buried as soon as it fails again."""
+    """Its ACK was forgotten with all else; it has failed before, and is a dead letter as soon as it fails again."""
     talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe(policy=at_most(1))
     talk.comes("a")

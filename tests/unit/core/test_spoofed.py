@@ -1,4 +1,4 @@
-"""Headers that a Java program's properties may have overwritten on Classic delete nothing, and bury nothing unseen."""
+"""Headers that a Java program's properties may have overwritten on Classic delete nothing; nothing dies unseen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.core.harness import (
     settled,
 )
 
-GRAVE = "queue:ActiveMQ.DLQ"
+DLQ = "queue:ActiveMQ.DLQ"
 SOON = str(int((WALL + 1) * 1000))
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jmsx.core.frames import Frame
     from jmsx.core.modes import AcknowledgeMode
 
-GRAVE = "queue:ActiveMQ.DLQ"
+DLQ = "queue:ActiveMQ.DLQ"
 HEAD = b"subscription:1\nack:a\nmessage-id:a\ndestination:/queue/q\npersistent:true"
 DIED = [("a", 1, "undecodable", "queue://ActiveMQ.DLQ", True)]
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_translated() -> None:
     talk.comes("a", "b", "c")
     talk.held()
     talk.core.undecodable(talk.held(), LookupError("unknown encoding: foo"), talk.now)
-    assert talk.wrote() == [f"SEND {GRAVE} 'b' ?"]
+    assert talk.wrote() == [f"SEND {DLQ} 'b' ?"]
     assert talk.take() is None
     talk.answer()
     assert talk.wrote() == []

@@ -52,12 +52,12 @@ def delivery(frame: MessageFrame) -> Delivery:
 def copied(
     headers: dict[str, str] | None = None,
     body: bytes = b"x",
-    grave: str = "queue://DLQ",
+    dlq: str = "queue://DLQ",
     **died: Any,
 ) -> Frame:
     """The copy of a message that came with these headers, too."""
     frame = MessageFrame.of({**CAME, **(headers or {})}, body)
-    return DIALECT.copying.dead_letter_copy(delivery(frame), grave, certificate(**died))
+    return DIALECT.copying.dead_letter_copy(delivery(frame), dlq, certificate(**died))
 
 
 def test_copy_says_where_it_was_as_the_broker_does() -> None:
@@ -112,8 +112,8 @@ def test_queue_of_a_subscriber_that_is_gone_is_not_named() -> None:
 
 
 def test_copy_goes_where_it_is_told() -> None:
-    """Address and routing type of the grave, not of the original."""
-    frame = copied(grave="topic://DLA::DLQ.orders")
+    """Address and routing type of the dlq, not of the original."""
+    frame = copied(dlq="topic://DLA::DLQ.orders")
     assert frame.command == "SEND"
     assert frame.headers["destination"] == "DLA::DLQ.orders"
     assert frame.headers["destination-type"] == "MULTICAST"

@@ -22,7 +22,7 @@ def chosen(
     broker: Broker | None = None,
     address: str = "orders",
 ) -> DeadLetterQueue:
-    """The grave for the address `orders` when these are the queues of its dead letter address."""
+    """The dlq for the address `orders` when these are the queues of its dead letter address."""
     settings = AddressSettings(
         address=address,
         dead_letter_address=dead_letter_address,

@@ -79,12 +79,12 @@ def test_advice_names_both_sides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "buried", "told"), [(10, False, True), (10, True, False), (-1, False, False)]
+    ("attempts", "kept", "told"), [(10, False, True), (10, True, False), (-1, False, False)]
 )
-def test_broker_that_deletes_is_told(attempts: int, *, buried: bool, told: bool) -> None:
+def test_broker_that_deletes_is_told(attempts: int, *, kept: bool, told: bool) -> None:
     """After so many crashes of its consumers a message would be gone (`QueueImpl.java:3711-3739`)."""
     settings = AddressSettings(address="a", max_delivery_attempts=attempts)
-    assert (deletes(settings, buried=buried) is not None) is told
+    assert (deletes(settings, kept=kept) is not None) is told
 
 
 @pytest.mark.parametrize(

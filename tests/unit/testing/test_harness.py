@@ -245,7 +245,7 @@ def test_dead_letter_copies_to_a_queue_of_ones_own(kind: str) -> None:
         assert texts(mq.messages("queue://dead")) == ["x"]
 
     @app.consumer("queue://dead")
-    def bury(message: Message) -> None:
+    def fail(message: Message) -> None:
         seen.append(message.properties["jmsx_delivery_count"])
 
     with harness(app, kind) as mq:

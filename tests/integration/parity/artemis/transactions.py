@@ -109,7 +109,7 @@ def ack_in_unknown_transaction(side: Side) -> None:
 
 
 def duplicates(side: Side) -> None:
-    """A duplicate of what was committed dooms the transaction; two of one id inside it do not."""
+    """A duplicate of what was committed has the transaction rolled back; two of one id inside it do not."""
     client = side.open()
     client.put("~", "first", _AMQ_DUPL_ID="1")
     client.ask("BEGIN", **TX)

@@ -90,7 +90,7 @@ def test_back_behind_what_came_before(broker: FakeBroker) -> None:
 # -- attempts -----------------------------------------------------------------------------------
 
 
-def doomed(attempts: int, dead_letter_address: str | None = "DLQ") -> FakeBroker:
+def limited(attempts: int, dead_letter_address: str | None = "DLQ") -> FakeBroker:
     """A broker where a message dies after so many attempts."""
     return FakeBroker(
         ArtemisProfile(max_delivery_attempts=attempts, dead_letter_address=dead_letter_address)
@@ -100,7 +100,7 @@ def doomed(attempts: int, dead_letter_address: str | None = "DLQ") -> FakeBroker
 @pytest.mark.parametrize("attempts", [1, 2, 10])
 def test_dead_after_so_many(attempts: int) -> None:
     """The oldest; then the next begins to count."""
-    broker = doomed(attempts)
+    broker = limited(attempts)
     ArtemisTalk(broker).put("q", "a", "b")
     for _ in range(attempts):
         client = ArtemisTalk(broker)
@@ -124,7 +124,7 @@ def test_default_is_ten(broker: FakeBroker) -> None:
 @pytest.mark.parametrize("attempts", [0, -1])
 def test_for_ever(attempts: int) -> None:
     """Where the number is not positive."""
-    broker = doomed(attempts)
+    broker = limited(attempts)
     ArtemisTalk(broker).put("q", "a")
     for _ in range(30):
         client = ArtemisTalk(broker)
@@ -138,7 +138,7 @@ def test_for_ever(attempts: int) -> None:
 )
 def test_unsubscribe_is_no_attempt(end: End, *, survives: bool) -> None:
     """Even where one attempt is all there is."""
-    broker = doomed(1)
+    broker = limited(1)
     client = ArtemisTalk(broker)
     client.put("q", "a")
     client.subscribe("q")
@@ -148,7 +148,7 @@ def test_unsubscribe_is_no_attempt(end: End, *, survives: bool) -> None:
 
 def test_dead_letter() -> None:
     """A new id, the story of its death, all its headers, no flag, no end of its time."""
-    broker = doomed(1)
+    broker = limited(1)
     client = ArtemisTalk(broker)
     client.put("q", "a", foo="1", expires="9999999999999", _AMQ_DUPL_ID="d", type="T")
     client.subscribe("q")
@@ -168,7 +168,7 @@ def test_dead_letter() -> None:
 
 def test_without_a_dead_letter_address() -> None:
     """The message is gone."""
-    broker = doomed(1, None)
+    broker = limited(1, None)
     client = ArtemisTalk(broker)
     client.put("q", "a")
     client.subscribe("q")

@@ -87,7 +87,7 @@ def test_duplicate_is_dropped(broker: FakeBroker) -> None:
     assert (left(broker, "q"), left(broker, "p")) == (["a"], ["c"])
 
 
-def test_duplicate_dooms_its_transaction(broker: FakeBroker) -> None:
+def test_duplicate_rolls_its_transaction_back(broker: FakeBroker) -> None:
     """SEND says RECEIPT, COMMIT an ERROR without a cause; all is lost."""
     client = ArtemisTalk(broker)
     client.put("q", "a", _AMQ_DUPL_ID="1")

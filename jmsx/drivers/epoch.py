@@ -1,5 +1,5 @@
 """
-What is alive as long as one epoch is: its link with its mark, and the heart-beats on it.
+What lasts as long as one epoch: its link with its mark, and the heart-beats on it.
 
 The mark tells the link's frames from what senders write. The broker repeats the id of a subscription in each MESSAGE,
 and that of a receipt in each RECEIPT; both get a suffix that is drawn anew for each link. It is put on where
@@ -82,7 +82,7 @@ class Seal:
         return Frame(frame.command, {**frame.headers, **sealed}, frame.body) if sealed else frame
 
 
-class Lifeline:
+class Epoch:
     """One link that has said CONNECTED; used under its engine's lock, save `drop`. Times are seconds, monotonic."""
 
     def __init__(
