@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         TlsError,
         TransactionInDoubtError,
         TransactionRolledBackError,
+        UnansweredError,
         UnsupportedError,
         UsageError,
     )
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from jmsx.jms.connection import Connection
     from jmsx.jms.consumer import MessageConsumer
     from jmsx.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-    from jmsx.jms.message import Message
+    from jmsx.jms.message import MapMessage, Message
     from jmsx.jms.outcomes import Discard, Duplicate, Reject, Retry
     from jmsx.jms.producer import MessageProducer
     from jmsx.jms.session import Session
@@ -99,6 +100,7 @@ __all__ = [
     "InvalidSelectorError",
     "JmsxError",
     "LinkError",
+    "MapMessage",
     "MemoryStore",
     "Message",
     "MessageConsumer",
@@ -133,6 +135,7 @@ __all__ = [
     "Topic",
     "TransactionInDoubtError",
     "TransactionRolledBackError",
+    "UnansweredError",
     "UnsupportedError",
     "UsageError",
 ]
@@ -167,6 +170,7 @@ _HOMES: Final = {
     "InvalidSelectorError": "jmsx.errors",
     "JmsxError": "jmsx.errors",
     "LinkError": "jmsx.errors",
+    "MapMessage": "jmsx.jms.message",
     "MemoryStore": "jmsx.stores",
     "Message": "jmsx.jms.message",
     "MessageConsumer": "jmsx.jms.consumer",
@@ -201,6 +205,7 @@ _HOMES: Final = {
     "Topic": "jmsx.jms.destination",
     "TransactionInDoubtError": "jmsx.errors",
     "TransactionRolledBackError": "jmsx.errors",
+    "UnansweredError": "jmsx.errors",
     "UnsupportedError": "jmsx.errors",
     "UsageError": "jmsx.errors",
 }

@@ -28,6 +28,7 @@ others are read, at the end: code that is not ours may raise anything.
     │   ├── SendUnconfirmedError         the connection was lost before a message was confirmed
     │   ├── TransactionInDoubtError      COMMIT was sent, and no answer came
     │   ├── BrokerTimeoutError           the broker did not answer in time
+    │   ├── UnansweredError              a request was sent, and no answer came
     │   └── BrokerFaultError             the broker answered with a fault of its own
     ├── StoreError                     a ledger or an idempotency store cannot be used
     │   ├── StoreAwayError               its database cannot be reached
@@ -151,6 +152,10 @@ class ProtocolError(LinkError):
 
 class BrokerTimeoutError(InDoubtError):
     """The broker did not answer in time, so whether it did its work is not known."""
+
+
+class UnansweredError(InDoubtError):
+    """A request was sent and no answer came, in time or at all; whether it was handled is not known."""
 
 
 class DrainError(JmsxError):

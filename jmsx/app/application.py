@@ -9,8 +9,10 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
+from jmsx.app.answers import Requests
 from jmsx.app.availability import Availability
 from jmsx.app.batches import BatchWorker
+from jmsx.app.bodies import Data
 from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
@@ -41,7 +43,6 @@ from jmsx.config.options import (
     ReconnectPolicy,
 )
 from jmsx.config.uri import BrokerUri, parse_broker_uri
-from jmsx.core.dialect import Body
 from jmsx.core.durations import Duration, seconds
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
@@ -148,7 +149,7 @@ class App:
         self._availability: dict[int, Availability] = {}  #: of each store
         self._starting = threading.Lock()  #: held while consumers are opened
         self._opening: Connection | None = None  #: of the worker that comes next
-        self._sender = Sender(lambda: self.connect(client_id=None))
+        self._make_senders()
         self._stopping = threading.Event()
         self._wake: Callable[[], None] = lambda: None  #: tells run() that there is something to do
         self._ending = threading.Lock()
@@ -174,6 +175,14 @@ class App:
         self._opening = self._watch = self._counting = self.endpoint = None
         self._loop = self._given_loop = None
         self._running = self._flowing = False
+
+    def _make_senders(self) -> None:
+        """Connections of their own, opened at first use: nothing that others name as reply-to ends the app's own."""
+        self._sender = Sender(lambda: self.connect(client_id=None))
+        self._replier = Sender(lambda: self.connect(client_id=None))
+        self._requests = Requests(
+            lambda observer: self._connection(observer, client_id=None), self._machine
+        )
 
     @property
     def options(self) -> AppKeywords:
@@ -293,7 +302,10 @@ class App:
     def connect(self, **options: Unpack[ConnectionKeywords]) -> Connection:
         """A connection with the app's URL, observers and options; those given win."""
         check_names("connection option", options, [each.name for each in fields(ConnectionOptions)])
-        observers = (self._progress, *self._observers)
+        return self._connection(**options)
+
+    def _connection(self, *more: Observer, **options: Unpack[ConnectionKeywords]) -> Connection:
+        observers = (self._progress, *self._observers, *more)
         return Connection(
             self.connection_uri(), observers=observers, machine=self._machine, **options
         )
@@ -326,7 +338,7 @@ class App:
     def send(
         self,
         to: Destination | str,
-        body: Message | Body = None,
+        body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
         """
@@ -337,13 +349,14 @@ class App:
 
         Args:
             to: a destination, such as `queue://orders`.
-            body: text, bytes, a mapping or None; or a Message, which has its properties and the like itself.
+            body: text, bytes or None as they are; a dict, list, dataclass, pydantic model or the like in JSON; or a
+                Message, which is sent as JMS has it (its dict is a map) with its own properties and the like.
             options: how it is sent, the fields of `Sending`: properties, delay, expires, priority, persistent, group,
                 correlation_id, reply_to, dedupe_id, timeout, confirm. Durations are seconds, a timedelta or "2s".
 
-        Raises what `MessageProducer.send` does, ConfigurationError for options that make no sense, UnsupportedError for
-        a delay or a dedupe_id where this broker has none, and IllegalStateError in a transacted handler with a
-        DatabaseStore.
+        Raises what `MessageProducer.send` does, such as MessageFormatError for what JSON cannot say, ConfigurationError
+        for options that make no sense, UnsupportedError for a delay or a dedupe_id where this broker has none, and
+        IllegalStateError in a transacted handler with a DatabaseStore.
 
         """
         sending = Sending.of(options)
@@ -356,7 +369,7 @@ class App:
     async def asend(
         self,
         to: Destination | str,
-        body: Message | Body = None,
+        body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
         """
@@ -367,6 +380,50 @@ class App:
         worker = self._working()
         whole = worker is not None and worker.transacted
         return await in_thread(partial(self.send, to, body, **options), to_its_end=whole)
+
+    def request(
+        self,
+        to: Destination | str,
+        body: Message | Data = None,
+        **options: Unpack[SendKeywords],
+    ) -> Message:
+        """
+        Send one message and wait for its answer, which this returns; from any thread, also from many at once.
+
+        Whoever reads `to` answers to the message's `reply_to`, with its correlation id; a handler of jmsx does so by
+        returning something. It is sent at once, and is no part of a handler's transaction. An answer that nobody waits
+        for any more is dropped, with a line in the log.
+
+        Args:
+            to: a destination, such as `queue://prices`.
+            body: as of `send`.
+            options: as of `send`; `timeout` is for all of it, 30 s if it is not given. Without `expires` the request
+                is handled also when nobody waits any more.
+
+        Raises what `send` does; UnansweredError if no answer came in time, the connection was lost, or the app was
+        stopped: then nobody knows whether the request was handled; IllegalStateError on the app's event loop.
+
+        """
+        if self._loop is not None and self._loop.here:
+            raise IllegalStateError(
+                "request() would hold up the event loop that handlers run on: await app.arequest() there"
+            )
+        return self._requests.ask(Sending.of(options), to, body, self._requests.asked())
+
+    async def arequest(
+        self,
+        to: Destination | str,
+        body: Message | Data = None,
+        **options: Unpack[SendKeywords],
+    ) -> Message:
+        """As `request`, while the event loop goes on."""
+        requests, sending = self._requests, Sending.of(options)
+        asked = requests.asked()
+        try:
+            return await beside(requests.ask, sending, to, body, asked)
+        except asyncio.CancelledError:
+            asked.fail("the request was cancelled")
+            raise
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the app is told to stop; raises the error that ended a consumer."""
@@ -398,7 +455,8 @@ class App:
                 " app.serve() is awaited"
             )
         if self._left is not None:
-            self._sender.close()
+            for each in self._senders:
+                each.close()
             return
         self._stopping.set()
         self._leave_opening()
@@ -408,7 +466,7 @@ class App:
         failures = (
             self._failure,
             _attempt(drain, tuple(self._workers), timeout, self._machine),
-            _attempt(self._sender.close),
+            *(_attempt(each.close) for each in self._senders),
         )
         if self._counting is not None:
             self._counting.close()
@@ -420,7 +478,8 @@ class App:
     def abort(self) -> None:
         """Drop everything at once; unfinished messages come again."""
         if self._left is not None:
-            self._sender.abort()
+            for each in self._senders:
+                each.abort()
             return
         self._stopping.set()
         self._drop()
@@ -513,7 +572,7 @@ class App:
         """Run on another machine from now on, as if it had never run; while it does not run."""
         self._machine = machine
         self._progress = Progress()
-        self._sender = Sender(lambda: self.connect(client_id=None))
+        self._make_senders()
         self._stopping = threading.Event()
         self._availability = {}
         self._failure = None
@@ -691,7 +750,9 @@ class App:
             self._check_wanted()
             availability = self._availability.setdefault(id(consumer.dedupe), Availability())
             kind = Worker if consumer.batch is None else BatchWorker
-            self._workers.append(kind(consumer, connection, availability, self._loop, self._fail))
+            worker = kind(consumer, connection, availability, self._loop, self._fail)
+            worker.reply = self._replier.send
+            self._workers.append(worker)
         except BaseException:
             connection.abort()
             raise
@@ -753,7 +814,8 @@ class App:
         for worker in self._workers:
             worker.abort()
         self._leave_opening()
-        self._sender.abort()
+        for each in self._senders:
+            each.abort()
         self._rest()
 
     def _started(self, timeout: float) -> bool:
@@ -794,6 +856,10 @@ class App:
             loop.close()
         self._close_stores()
         self._running = self._flowing = False
+
+    @property
+    def _senders(self) -> tuple[Sender | Requests, ...]:
+        return (self._sender, self._replier, self._requests)
 
     def _working(self) -> Worker | None:
         """Whose handler is the caller."""

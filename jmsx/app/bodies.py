@@ -8,26 +8,33 @@ letter at once.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 import types
 import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from uuid import UUID
 
 from jmsx.core.dialect import Body
 from jmsx.core.headers import LONG, whole
-from jmsx.errors import ConfigurationError, MessageNotReadableError
-from jmsx.jms.message import Message
+from jmsx.errors import ConfigurationError, MessageFormatError, MessageNotReadableError
+from jmsx.jms.message import Message, Property
 from jmsx.jms.outcomes import Reject
 from jmsx.log import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-T = TypeVar("T")
+    from collections.abc import Callable, Sequence
 
 #: What a reader makes of a message; it raises Reject for one that does not fit.
 Read = typing.Callable[[Message], Any]
+
+#: Header that tells what a body is, as STOMP and Artemis have it; Java sees a property of that name.
+CONTENT_TYPE: Final = "content-type"
 
 #: Faults of a body that are told, of as many as are looked at: a list of a million may have a million.
 _TOLD: Final = 5
@@ -38,6 +45,21 @@ _MODULES: Final = re.compile(r"(?:[A-Za-z_<][\w<>]*\.)+")
 
 #: Characters of one place in a body: its names are the sender's.
 _PLACE: Final = 60
+
+
+class _Dataclass(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class _Model(Protocol):
+    """One of pydantic's."""
+
+    __pydantic_core_schema__: ClassVar[Any]
+
+
+#: What a body can be read as, and made of; a Session or a Message is none.
+Data: TypeAlias = "_Plain | _Dataclass | _Model | Mapping[str, object] | Sequence[Data]"
+_Plain: TypeAlias = "str | bytes | float | Decimal | UUID | date | time | timedelta | Enum | None"
 
 
 class _Validator(Protocol):
@@ -107,6 +129,39 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
         if len(others) < len(arguments):
             return typing.Union[others], True  # noqa: UP007 - of as many as there are
     return annotation, False
+
+
+def written(data: object) -> tuple[Body, dict[str, Property]]:
+    """
+    The body that says `data`, and the properties that tell of what kind it is.
+
+    Raises MessageFormatError for what JSON cannot say.
+    """
+    if data is None or isinstance(data, str | bytes):
+        return data, {}
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data), {}
+    try:
+        text = json.dumps(
+            data, default=_in_json, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageFormatError(
+            f"a {type(data).__name__} that is sent is JSON, which cannot say it: {error or 'it is nested too deeply'}"
+        ) from error
+    return text, {CONTENT_TYPE: "application/json"}
+
+
+def _in_json(value: Any) -> Any:
+    """What JSON has no word for, in such words as pydantic reads again; raises TypeError if there are none."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if hasattr(type(value), "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    for kinds, say in _SAID:
+        if isinstance(value, kinds):
+            return say(value)
+    raise TypeError(f"there is a {type(value).__name__} in it")
 
 
 def misfit(message: Message, wanted: str, words: str) -> MessageNotReadableError:
@@ -248,6 +303,15 @@ def _flag(value: Any) -> bool:
 def _written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
+
+#: How JSON says what it has no word for.
+_SAID: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+    ((date, time), lambda value: value.isoformat()),
+    (timedelta, timedelta.total_seconds),
+    ((Decimal, UUID), str),
+    (Enum, lambda value: value.value),
+    (Mapping, dict),
+)
 
 #: What is read without pydantic.
 _READERS: Final[tuple[tuple[Any, Read], ...]] = (

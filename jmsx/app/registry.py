@@ -6,16 +6,15 @@ from dataclasses import fields, replace
 from typing import (
     TYPE_CHECKING,
     Any,
-    ClassVar,
     Concatenate,
     Final,
     ParamSpec,
     Protocol,
-    TypeAlias,
     TypeVar,
     overload,
 )
 
+from jmsx.app.bodies import Data
 from jmsx.app.parameters import parameters_of
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler, acknowledge_mode
 from jmsx.core.modes import AcknowledgeMode
@@ -29,11 +28,7 @@ from jmsx.jms.session import Session
 from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import date, time, timedelta
-    from decimal import Decimal
-    from enum import Enum
-    from uuid import UUID
+    from collections.abc import Callable, Mapping
 
 
 #: What `@app.consumer(...)` takes by keyword.
@@ -53,20 +48,6 @@ WithConnectionForBatch = TypeVar(
     "WithConnectionForBatch", bound="Callable[Concatenate[list[Message], ...], object]"
 )
 
-
-class _Dataclass(Protocol):
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-
-class _Model(Protocol):
-    """One of pydantic's."""
-
-    __pydantic_core_schema__: ClassVar[Any]
-
-
-#: What a body can be read as; a Session or a Message is none.
-Data: TypeAlias = "_Plain | _Dataclass | _Model | Mapping[str, object] | Sequence[Data]"
-_Plain: TypeAlias = "str | bytes | float | Decimal | UUID | date | time | timedelta | Enum | None"
 
 D = TypeVar("D", bound=Data)
 P = ParamSpec("P")

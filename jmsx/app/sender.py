@@ -6,13 +6,14 @@ That is opened at first use. In a transacted handler of the app the handler's se
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 
+from jmsx.app.bodies import Data, written
 from jmsx.core.destination_names import is_swapped
-from jmsx.core.dialect import Body
 from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import check_flag, check_text, unknown
 from jmsx.drivers.locks import Alone, reentered
@@ -29,8 +30,9 @@ from jmsx.jms.message import Message, Property
 from jmsx.jms.producer import MessageProducer, check_priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+T = TypeVar("T")
 
 #: What a signal handler must not call in the middle of it.
 _WHAT: Final = "app.send()"
@@ -104,12 +106,12 @@ class Sending:
     def _delay(self) -> float:
         return 0.0 if self.delay is None else bounded("delay", self.delay)
 
-    def message(self, to: Destination | str, body: Message | Body) -> Message:
+    def message(self, to: Destination | str, body: Message | Data) -> Message:
         """
         The message with that body, or `body` itself, if it is one.
 
-        Raises ConfigurationError where destination and body are in the wrong order, and where a Message is given what
-        it has itself.
+        Raises MessageFormatError for what JSON cannot say, ConfigurationError where destination and body are in the
+        wrong order, and where a Message is given what it has itself.
         """
         if is_swapped(to, body):
             raise ConfigurationError(
@@ -117,9 +119,10 @@ class Sending:
                 " that text, name the kind of the destination too, as in queue://NAME"
             )
         if not isinstance(body, Message):
+            plain, content = written(body)
             return Message(
-                body,
-                properties=self.properties,
+                plain,
+                properties={**content, **self.properties} if self.properties else content,
                 correlation_id=self.correlation_id,
                 reply_to=self.reply_to,
                 group_id=self.group,
@@ -146,52 +149,48 @@ class Sending:
         }
 
 
-class Sender:
+class Shared(Generic[T]):
     """
-    Sends confirmed messages over a connection that `connect` opens; a lost one is replaced at the next send.
+    What `open_on` makes of a connection that `connect` opens at its first use, for all threads; a lost one is replaced.
 
-    Threads wait side by side, each for its own receipt: a broker that is slow to answer one delays no other.
+    `what`: the call that a signal handler must not make in the middle of it.
     """
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(
+        self, what: str, connect: Callable[[], Connection], open_on: Callable[[Connection], T]
+    ) -> None:
+        self._what = what
         self._connect = connect
-        self._alone = Alone(_WHAT)
-        self._line: _Line | None = None
+        self._open_on = open_on
+        self._alone = Alone(what)
+        self._line: _Line[T] | None = None
         tell_of_forks(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: the next send opens a connection of its own."""
-        self._alone = Alone(_WHAT)
+        """In the child of a fork: the next use opens a connection of its own."""
+        self._alone = Alone(self._what)
         self._line = None
 
-    def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
+    @contextlib.contextmanager
+    def using(self) -> Iterator[T]:
         """
-        Send one message and wait for the broker's receipt; returns its key.
+        It, open; after an error that ends the connection the next use opens a new one.
 
-        Raises IllegalStateError in a signal handler that interrupts a send which opens the connection.
+        Raises IllegalStateError in a signal handler that interrupts who opens it.
         """
         line = None
         try:
             line = self._current()
-            producer = line.ready()
+            opened = line.ready()
         except BaseException:
             if line is not None:
                 self._drop(line)
             raise
         try:
-            return producer.send(message, destination=to, **options)
+            yield opened
         except (LinkError, SendUnconfirmedError):
-            self._drop(line)  # the next send opens a new one
+            self._drop(line)
             raise
-
-    def _current(self) -> _Line:
-        with self._alone():
-            line = self._line
-            if line is None:
-                line = self._line = _Line(self._connect())
-            elif line.is_opened_here():
-                raise reentered(_WHAT)
-            return line
 
     def close(self) -> None:
         """Close the connection in good order, if there is one."""
@@ -205,44 +204,70 @@ class Sender:
         if line is not None:
             line.connection.abort()
 
-    def _drop(self, line: _Line) -> None:
+    def _current(self) -> _Line[T]:
+        with self._alone():
+            line = self._line
+            if line is None:
+                line = self._line = _Line(self._connect(), self._open_on)
+            elif line.is_opened_here():
+                raise reentered(self._what)
+            return line
+
+    def _drop(self, line: _Line[T]) -> None:
         with self._alone.lock:
             if self._line is line:  # not what another thread has put in its place
                 self._line = None
         line.drop()
 
-    def _take(self) -> _Line | None:
+    def _take(self) -> _Line[T] | None:
         with self._alone.lock:
             line, self._line = self._line, None
         return line
 
 
-class _Line:
-    """One connection, and its producer once it is open; who comes while somebody opens it shares the outcome."""
+class Sender(Shared[MessageProducer]):
+    """
+    Sends confirmed messages over a connection that `connect` opens; a lost one is replaced at the next send.
 
-    def __init__(self, connection: Connection) -> None:
+    Threads wait side by side, each for its own receipt: a broker that is slow to answer one delays no other.
+    """
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        super().__init__(_WHAT, connect, lambda one: one.create_session().create_producer())
+
+    def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
+        """Send one message and wait for the broker's receipt; returns its key."""
+        with self.using() as producer:
+            return producer.send(message, destination=to, **options)
+
+
+class _Line(Generic[T]):
+    """One connection, and what is opened on it; who comes while somebody opens it shares the outcome."""
+
+    def __init__(self, connection: Connection, open_on: Callable[[Connection], T]) -> None:
         self.connection = connection
-        self._producer: Future[MessageProducer] = Future()
+        self._open_on = open_on
+        self._opened: Future[T] = Future()
         self._lock = threading.RLock()
         self._opener: int | None = None  #: the thread that opens it
 
     def is_opened_here(self) -> bool:
         """Whether this thread is at it, and so would wait for itself."""
-        return self._opener == threading.get_ident() and not self._producer.done()
+        return self._opener == threading.get_ident() and not self._opened.done()
 
-    def ready(self) -> MessageProducer:
-        """Its producer; who comes first opens it, and others wait for that."""
+    def ready(self) -> T:
+        """What is opened on it; who comes first opens it, and others wait for that."""
         with self._lock:
             first = self._opener is None
             if first:
                 self._opener = threading.get_ident()
         if first:
             try:
-                self._producer.set_result(self.connection.create_session().create_producer())
+                self._opened.set_result(self._open_on(self.connection))
             except BaseException as error:
                 self._fail(error)
                 raise
-        return self._producer.result()
+        return self._opened.result()
 
     def drop(self) -> None:
         """It is of no more use, also if this thread was interrupted before it could open it."""
@@ -251,5 +276,5 @@ class _Line:
         self.connection.abort()
 
     def _fail(self, error: BaseException) -> None:
-        if not self._producer.done():
-            self._producer.set_exception(error)
+        if not self._opened.done():
+            self._opened.set_exception(error)

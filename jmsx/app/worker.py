@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from jmsx.app.answers import answer_to
 from jmsx.app.availability import Availability
 from jmsx.app.health import WorkerState
 from jmsx.app.loops import Loop, Running
@@ -17,7 +18,15 @@ from jmsx.config.uri import BrokerAddress
 from jmsx.core.dialect import Dialect
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode, SettledBy
-from jmsx.errors import IllegalStateError, JmsxError, SpoiltTransactionError, StoreError
+from jmsx.errors import (
+    IllegalStateError,
+    InvalidDestinationError,
+    JmsxError,
+    SecurityError,
+    SpoiltTransactionError,
+    StoreError,
+    UsageError,
+)
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_ran, is_async
@@ -71,6 +80,8 @@ class Worker:
     ) -> None:
         self.consumer = consumer
         self.away: str | None = None  #: why its store cannot be used
+        #: Sends an answer where that is part of no transaction.
+        self.reply: Callable[[Message, Destination, dict[str, Any]], str] = self.send
         self._availability = availability
         self.call: Call | None = None  #: what its handler is doing
         self._ended = False  #: the transaction of the message in hand was committed, or not
@@ -363,6 +374,30 @@ class Worker:
         else:
             result = self._await(self._loop, lambda: handler(*arguments, **named))
         check_ran(handler, result)
+        if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
+            self._answer(taken, result)
+
+    def _answer(self, request: Message, returned: Any) -> None:
+        """
+        Send what the handler returned to whoever asked, in its transaction or confirmed at once.
+
+        Raises Reject if that will never work; an asker who is gone is none of the message's faults.
+        """
+        try:
+            answer, to, options = answer_to(request, returned)
+            send = self.send if self.transacted else self.reply
+            send(answer, to, options)
+        except InvalidDestinationError as error:
+            if request.reply_to is None or not request.reply_to.is_temporary:
+                raise Reject from error
+            _log.warning(
+                "answer not sent: who asked is gone",
+                consumer=self.consumer.name,
+                message_id=request.message_id,
+                reply_to=str(request.reply_to),
+            )
+        except (UsageError, SecurityError) as error:
+            raise Reject from error
 
     def _await(self, loop: Loop, work: Callable[[], Any]) -> Any:
         """What a handler returns that runs on a loop; raises Unhandled if it could not, or was to end with the app."""

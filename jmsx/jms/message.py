@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.dialect import Body
@@ -11,7 +12,7 @@ from jmsx.errors import MessageFormatError, MessageNotReadableError
 from jmsx.jms.destination import Destination, destination
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import MutableMapping
 
 #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
 Property = str | int | float | bool | None
@@ -177,6 +178,37 @@ class Message:
     def _bytes_may_be_text(self) -> bool:
         """Whether its sender knows no kinds of messages."""
         return False
+
+
+class MapMessage(Message):
+    """
+    A JMS MapMessage to send: its body is a mapping of names to str, int, float, bool, bytes or None.
+
+    `app.send(to, {...})` sends JSON; this is for programs that read a map.
+    """
+
+    def __init__(
+        self,
+        body: Mapping[str, str | int | float | bool | bytes | None],
+        *,
+        properties: Mapping[str, Property] | None = None,
+        correlation_id: str | None = None,
+        type: str | None = None,  # noqa: A002 - JMSType
+        reply_to: Destination | str | None = None,
+        group_id: str | None = None,
+        group_sequence: int | None = None,
+    ) -> None:
+        if not isinstance(body, Mapping):
+            raise MessageFormatError(f"the body of a MapMessage is a mapping, not {kind_of(body)}")
+        super().__init__(
+            body,
+            properties=properties,
+            correlation_id=correlation_id,
+            type=type,
+            reply_to=reply_to,
+            group_id=group_id,
+            group_sequence=group_sequence,
+        )
 
 
 def _copied(properties: Mapping[str, Property]) -> dict[str, Property]:

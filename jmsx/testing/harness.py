@@ -26,10 +26,11 @@ from typing import Any, Final, NamedTuple, Self, Unpack
 
 from jmsx import plugins
 from jmsx.app.application import App
+from jmsx.app.bodies import Data
 from jmsx.app.parameters import Of, Parameter
 from jmsx.app.sender import SendKeywords
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import Body, Dialect
+from jmsx.core.dialect import Dialect
 from jmsx.core.durations import Duration, seconds
 from jmsx.core.events import Event, MessageDeadLettered, Source
 from jmsx.core.frames import MessageFrame
@@ -54,7 +55,16 @@ PATIENCE: Final = 5.0
 
 #: Attributes of an app that a harness changes.
 _LENT: Final = (
-    *("_machine", "_observers", "_closed_observers", "_progress", "_sender", "_stopping"),
+    *(
+        "_machine",
+        "_observers",
+        "_closed_observers",
+        "_progress",
+        "_sender",
+        "_replier",
+        "_requests",
+        "_stopping",
+    ),
     *("_availability", "_failure", "_given_loop", "url", "health", "watch", "broker_stats"),
 )
 
@@ -124,7 +134,7 @@ class Harness:
     def send(
         self,
         to: Destination | str,
-        body: Message | Body = None,
+        body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
         """As `app.send`, then `settle()`; returns the key of the message."""
@@ -156,7 +166,7 @@ class Harness:
     async def asend(
         self,
         to: Destination | str,
-        body: Message | Body = None,
+        body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> str:
         """As `send`, while the loop goes on."""

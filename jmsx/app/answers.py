@@ -1,0 +1,199 @@
+"""
+Requests and answers: who asks names a queue of its own, and knows the answer by its correlation id.
+
+All requests of an app share one temporary queue, on a connection of their own. With each link of that connection the
+queue is another one, so what was asked on a link that is lost stays without answer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.app.bodies import Data
+from jmsx.app.sender import Sending, Shared
+from jmsx.core.destination_names import is_pattern
+from jmsx.core.durations import Duration, bounded
+from jmsx.core.events import Event, LinkClosed, Source
+from jmsx.drivers.machine import Machine
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConfigurationError,
+    IllegalStateError,
+    InvalidDestinationError,
+    UnansweredError,
+)
+from jmsx.jms.connection import Connection
+from jmsx.jms.destination import Destination
+from jmsx.jms.message import Message
+from jmsx.jms.session import link_of
+from jmsx.log import logger
+from jmsx.observe import Observer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What a signal handler must not call in the middle of it.
+_WHAT: Final = "app.request()"
+
+#: Seconds that an answer is waited for.
+PATIENCE: Final = 30.0
+
+_log = logger("jmsx.app")
+
+
+def answer_to(
+    request: Message, returned: Message | Data
+) -> tuple[Message, Destination, dict[str, Any]]:
+    """
+    What answers `request`: a message, where it goes, and how it is sent; as persistent and urgent as the request.
+
+    Its correlation id is that of the request, or else the request's message id. Raises MessageFormatError for what
+    cannot be sent, InvalidDestinationError if not one place is to be answered.
+    Source: JMS 3.1 section 3.5.7.
+    """
+    to = request.reply_to
+    if to is None or is_pattern(to.uri):
+        raise InvalidDestinationError(
+            f"message {request.message_id} wants its answer at {to}, which is no single destination"
+        )
+    sending = Sending(persistent=request.persistent, priority=request.priority)
+    answer = sending.message(to, returned)
+    if answer.correlation_id is None:
+        answer.correlation_id = request.correlation_id or request.message_id
+    return answer, to, sending.of_producer
+
+
+class Asked:
+    """A request that waits for its answer; of one caller."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._done = machine.event()
+        self._answer: Message | None = None
+        self._fault = ""
+
+    def answered(self, answer: Message) -> None:
+        """It has come."""
+        self._answer = answer
+        self._done.set()
+
+    def fail(self, fault: str) -> None:
+        """It will not come."""
+        self._fault = fault
+        self._done.set()
+
+    def answer(self, timeout: float) -> Message:
+        """The answer, when it has come; raises UnansweredError if it does not."""
+        self._done.wait(max(timeout, 0.0))
+        if self._answer is None:
+            fault = self._fault or "no answer came in time"
+            raise UnansweredError(f"{fault}; whether the request was handled is not known")
+        return self._answer
+
+
+class Requests(Shared["_Desk"]):
+    """Asks, from any thread; `connect` opens a connection with one observer more."""
+
+    def __init__(self, connect: Callable[[Observer], Connection], machine: Machine) -> None:
+        super().__init__(_WHAT, lambda: connect(self), self._open)
+        self._machine = machine
+        self._desk: _Desk | None = None
+
+    def asked(self) -> Asked:
+        """For one request."""
+        return Asked(self._machine)
+
+    def ask(
+        self, sending: Sending, to: Destination | str, body: Message | Data, asked: Asked
+    ) -> Message:
+        """As `App.request`."""
+        if sending.reply_to is not None or (isinstance(body, Message) and body.reply_to):
+            raise ConfigurationError(
+                "request() waits for the answer at a queue of its own; with a reply_to of yours use send()"
+            )
+        patience: Duration = PATIENCE if sending.timeout is None else sending.timeout
+        until = self._machine.monotonic() + bounded("timeout", patience)
+        message = _copied(sending.message(to, body))
+        with self.using() as desk:
+            return desk.ask(message, to, sending.of_producer, asked, until)
+
+    def observe(self, event: Event, source: Source) -> None:
+        """No answer comes over a link that is gone."""
+        desk = self._desk
+        if (
+            isinstance(event, LinkClosed)
+            and desk is not None
+            and desk.session_id == source.session_id
+        ):
+            desk.fail(f"the connection to {source.broker} is gone ({event.reason})")
+
+    def _open(self, connection: Connection) -> _Desk:
+        self._desk = _Desk(connection, self._machine)
+        return self._desk
+
+
+class _Desk:
+    """One connection, with the queue where answers come."""
+
+    def __init__(self, connection: Connection, machine: Machine) -> None:
+        session = connection.create_session()
+        self._link = link_of(session)
+        self.session_id = self._link.session_id
+        self._machine = machine
+        self._queue = session.create_temporary_queue()
+        self._producer = session.create_producer()
+        self._asked: dict[str, Asked] = {}  #: by correlation id
+        session.create_consumer(self._queue, listener=self._take, name="answers")
+        connection.start()
+
+    def ask(
+        self,
+        message: Message,
+        to: Destination | str,
+        options: dict[str, Any],
+        asked: Asked,
+        until: float,
+    ) -> Message:
+        """Send `message` and wait for its answer, until `until` (seconds, monotonic)."""
+        name = message.correlation_id or uuid.uuid4().hex
+        if self._asked.setdefault(name, asked) is not asked:
+            raise IllegalStateError(
+                f"an answer to {name!r} is awaited already; give another correlation_id"
+            )
+        message.correlation_id, message.reply_to = name, self._queue
+        try:
+            left = until - self._machine.monotonic()
+            self._producer.send(message, destination=to, **{**options, "timeout": max(left, 0.001)})
+            return asked.answer(until - self._machine.monotonic())
+        except (BrokerTimeoutError, UnansweredError) as error:
+            raise UnansweredError(f"request {name} to {to}: {error}") from error
+        finally:
+            self._asked.pop(name, None)
+
+    def fail(self, fault: str) -> None:
+        """Whoever waits does so in vain."""
+        for asked in list(self._asked.values()):
+            asked.fail(fault)
+
+    def _take(self, answer: Message) -> None:
+        asked = self._asked.pop(answer.correlation_id or "", None)
+        if asked is not None:
+            asked.answered(answer)
+            return
+        _log.info(
+            "answer dropped: nobody waits for it",
+            correlation_id=answer.correlation_id,
+            message_id=answer.message_id,
+        )
+
+
+def _copied(message: Message) -> Message:
+    """The same to send, which belongs to nobody else: it gets a reply-to, and may have been sent before."""
+    return Message(
+        message.body,
+        properties=message.properties,
+        correlation_id=message.correlation_id,
+        type=message.type,
+        group_id=message.group_id,
+        group_sequence=message.group_sequence,
+    )
