@@ -25,6 +25,7 @@ from jmsx import (
     Header,
     HealthLimits,
     JmsxError,
+    MapMessage,
     MemoryStore,
     Message,
     MessageConsumer,
@@ -41,6 +42,7 @@ from jmsx import (
     Session,
     SqliteStore,
     TlsOptions,
+    UnansweredError,
 )
 from jmsx_eventlog import EventLog
 from jmsx_prometheus import PrometheusObserver
@@ -232,6 +234,23 @@ async def later(message: Message) -> None:
 async def write_later(rows: list[Message], session: Session) -> None:
     """Take many at once."""
     raise BatchError(rows) from ValueError(str(session))
+
+
+def ask() -> None:
+    """Send data, and wait for answers."""
+    app.send("queue://a", Order(1), priority=3)
+    app.send("queue://a", [Order(1), {"article": "x"}])
+    app.send("queue://a", MapMessage({"a": 1, "b": b"x"}, correlation_id="x"))
+    try:
+        answer = app.request("queue://prices", Item(article="x"), timeout="5s", expires=5)
+        assert_type(answer, Message)
+    except UnansweredError as error:
+        raise RuntimeError from error
+
+
+async def aask() -> Message:
+    """The same."""
+    return await app.arequest("queue://prices", {"article": "x"}, timeout=5)
 
 
 async def serve() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock  # noqa: TC003 - as programs have it
+from threading import Lock
 
 import jmsx
 import jmsx_broker
@@ -133,6 +133,11 @@ def sends(message: Message, session: Session) -> None:
     """Send and receive."""
     app.send("queue://a", "x", persistant=False)  # mistake
     app.send("queue://a", object())  # mistake
+    app.send("queue://a", session)  # mistake
+    app.request("queue://a", Lock())  # mistake
+    app.request("queue://a", "x", timeuot=3)  # mistake
+    app.request("queue://a", "x").upper()  # mistake
+    jmsx.MapMessage(["a"])  # mistake
     app.send("queue://a", "x", delay=b"2s")  # mistake
     app.send("queue://a", "x", confirm="no")  # mistake
     app.send("queue://a", "x", time_to_live=5)  # mistake
