@@ -71,7 +71,7 @@ def audit(held: Books, stories: pl.DataFrame) -> Audit:
         ~is_strange(held) | (twice & ~doubted.fill_null(value=False))
     ).with_columns(pl.when(is_strange(held)).then(0).otherwise("foreign").alias("foreign"))
     missing = placed_gaps(held)
-    found = explained(found, missing, held)
+    found = explained(_but_forwarded(found, stories, missing, held), missing, held)
     rows = verdicts(rows_of(held, found), missing, held)
     return Audit(
         table=placed(rows, held).sort("dest", "subscription", "hour_us", nulls_last=True),
@@ -87,6 +87,39 @@ def _contradicting(held: Books) -> list[str]:
     if aside is None:
         return []
     return aside.filter(what=CONTRADICTION)["writer"].drop_nulls().unique().to_list()
+
+
+def _but_forwarded(
+    found: pl.DataFrame, stories: pl.DataFrame, missing: pl.DataFrame, held: Books
+) -> pl.DataFrame:
+    """
+    Take for no repeat what was done on two brokers, by a process of whose log something is missing.
+
+    It may have sent the message on to the other broker, under its key, and the line that says so may be missing.
+    """
+    lacking = missing["writer"].drop_nulls().unique().implode()
+    brokers = held.context.sockets.select("writer", "session_id", "epoch", "broker")
+    perhaps = (
+        balance.deliveries_by_route(stories.filter(pl.col("effects") > 0), held.routes)
+        .join(brokers, on=["writer", "session_id", "epoch"], how="left", nulls_equal=True)
+        .group_by("msg_key", "route")
+        .agg(
+            pl.col("broker").n_unique().alias("brokers"),
+            pl.col("writer").is_in(lacking).any().alias("lacking"),
+        )
+        .filter(pl.col("lacking") & (pl.col("brokers") > 1))
+        .select("msg_key", "route", forwarded=True)
+    )
+    if perhaps.is_empty():
+        return found
+    return (
+        found.join(perhaps, on=["msg_key", "route"], how="left")
+        .with_columns(
+            pl.when("forwarded").then(0).otherwise(name).alias(name)
+            for name in ("duplicates", "effect_duplicates")
+        )
+        .drop("forwarded")
+    )
 
 
 def _places(held: Books) -> pl.DataFrame:

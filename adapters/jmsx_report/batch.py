@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
-#: Lines of which the partials are made at once: some 50 MB, without their texts.
-LOOKED_AT: Final = 150_000
+#: JSON of which the partials are made at once; its columns take about as much memory.
+LOOKED_AT_BYTES: Final = 60 * 1024 * 1024
 _WHERE: Final = ("writer", "seq")
 Earlier: TypeAlias = "Mapping[str, Sequence[Content]] | None"
 T = TypeVar("T")
@@ -29,42 +29,40 @@ def each(
     """
     Do `of` with the events of `several` batches, each contents and what is `earlier` as for `events_of`.
 
-    They are read batch by batch, BATCH_BYTES at a time, which bounds the memory of a worker, and looked at together,
-    LOOKED_AT lines at a time: a look costs as much as the reading of some thousand lines, however few there are.
+    They are read batch by batch, BATCH_BYTES at a time, and looked at together, LOOKED_AT_BYTES at a time: both bound
+    the memory of a worker, and a look costs as much as the reading of some thousand lines, however few there are.
 
     A larger segment is cut into pieces. If one of its numbers is in two of them it is read as a whole: what comes again
     is found within what is read together.
     """
-    read: list[Events] = []
+    read, size = list[Events](), 0
     for contents, earlier in several:
         if len(contents) == 1 and len(contents[0].data) > segments.BATCH_BYTES:
             yield from _each_piece(of, contents[0], earlier)
         else:
             read.append(events_of(contents, earlier))
-            if sum(map(_height, read)) >= LOOKED_AT:
+            size += sum(len(content.data) for content in contents)
+            if size >= LOOKED_AT_BYTES:
                 yield of(Events.joined(read))
-                read.clear()
+                read, size = [], 0
     if read:
         yield of(Events.joined(read))
 
 
 def _each_piece(of: Callable[[Events], T], content: Content, earlier: Earlier) -> list[T]:
-    done, read, ranges, first = [], list[Events](), [], content.first
+    done, read, size, ranges, first = [], list[Events](), 0, [], content.first
     for data in _pieces(content.data):
-        read.append(events_of([replace(content, data=data, first=first)], earlier))
-        first += _height(read[-1])
-        ranges.append(read[-1].about("ranges"))
-        if sum(map(_height, read)) >= LOOKED_AT:
+        events = events_of([replace(content, data=data, first=first)], earlier)
+        first += events.about("files")["lines"].item()
+        ranges.append(events.about("ranges"))
+        read.append(events)
+        size += len(data)
+        if size >= LOOKED_AT_BYTES:
             done.append(of(Events.joined(read)))
-            read.clear()
+            read, size = [], 0
     if read:
         done.append(of(Events.joined(read)))
     return [of(events_of([content], earlier))] if _overlap(pl.concat(ranges)) else done
-
-
-def _height(events: Events) -> int:
-    """How many lines were read, good or not."""
-    return int(events.about("files")["lines"].sum())
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:

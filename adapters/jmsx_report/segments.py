@@ -7,6 +7,7 @@ import os
 import stat
 import zlib
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -84,7 +85,8 @@ def survey(events: Path, out: Path | None = None) -> Survey:
             + (f"; {findings[0][0]} is there: {findings[0][3]}" if findings else "")
         )
     findings += _stale(segments)
-    return Survey(tuple(sorted(segments)), pl.DataFrame(sorted(findings), _FILES, orient="row"))
+    segments.sort(key=attrgetter("path"))  # to compare segments as such takes ten times as long
+    return Survey(tuple(segments), pl.DataFrame(sorted(findings), _FILES, orient="row"))
 
 
 def look(
@@ -104,6 +106,12 @@ def look(
     findings: list[tuple[str, str, bool, str]] = []
     for folder, name in _files(events, out, findings):
         path = f"{folder}{name}"
+        if _legible(path) != path:
+            holds = SEALED_SUFFIX in name.lower()
+            findings.append(
+                (_legible(path), "unreadable", holds, "its name is no UTF-8; rename it")
+            )
+            continue
         if is_compacted(name):
             try:
                 compacted += (
@@ -144,7 +152,9 @@ def _files(
 
     def unreadable(error: OSError) -> None:
         path = Path(error.filename).relative_to(events)
-        findings.append((str(path), "unreadable", True, error.strerror or type(error).__name__))
+        findings.append(
+            (_legible(str(path)), "unreadable", True, error.strerror or type(error).__name__)
+        )
 
     for folder, folders, names in os.walk(events, onerror=unreadable, followlinks=True):
         here = _identity(Path(folder))
@@ -181,6 +191,11 @@ def _looked_at(events: str, path: str) -> Segment | tuple[str, bool, str]:
     finally:
         os.close(opened)
     return Segment(path, seen.st_size, seen.st_mtime_ns, digest=digest)
+
+
+def _legible(path: str) -> str:
+    """A path as a table and JSON can have it: bytes of it that are no UTF-8 are replaced."""
+    return path if path.isascii() else os.fsencode(path).decode(errors="replace")
 
 
 def _identity(path: Path) -> tuple[int, int]:
@@ -223,7 +238,7 @@ def batches(segments: Iterable[Segment], most: int | None = None) -> Iterator[tu
     most = most or BATCH_BYTES
     batch: list[Segment] = []
     size = 0
-    for segment in sorted(segments, key=lambda each: (each.is_open, each)):
+    for segment in sorted(segments, key=attrgetter("is_open", "path", "begin")):
         length = segment.size - segment.begin
         if batch and (size + length > most or batch[-1].is_open != segment.is_open):
             yield tuple(batch)

@@ -15,6 +15,7 @@ import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -52,13 +53,18 @@ class Part:
     earlier: tuple[str, ...] = ()  #: paths
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """One folder of partials."""
 
     folder: Path
     parts: frozenset[Part]
     rows: Mapping[str, int]  #: of each partial that has any
+
+    @cached_property
+    def segments(self) -> frozenset[Segment]:
+        """Those of its parts: asked for again and again, and there may be 100,000."""
+        return frozenset(part.segment for part in self.parts)
 
     @property
     def size(self) -> int:
@@ -68,7 +74,7 @@ class Run:
     @property
     def lasting(self) -> bool:
         """Whether no segment of it will grow."""
-        return not any(part.segment.is_open for part in self.parts)
+        return not any(segment.is_open for segment in self.segments)
 
 
 class Store:
@@ -88,6 +94,7 @@ class Store:
         self._folder = root / FORMAT
         self._work = self._folder / (work or _unfinished())
         self._lock: int | None = None
+        self._known: dict[str, Run] = {}  # by folder: a run never changes
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str]]:
         """Be sent to a worker: it commits by the same working folder, and has no lock."""
@@ -177,14 +184,14 @@ class Store:
 
     def runs(self) -> list[Run]:
         """List the runs, each segment in one of them; only while it is open."""
-        found = sorted(self._read(), key=lambda run: (-len(run.parts), run.folder.name))
+        self._known = {run.folder.name: run for run in self._read()}
+        found = sorted(self._known.values(), key=lambda run: (-len(run.parts), run.folder.name))
         covered, runs = set[Segment](), []
         for run in found:
-            segments = {part.segment for part in run.parts}
-            if segments <= covered:
+            if run.segments <= covered:
                 self.remove(run)  # it was merged; only then are there two runs with one segment
             else:
-                covered |= segments
+                covered |= run.segments
                 runs.append(run)
         return runs
 
@@ -192,7 +199,7 @@ class Store:
         for folder in self._folder.iterdir():
             if not folder.name.startswith(_UNFINISHED):
                 try:
-                    run = _run(folder)
+                    run = self._known.get(folder.name) or _run(folder)
                 except (
                     OSError,
                     ValueError,
@@ -209,6 +216,7 @@ class Store:
 
     def _take_out(self, folder: Path) -> None:
         gone = self._work / f"{folder.name}-{uuid.uuid4().hex}"
+        self._known.pop(folder.name, None)
         folder.rename(gone)
         shutil.rmtree(gone)
 
@@ -217,7 +225,7 @@ class Store:
         left = set[Segment]()
         for run in self.runs():
             if all(wanted(part) for part in run.parts):
-                left |= {part.segment for part in run.parts}
+                left |= run.segments
             else:
                 self.remove(run)
         return frozenset(left)

@@ -339,7 +339,7 @@ def test_few_lines_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What bounds the memory of a worker."""
     segment = Content("a.jsonl", b"".join(line(seq=number) + b"\n" for number in range(500)))
     monkeypatch.setattr(segments, "BATCH_BYTES", 4000)
-    monkeypatch.setattr(batch, "LOOKED_AT", 1)
+    monkeypatch.setattr(batch, "LOOKED_AT_BYTES", 1)
 
     read_at_once = list(each(lambda events: events.of("send").height, [([segment], None)]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.pipeline.situations.fleet import MINUTE, SECOND, START
+from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, START
 from tests.pipeline.situations.scene import Scene, situation
 from tests.pipeline.situations.truth import (
     BALANCED,
@@ -131,6 +131,22 @@ def virtual_topic_lost_here_and_repeated_there(scene: Scene) -> Truth:
     truth = spread.truth(scene, SUSPECT, duplicates=1, unaccounted=1)
     del truth.numbers["sent"]
     return truth
+
+
+@situation
+def virtual_topic_that_expires_in_one_queue(scene: Scene) -> Truth:
+    """In one of the two queues some were too old, and others were lost that were not."""
+    spread = _Spread(scene, *_VIRTUAL)
+    for number in range(_COUNT):
+        spread.shop.now = START + number * 2 * MINUTE + 7 * SECOND
+        lives = 2 * SECOND if number % 4 == 0 else 48 * HOUR
+        message = spread.shop.send(
+            spread.sent_to, counted=False, expires_us=spread.shop.now + lives
+        )
+        spread.reads(message, 1)
+        if number % 4 and number not in (5, 9, 13):
+            spread.reads(message, 0)
+    return spread.truth(scene, SUSPECT, unaccounted=3)
 
 
 @situation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,17 @@ def a_name_with_an_underscore(scene: Scene) -> list[Truth]:
     """Spark reads no file whose name begins with an underscore."""
     shop, segment, path = _one_of_many(scene)
     path.rename(path.with_name(f"_{segment.name}"))
+    return _read_or_told(shop, segment.name)
+
+
+@situation
+def a_name_that_is_no_text(scene: Scene) -> list[Truth]:
+    """A segment, another file and a folder have bytes in their names that are no UTF-8."""
+    shop, segment, path = _one_of_many(scene)
+    folder = os.fsencode(path.parent)
+    os.rename(path, folder + b"/caf\xe9-" + os.fsencode(segment.name))  # noqa: PTH104 - bytes
+    for name in (b"/caf\xe9", b"/caf\xe9.txt"):
+        os.mkdir(folder + name)  # noqa: PTH102 - bytes
     return _read_or_told(shop, segment.name)
 
 

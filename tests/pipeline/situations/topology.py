@@ -108,6 +108,19 @@ def bridged_to_another_broker_and_lost(scene: Scene) -> Truth:
 
 
 @situation
+def bridged_to_another_broker_with_half_of_its_log(scene: Scene) -> Truth:
+    """The same without losses, and of the log of the bridge the end is missing: what it sent on is no repeat."""
+    shop = scene.shop().usual()
+    _bridged(shop)
+    segments = shop.fleet.segments()
+    for segment in segments:
+        if segment.writer.startswith("bridge-a"):
+            del segment.lines[len(segment.lines) // 2 :]
+    scene.write(segments)
+    return Truth(UNVERIFIABLE, numbers={"duplicates": 0})
+
+
+@situation
 def a_network_of_brokers(scene: Scene) -> Truth:
     """Sent to one broker, consumed from another that is joined to it: nothing is lost."""
     shop = scene.shop().usual()
