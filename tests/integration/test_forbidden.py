@@ -51,7 +51,7 @@ POLICY: Final = RedeliveryPolicy(
 def classic() -> Iterator[LocalBroker]:
     """`clerk` may use open.>, read and make read.>, write dlqs.>; of the broker's dead letter queue nothing."""
     rights = {"queue_open": "read write admin", "queue_read": "read admin"}
-    with guarded_classic(**rights, queue_graves="write admin") as broker:
+    with guarded_classic(**rights, queue_dlqs="write admin") as broker:
         yield broker
 
 
