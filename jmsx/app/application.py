@@ -255,14 +255,14 @@ class App:
         It is called as `handler(message)`, or `handler(message, session)` if it takes two arguments; or with what the
         annotations of its parameters say: the Message, the Session, the body as `str`, `bytes`, `dict`, a dataclass or
         whatever pydantic can read, `Annotated[str, Property("region")]` and `Annotated[str, Header("type")]`. A message
-        that does not fit is a dead letter at once. When it returns,
-        the message is settled (with SESSION_TRANSACTED, all that it sent too); when it raises, the message is delivered
-        again by `redelivery`; it may raise Retry, Reject or Discard to say more. `mode` may be a name, such as "client"
-        or "transacted". With `batch` it takes a list of so many messages, or of those that came within `batch_timeout`
-        (seconds, a timedelta or "500ms"); they are settled together when it returns, and come again one by one when it
-        raises; it may raise BatchError to name those that failed. It may be an `async def` function. Further settings
-        are those of `Consumer`; what is not given is as the app's options say. Raises ConfigurationError for settings
-        that make no sense.
+        that does not fit is a dead letter at once. What it returns, if that is not None, answers a message with a
+        `reply_to`. When it returns, the message is settled (with SESSION_TRANSACTED, all that it sent too); when it
+        raises, the message is delivered again by `redelivery`; it may raise Retry, Reject or Discard to say more.
+        `mode` may be a name, such as "client" or "transacted". With `batch` it takes a list of so many messages, or of
+        those that came within `batch_timeout` (seconds, a timedelta or "500ms"); they are settled together when it
+        returns, and come again one by one when it raises; it may raise BatchError to name those that failed. It may be
+        an `async def` function. Further settings are those of `Consumer`; what is not given is as the app's options
+        say. Raises ConfigurationError for settings and parameters that make no sense.
         """
         return self._registry.decorator(
             source,

@@ -43,6 +43,9 @@ _LOOKED_AT: Final = 1000
 #: Where a type is from, as its `repr` tells.
 _MODULES: Final = re.compile(r"(?:[A-Za-z_<][\w<>]*\.)+")
 
+#: A number as Java and JSON write it; `float` takes digits of any alphabet, and underscores.
+_FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|[+-]?Infinity|NaN")
+
 #: Characters of one place in a body: its names are the sender's.
 _PLACE: Final = 60
 
@@ -291,13 +294,19 @@ def _whole(value: Any) -> int:
     return number
 
 
+def _number(value: Any) -> float:
+    if isinstance(value, float) or _FLOAT.fullmatch(_written(value)):
+        return float(value)
+    raise ValueError(f"{shortened(repr(value), 100)} is no number")
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     try:
         return {"true": True, "false": False}[str(value).lower()]
     except KeyError:
-        raise ValueError(f"{value!r} is neither true nor false") from None
+        raise ValueError(f"{shortened(repr(value), 100)} is neither true nor false") from None
 
 
 def _written(value: Any) -> str:
@@ -325,6 +334,6 @@ _READERS: Final[tuple[tuple[Any, Read], ...]] = (
 _VALUES: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (str, _written),
     (int, _whole),
-    (float, float),
+    (float, _number),
     (bool, _flag),
 )
