@@ -84,10 +84,7 @@ def body_reader(annotation: Any) -> Read:
     plain, optional = without_none(annotation)
     read = _plain_reader(plain)
     if read is None:
-        inner = plain
-        while typing.get_origin(inner) is typing.Annotated:
-            inner = typing.get_args(inner)[0]
-        read = _validated(plain, raw=_plain_reader(inner) if inner in (str, bytes) else None)
+        read = _validated(plain, raw=_raw_reader(plain))
     return _optional(read) if optional else read
 
 
@@ -98,6 +95,20 @@ def _plain_reader(annotation: Any) -> Read | None:
     if anything or (kind is dict and arguments[0] is str and arguments[1] in (Any, object)):
         return next((read for one, read in _READERS if one is kind), None)
     return None
+
+
+def _raw_reader(annotation: Any) -> Read | None:
+    """What reads a body that is meant as it is, because `annotation` is some kind of text, or of bytes."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _raw_reader(typing.get_args(annotation)[0])
+    if isinstance(annotation, typing.NewType):
+        return _raw_reader(annotation.__supertype__)
+    kind = annotation
+    if typing.get_origin(annotation) is typing.Literal:
+        kind = str if all(isinstance(one, str) for one in typing.get_args(annotation)) else None
+    if not isinstance(kind, type):
+        return None
+    return _text if issubclass(kind, str) else _bytes if issubclass(kind, bytes) else None
 
 
 def value_reader(annotation: Any) -> Callable[[Any], Any]:

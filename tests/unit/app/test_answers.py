@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path  # noqa: TC003 - pytest asks what it is
 from typing import Any
 from uuid import UUID
@@ -39,6 +39,12 @@ class Colour(Enum):
     """Said by its value."""
 
     RED = "red"
+
+
+class Word(StrEnum):
+    """It is a text."""
+
+    YES = "yes"
 
 
 @dataclass
@@ -105,12 +111,12 @@ def test_what_is_sent_is_json(kind: str, body: Any, text: str) -> None:
 def test_what_is_no_json(kind: str) -> None:
     """Text and bytes are themselves, and a map is asked for."""
     with harness(App(), kind) as mq:
-        bodies: list[Any] = ["x", b"x", bytearray(b"y"), None]
+        bodies: list[Any] = ["x", b"x", bytearray(b"y"), None, Word.YES]
         for body in bodies:
             mq.send("queue://a", body)
         found = mq.messages("queue://a")
-        assert [one.body for one in found] == ["x", b"x", b"y", None]
-        assert [dict(one.properties) for one in found] == [{}] * 4
+        assert [one.body for one in found] == ["x", b"x", b"y", None, "yes"]
+        assert [dict(one.properties) for one in found] == [{}] * 5
         mq.send("queue://map", MapMessage({"a": 1, "b": b"x"}, correlation_id="7"))
         mq.send("queue://map", Message({"a": 1}))
         maps = mq.messages("queue://map")

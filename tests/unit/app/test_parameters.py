@@ -9,9 +9,9 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType
 
 import pytest
 from pydantic import BaseModel, Field
@@ -63,6 +63,15 @@ class Rank(Enum):
     LOW = "low"
 
 
+class Word(StrEnum):
+    """It is a text."""
+
+    YES = "yes"
+
+
+ItemId = NewType("ItemId", str)
+
+
 def given(handler: Callable[..., Any], body: Any, **options: Any) -> list[Any]:
     """What `handler` was given for one message with that body, if it was called."""
     app = App()
@@ -99,6 +108,10 @@ def of_orders(orders: list[Order]) -> None: ...
 def of_item(item: Item) -> None: ...
 def of_perhaps(order: Order | None) -> None: ...
 def of_either(order: Order | list[int]) -> None: ...
+def of_id(name: ItemId) -> None: ...
+def of_choice(choice: Literal["a", "b"]) -> None: ...
+def of_rank(rank: Rank) -> None: ...
+def of_word(word: Word) -> None: ...
 def of_named(name: Annotated[str, Field(max_length=3)]) -> None: ...
 
 
@@ -124,6 +137,10 @@ def of_named(name: Annotated[str, Field(max_length=3)]) -> None: ...
         (of_perhaps, None, None),
         (of_either, "[1]", [1]),
         (of_named, "abc", "abc"),
+        (of_id, "abc", "abc"),
+        (of_choice, "b", "b"),
+        (of_rank, '"low"', Rank.LOW),
+        (of_word, "yes", Word.YES),
     ],
 )
 def test_bodies(handler: Callable[..., Any], body: Any, wanted: Any) -> None:
@@ -155,6 +172,8 @@ def test_bodies(handler: Callable[..., Any], body: Any, wanted: Any) -> None:
         (of_numbers, '["a", "b", "c", "d", "e", "f", "g"]', "; and 2 more"),
         (of_numbers, "[" + '"a",' * 2000 + "1]", "the body is no list[int]: 2000 errors"),
         (of_named, "abcd", "at most 3 characters"),
+        (of_choice, "c", "Input should be 'a' or 'b'"),
+        (of_word, "no", "the body is no Word: Input should be 'yes'"),
     ],
 )
 def test_a_body_that_does_not_fit(handler: Callable[..., Any], body: Any, words: str) -> None:
