@@ -18,7 +18,9 @@ from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
 from jmsx.app.loops import CALL, Loop, beside, in_thread, on_signals
+from jmsx.app.middleware import Layer, Middleware, check_middleware
 from jmsx.app.overview import overview
+from jmsx.app.pacing import Bucket, Circuit, Gate, RateLimit
 from jmsx.app.parameters import parameters_of
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
@@ -66,7 +68,7 @@ from jmsx.stores import IdempotencyStore
 from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from types import TracebackType
     from wsgiref.types import WSGIApplication
 
@@ -76,9 +78,12 @@ LOOK_FOR_IDLENESS: Final = 1.0
 
 #: What `App()` takes by keyword.
 _OPTIONS: Final = [
-    *("observers", "health", "health_limits", "watch", "broker_stats"),
+    *("observers", "health", "health_limits", "watch", "broker_stats", "middleware"),
     *(each.name for each in fields(ConnectionOptions)),  # `reconnect` among them
 ]
+
+#: Seconds between two looks whether a handler takes too long, at the least.
+LOOK_FOR_LATE: Final = 0.02
 
 _log = logger("jmsx.app")
 
@@ -105,6 +110,7 @@ class App:
             brokers drop some in silence; 0: never.
         broker_stats: seconds between two looks at the broker's own counts of the queues that the app reads and sends
             to, if an observer keeps them, as an event log does; also at the start and the end. 0: never.
+        middleware: around every handler, the first one outside; see `jmsx.app.middleware`.
         options: the fields of `ConnectionOptions`.
 
     """
@@ -119,6 +125,7 @@ class App:
         health_limits: HealthLimits | None = None,
         watch: float = 60.0,
         broker_stats: float = 60.0,
+        middleware: Sequence[Middleware] = (),
         **options: Unpack[AppKeywords],
     ) -> None:
         check_names("option of App", options, _OPTIONS)
@@ -133,7 +140,11 @@ class App:
         check_seconds("watch", watch)
         check_seconds("broker_stats", broker_stats)
         self._options = options
-        self._registry = Registry(self._check_not_running)
+        self.middleware = check_middleware(middleware)
+        self._registry = Registry(self._check_not_running, self.middleware)
+        self._sending = [
+            one.sending for one in self.middleware if isinstance(one, Layer) and one.sending
+        ]
         self._running = False
         self._machine = Machine()  #: what its connections run on
         self.url = url
@@ -147,6 +158,7 @@ class App:
         self._workers: list[Worker] = []
         self._stores: list[IdempotencyStore] = []  #: open
         self._availability: dict[int, Availability] = {}  #: of each store
+        self._gates: dict[str, Gate] = {}  #: of each consumer
         self._starting = threading.Lock()  #: held while consumers are opened
         self._opening: Connection | None = None  #: of the worker that comes next
         self._make_senders()
@@ -362,9 +374,12 @@ class App:
         sending = Sending.of(options)
         message = sending.message(to, body)
         worker = self._working()
-        if worker is not None and worker.transacted:
-            return worker.send(message, to, sending.of_producer)
-        return self._sender.send(message, to, sending.of_producer)
+        whole = worker is not None and worker.transacted
+        send = worker.send if worker is not None and whole else self._sender.send
+        with contextlib.ExitStack() as around:
+            for each in self._sending:
+                around.enter_context(each(message, str(to)))
+            return send(message, to, sending.of_producer)
 
     async def asend(
         self,
@@ -684,6 +699,7 @@ class App:
             self._open_stores()
             if any(is_async(consumer.handler) for consumer in self.consumers):
                 self._loop = Loop(self._given_loop)
+            self._gates = self._make_gates()
             for consumer in self.consumers:
                 for _ in range(consumer.concurrency):
                     self._open_worker(consumer)
@@ -692,6 +708,18 @@ class App:
             if self._failure is not None and isinstance(error, JmsxError):
                 raise self._failure from error  # for which we were told to stop
             raise
+
+    def _make_gates(self) -> dict[str, Gate]:
+        buckets: dict[int, Bucket] = {}
+        gates: dict[str, Gate] = {}
+        for consumer in self.consumers:
+            limit, breaker = consumer.rate_limit, consumer.breaker
+            bucket = None
+            if isinstance(limit, RateLimit):
+                bucket = buckets.setdefault(id(limit), Bucket(limit))
+            circuit = None if breaker is None else Circuit(breaker, consumer.name)
+            gates[consumer.name] = Gate(bucket, circuit)
+        return gates
 
     def _open_stores(self) -> None:
         for consumer in {id(each.dedupe): each for each in self.consumers}.values():
@@ -750,7 +778,15 @@ class App:
             self._check_wanted()
             availability = self._availability.setdefault(id(consumer.dedupe), Availability())
             kind = Worker if consumer.batch is None else BatchWorker
-            worker = kind(consumer, connection, availability, self._loop, self._fail)
+            worker = kind(
+                consumer,
+                connection,
+                availability,
+                loop=self._loop,
+                failing=self._fail,
+                gate=self._gates[consumer.name],
+                middleware=self.middleware,
+            )
             worker.reply = self._replier.send
             self._workers.append(worker)
         except BaseException:
@@ -772,10 +808,25 @@ class App:
                 options = self.connect().options
                 self._watch = Watch(self._workers, self._progress, options, self.watch)
             self._count()
+            self._tell_late()
             self._flowing = True
         except BaseException:
             self._drop()
             raise
+
+    def _tell_late(self) -> None:
+        """Have calls told that take longer than their `timeout=`, while the app runs."""
+        limits = [worker.timeout for worker in self._workers if worker.timeout is not None]
+        if not limits:
+            return
+        every = min(max(min(limits) / 4, LOOK_FOR_LATE), LOOK_FOR_IDLENESS)
+
+        def look() -> None:
+            while not self._stopping.wait(every):
+                for worker in tuple(self._workers):
+                    worker.tell_late()
+
+        threading.Thread(target=look, name="jmsx-late", daemon=True).start()
 
     def _count(self) -> None:
         """Have the brokers tell their own counts, if anybody keeps them."""

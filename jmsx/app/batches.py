@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.app.availability import Availability
-from jmsx.app.loops import Loop
 from jmsx.app.parameters import MisfitError
-from jmsx.app.registration import Consumer, error_types
-from jmsx.app.worker import Call, Worker
+from jmsx.app.registration import Consumer
+from jmsx.app.worker import NOTHING, Call, Worker
 from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.errors import ConfigurationError, JmsxError
-from jmsx.jms.connection import Connection
+from jmsx.errors import ConfigurationError
 from jmsx.jms.gathering import Gathering
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import (
@@ -85,16 +83,9 @@ class BatchError(Exception):
 class BatchWorker(Worker):
     """A worker whose handler takes a list of messages."""
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        connection: Connection,
-        availability: Availability,
-        loop: Loop | None = None,
-        failing: Callable[[JmsxError], object] = lambda _error: None,
-    ) -> None:
-        super().__init__(consumer, connection, availability, loop, failing)
-        self._gathering = Gathering(self._link)
+    @cached_property
+    def _gathering(self) -> Gathering:
+        return Gathering(self._link)
 
     @staticmethod
     def _mode(consumer: Consumer) -> AcknowledgeMode:
@@ -110,13 +101,15 @@ class BatchWorker(Worker):
     def _listen(self, message: Message) -> None:
         consumer = self.consumer
         patience = seconds("batch_timeout", consumer.batch_timeout)
-        batch = self._gathering.gather(message, consumer.batch or 1, patience, self._leaving.is_set)
+        most = 1 if self._gate.one_only else consumer.batch or 1
+        batch = self._gathering.gather(message, most, patience, self._leaving.is_set)
         if not batch:
             return
         self.call = Call(message.message_id, self._machine.monotonic())
         try:
             self._handle_batch(batch)
         finally:
+            self._gate.ended(NOTHING, 0.0)
             self.call = None
 
     def _handle_batch(self, batch: list[Message]) -> None:
@@ -124,6 +117,7 @@ class BatchWorker(Worker):
         outcomes: Outcomes = dict.fromkeys(batch)
         self._ended = False
         try:
+            self._enter(batch)
             self._do(batch, outcomes)
             if self.transacted and not self._ended:
                 self._commit()
@@ -182,7 +176,7 @@ class BatchWorker(Worker):
             if self._is_one_transaction or not set(error.failed) <= set(batch):
                 raise
             for message in error.failed:
-                outcomes[message] = self._steered(error.error_of(message))
+                outcomes[message] = self.consumer.judged(error.error_of(message))
 
     @property
     def _is_one_transaction(self) -> bool:
@@ -195,22 +189,14 @@ class BatchWorker(Worker):
             named, others = set(error.failed), Undone()
             for message in left:
                 outcomes[message] = (
-                    self._steered(error.error_of(message)) if message in named else others
+                    self.consumer.judged(error.error_of(message)) if message in named else others
                 )
             return
         whole = ConfigurationError(_NOT_OF_IT) if isinstance(error, BatchError) else error
         # nobody knows which message it was: they come again one by one, and it is given up alone
-        outcomes.update(dict.fromkeys(left, self._steered(whole) if len(left) == 1 else whole))
-
-    def _steered(self, error: BaseException) -> BaseException:
-        """`error`, or a Reject because of it where no retry can cure it."""
-        if isinstance(error, error_types(self.consumer.give_up_on)) and not isinstance(
-            error, Steering
-        ):
-            reject = Reject()
-            reject.__cause__ = error
-            return reject
-        return error
+        judged = self.consumer.judged(whole)
+        alone = len(left) == 1 or not isinstance(judged, Reject)
+        outcomes.update(dict.fromkeys(left, judged if alone else whole))
 
     def _tell(self, outcomes: Outcomes) -> None:
         """One log line for each cause, with its traceback at the first failure, and one for duplicates."""

@@ -8,6 +8,7 @@ draining, with a store and a ledger that can be used, and a place for dead lette
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,11 @@ class WorkerState:
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody
     away: str | None = None  #: its store or ledger that it waits for, and why
     fault: str | None = None  #: what its redelivery policy did instead of answering
+    paused: str | None = None  #: why its handler is not called
+    held_until: float = -math.inf  #: it waits by its own wish, as for its rate limit
+    handler_limit: float | None = (
+        None  #: seconds; the `timeout=` of a handler that cannot be cancelled
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +89,16 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
         return "its thread has ended"
     if state.running_since is not None:
         seconds = now - state.running_since
-        if seconds > limits.handler:
-            return f"the handler has been running for {seconds:.0f} s, longer than {limits.handler:g} s"
+        limit, whose = limits.handler, ""
+        if state.handler_limit is not None and state.handler_limit < limit:
+            limit, whose = state.handler_limit, "its timeout of "
+        late = f"the handler has been running for {seconds:.0f} s, longer than {whose}{limit:g} s"
+        return late if seconds > limit else _FINE
+    if (
+        state.away is not None or state.paused is not None
+    ):  # a new process would not reach it either
         return _FINE
-    if state.away is not None:  # a new process would not reach it either
-        return _FINE
-    quiet = now - max(movement.moved_at, movement.due_at)
+    quiet = now - max(movement.moved_at, movement.due_at, state.held_until)
     if movement.in_hand and quiet > limits.stall:
         return f"{movement.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
     return _FINE
@@ -107,11 +117,14 @@ def _missing(state: WorkerState, now: float) -> str:
         return "; ".join(["not connected", *refused[:1]])
     if not state.movement.subscribed:
         return "; ".join(["not subscribed", *refused[:1]])
-    if state.away is not None:
-        return f"waits for its {state.away}"
-    if state.fault is not None:
-        return f"its redelivery policy fails, and the default policy answers: {state.fault}"
-    return refused[0] if refused else _FINE
+    causes = (
+        state.away and f"waits for its {state.away}",
+        state.paused,
+        state.fault
+        and f"its redelivery policy fails, and the default policy answers: {state.fault}",
+        *refused,
+    )
+    return next((cause for cause in causes if cause), _FINE)
 
 
 def _reported(told: list[tuple[WorkerState, str]], now: float, whole: str = _FINE) -> HealthReport:
@@ -141,6 +154,8 @@ def _row(state: WorkerState, why: str, now: float) -> dict[str, Any]:
         row["quiet_seconds"] = round(now - movement.moved_at, 3)
     if movement.due_at > now:
         row["redelivery_in_seconds"] = round(movement.due_at - now, 3)
+    if state.paused is not None:
+        row["paused"] = state.paused
     if state.stranded:
         row["stranded_in_broker"] = state.stranded
     if state.running_since is not None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
+from jmsx.app.middleware import Middleware, chain, check_middleware
+from jmsx.app.pacing import CircuitBreaker, RateLimit, error_types, rate_limit_of
 from jmsx.app.parameters import Parameters
+from jmsx.config.custom_policy import careful
 from jmsx.config.options import ConnectionOptions, ConsumerOptions
 from jmsx.core.destination_names import is_pattern, parts
-from jmsx.core.durations import Duration, seconds
+from jmsx.core.durations import Duration, bounded, seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import (
@@ -20,18 +24,22 @@ from jmsx.core.option_checks import (
     unknown,
     wrong_type,
 )
-from jmsx.core.policy import Policy, check_policy, matches
+from jmsx.core.policy import Policy, PolicyByError, RedeliveryPolicy, check_policy, matches
 from jmsx.core.values import DeadLetterStrategy, DestinationKind
-from jmsx.errors import ConfigurationError
+from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, StoreError
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message, Property
+from jmsx.jms.outcomes import Again, Reject, Steering
 from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
 
 Handler: TypeAlias = "Callable[..., object]"
+
+#: Stands for the policy that a consumer has for all other errors.
+_NONE: Final = RedeliveryPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +58,17 @@ class Consumer:
     redelivery: Policy | None = None  #: None: the app's
     #: Errors that no retry can cure: dead letter at once.
     give_up_on: type[BaseException] | Collection[type[BaseException]] = ()
+    #: Errors that a retry may cure: all others are dead letters at once; None: all are retried. What jmsx itself raises
+    #: because a link or a store is away is always retried.
+    retry_on: type[BaseException] | Collection[type[BaseException]] | None = None
+    #: Policies for certain errors in place of `redelivery`; that of the nearest class counts.
+    redelivery_for: Mapping[type[BaseException], Policy] = field(default_factory=dict)
+    middleware: Sequence[
+        Middleware
+    ] = ()  #: around the handler, inside the app's; the first outside
+    timeout: Duration | None = None  #: of a call of the handler; one that is no `async def` goes on
+    rate_limit: RateLimit | str | None = None  #: of calls, such as 100/s
+    breaker: CircuitBreaker | None = None  #: pauses it after failures in a row
     dead_letter: str | None = None  #: a strategy, or a destination for copies; None: the app's
     concurrency: int = 1  #: sessions, each with a thread and a socket of its own
     prefetch: int | None = None  #: messages; None: the app's
@@ -75,7 +94,19 @@ class Consumer:
     def _check(self) -> None:
         """Raise ConfigurationError, without the consumer's name."""
         _check_source(self.destination.uri)
-        object.__setattr__(self, "give_up_on", error_types(self.give_up_on))
+        object.__setattr__(self, "give_up_on", error_types("give_up_on", self.give_up_on))
+        if self.retry_on is not None:
+            object.__setattr__(self, "retry_on", error_types("retry_on", self.retry_on))
+        self._check_policies()
+        object.__setattr__(self, "middleware", check_middleware(self.middleware))
+        chain(self.handler, self.middleware)
+        if self.timeout is not None:
+            bounded("timeout", self.timeout, zero=False)
+        object.__setattr__(self, "rate_limit", rate_limit_of(self.rate_limit))
+        if not isinstance(self.breaker, CircuitBreaker | None):
+            raise wrong_type(
+                "breaker", "a CircuitBreaker, such as CircuitBreaker(failures=5)", self.breaker
+            )
         if self.redelivery is not None:
             check_policy("redelivery", self.redelivery)
         check_whole("concurrency", self.concurrency, 1)
@@ -98,6 +129,41 @@ class Consumer:
                 f"a durable subscription has one reader, not {self.concurrency}"
             )
         self._check_dedupe()
+
+    def _check_policies(self) -> None:
+        if not isinstance(self.redelivery_for, Mapping):
+            raise wrong_type("redelivery_for", "policies by classes of errors", self.redelivery_for)
+        for error, policy in self.redelivery_for.items():
+            error_types("redelivery_for", error)
+            check_policy(f"redelivery_for of {error.__name__}", policy)
+
+    def policy(self, otherwise: Policy) -> Policy:
+        """Its policies by error, where `otherwise` is that which its connection has for it."""
+        return PolicyByError(otherwise, self.redelivery_for)
+
+    def judged(self, error: BaseException) -> BaseException:
+        """What `error` of the handler's means: itself, or what steers the message because of it."""
+        verdict: BaseException | None = None
+        if isinstance(error, Steering):
+            return error
+        if isinstance(error, self.give_up_on) or self._never_retried(error):  # type: ignore[arg-type]  # a tuple, see _check
+            verdict = Reject()
+        elif self.redelivery_for:
+            policy = PolicyByError(_NONE, self.redelivery_for).policy(error)
+            verdict = None if policy is _NONE else Again(careful(policy))
+        if verdict is None:
+            return error
+        verdict.__cause__ = error
+        return verdict
+
+    def _never_retried(self, error: BaseException) -> bool:
+        """Whether `retry_on` does not name it; what ends the process, or a link that is away, it need not name."""
+        if self.retry_on is None or not isinstance(error, Exception):
+            return False
+        ours = isinstance(error, JmsxError) and (
+            error.retriable or isinstance(error, LinkError | InDoubtError | StoreError)
+        )
+        return not ours and not isinstance(error, self.retry_on)  # type: ignore[arg-type]  # a tuple, see _check
 
     def _check_batch(self) -> None:
         seconds("batch_timeout", self.batch_timeout)
@@ -212,6 +278,12 @@ class ConsumerKeywords(TypedDict, total=False):
     """Settings of `Consumer` as keywords, for type checkers; those that `@app.consumer(...)` does not spell itself."""
 
     give_up_on: type[BaseException] | Collection[type[BaseException]]
+    retry_on: type[BaseException] | Collection[type[BaseException]] | None
+    redelivery_for: Mapping[type[BaseException], Policy]
+    middleware: Sequence[Middleware]
+    timeout: Duration | None
+    rate_limit: RateLimit | str | None
+    breaker: CircuitBreaker | None
     dead_letter: str
     concurrency: int
     prefetch: int | None
@@ -270,14 +342,3 @@ def acknowledge_mode(given: object) -> AcknowledgeMode:
             return names[text]
         raise unknown("mode", text, [mode.label for mode in AcknowledgeMode])
     raise wrong_type("mode", "an AcknowledgeMode", given)
-
-
-def error_types(given: object) -> tuple[type[BaseException], ...]:
-    """Classes of errors as a tuple, from one or several; raises ConfigurationError for what is none."""
-    several = given if isinstance(given, tuple | list | set | frozenset) else (given,)
-    for each in several:
-        if not (isinstance(each, type) and issubclass(each, BaseException)):
-            raise ConfigurationError(
-                f"give_up_on takes classes of errors, such as (ValueError,), and not {each!r}"
-            )
-    return tuple(several)

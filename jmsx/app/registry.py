@@ -15,6 +15,7 @@ from typing import (
 )
 
 from jmsx.app.bodies import Data
+from jmsx.app.middleware import Middleware, chain
 from jmsx.app.parameters import parameters_of
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler, acknowledge_mode
 from jmsx.core.modes import AcknowledgeMode
@@ -28,7 +29,7 @@ from jmsx.jms.session import Session
 from jmsx.stores import IdempotencyStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 #: What `@app.consumer(...)` takes by keyword.
@@ -115,10 +116,15 @@ class BatchConnectionDecorator(Protocol):
 
 
 class Registry:
-    """Consumers by name; `check` raises IllegalStateError while they may not be changed."""
+    """
+    Consumers by name; `check` raises IllegalStateError while they may not be changed.
 
-    def __init__(self, check: Callable[[], None]) -> None:
+    `middleware` is around all of their handlers.
+    """
+
+    def __init__(self, check: Callable[[], None], middleware: Sequence[Middleware] = ()) -> None:
         self._check = check
+        self._middleware = middleware
         self._consumers: dict[str, Consumer] = {}
 
     @property
@@ -148,6 +154,7 @@ class Registry:
         def register(handler: H) -> H:
             self._check()
             parameters = parameters_of(handler, batch=batch is not None)
+            chain(handler, self._middleware)
             label = name_of(handler) if name is None else name
             if not isinstance(label, str) or not label:
                 raise ConfigurationError(f"name= of a consumer must be a text, not {label!r}")

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 import threading
-from dataclasses import dataclass, field
+import traceback
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from jmsx.app.answers import answer_to
 from jmsx.app.availability import Availability
 from jmsx.app.health import WorkerState
 from jmsx.app.loops import Loop, Running
+from jmsx.app.middleware import Around, Middleware
+from jmsx.app.pacing import Gate
 from jmsx.app.progress import Progress
-from jmsx.app.registration import Consumer, error_types
+from jmsx.app.registration import Consumer
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.dialect import Dialect
+from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode, SettledBy
 from jmsx.errors import (
@@ -31,14 +37,15 @@ from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_ran, is_async
 from jmsx.jms.message import Message
-from jmsx.jms.outcomes import Duplicate, Reject, Steering, Unhandled
+from jmsx.jms.outcomes import Duplicate, Reject, Unhandled
 from jmsx.jms.session import link_of
+from jmsx.jms.translation import delivery_of
 from jmsx.log import logger
 from jmsx.stores import IdempotencyStore
 from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,6 +61,12 @@ GRACE: Final = 2.0
 
 #: How often a handler does its work for a store that then cannot keep it, before that counts as a failure.
 IN_VAIN: Final = 3
+
+#: Frames of a late handler's stack that are told.
+_STACK: Final = 8
+
+#: How a call ends that was not made.
+NOTHING: Final = Unhandled()
 
 _log = logger("jmsx.app")
 
@@ -75,10 +88,19 @@ class Worker:
         consumer: Consumer,
         connection: Connection,
         availability: Availability,
+        *,
         loop: Loop | None = None,
         failing: Callable[[JmsxError], object] = lambda _error: None,
+        gate: Gate | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self.consumer = consumer
+        self._gate = gate or Gate()
+        self._around = Around(consumer.handler, (*middleware, *consumer.middleware))
+        timeout = consumer.timeout
+        self.timeout = None if timeout is None else seconds("timeout", timeout)  #: of a call
+        self._late: Call | None = None  #: that was told as such
+        self._held_until = -math.inf  #: by its own wish, seconds, monotonic
         self.away: str | None = None  #: why its store cannot be used
         #: Sends an answer where that is part of no transaction.
         self.reply: Callable[[Message, Destination, dict[str, Any]], str] = self.send
@@ -96,20 +118,24 @@ class Worker:
         self._machine = self._link.machine
         self._leaving = self._machine.event()  #: nothing is begun any more
         self._producer = self._session.create_producer()
+        options = consumer.options
+        if consumer.redelivery_for:
+            base = connection.options.policy(consumer.destination.uri, options)
+            options = replace(options, redelivery_policy=consumer.policy(base))
         if consumer.durable is not None:
             subscription = self._session.create_durable_consumer(
                 consumer.destination,
                 consumer.durable,
                 selector=consumer.selector,
                 name=consumer.name,
-                options=consumer.options,
+                options=options,
             )
         else:
             subscription = self._session.create_consumer(
                 consumer.destination,
                 selector=consumer.selector,
                 name=consumer.name,
-                options=consumer.options,
+                options=options,
             )
         does = consumer.mode.does
         self._settle = {
@@ -231,7 +257,7 @@ class Worker:
 
     def state(self, progress: Progress, stranded: int) -> WorkerState:
         """How it stands, for a probe."""
-        call = self.call
+        call, now = self.call, self._machine.monotonic()
         return WorkerState(
             consumer=self.consumer.name,
             destination=self.consumer.destination.uri,
@@ -242,6 +268,9 @@ class Worker:
             stranded=stranded,
             away=self._awaited(),
             fault=self._link.policy_fault,
+            paused=self._gate.paused(now),
+            held_until=self._held_until,
+            handler_limit=self.timeout if self._loop is None else None,
         )
 
     def _awaited(self) -> str | None:
@@ -258,18 +287,25 @@ class Worker:
         try:
             self._settle(message)
         finally:
+            self._gate.ended(NOTHING, 0.0)
             self.call = None
 
+    def _enter(self, messages: Sequence[Message]) -> None:
+        """Wait until the handler may be called; raises Unhandled if these cannot be settled any more then."""
+        waited = self._gate.enter(len(messages), self._machine, self._wait)
+        if waited and delivery_of(messages[0]).epoch != self._link.epoch:
+            raise Unhandled
+
     def _handle(self, message: Message) -> None:
-        """Call the handler, once; an error that no retry can cure becomes a Reject."""
+        """Call the handler, once, when it may be; what it raises, as the consumer judges it."""
+        self._enter((message,))
         try:
             self._call_once(message)
-        except Steering:
-            raise
-        except error_types(self.consumer.give_up_on) as error:
-            if self._ended:  # it is the commit's, not the handler's
+        except BaseException as error:
+            judged = error if self._ended else self.consumer.judged(error)
+            if judged is error:  # or it is the commit's, not the handler's
                 raise
-            raise Reject from error
+            raise judged from error
 
     def _call_once(self, message: Message) -> None:
         consumer, store = self.consumer, self.consumer.dedupe
@@ -354,6 +390,7 @@ class Worker:
     def _wait(self, seconds: float) -> None:
         """Wait, as nobody who is at work; raises Unhandled if the worker is to end."""
         call, self.call = self.call, None
+        self._held_until = self._machine.monotonic() + seconds
         try:
             if self._leaving.wait(seconds):
                 raise Unhandled
@@ -367,12 +404,29 @@ class Worker:
             self._availability.back(self.consumer.name)
 
     def _call_handler(self, taken: Message | list[Message], database: Any) -> None:
+        """Call the handler, with its middleware around it, and note how that went."""
+        error: BaseException | None = None
+        try:
+            self._call_inside(taken, database)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._gate.ended(error, self._machine.monotonic())
+
+    def _call_inside(self, taken: Message | list[Message], database: Any) -> None:
         handler, parameters = self.consumer.handler, self.consumer.parameters
-        arguments, named = parameters.arguments(taken, self._session, database)
+
+        def innermost(given: Message | list[Message]) -> Any:
+            arguments, named = parameters.arguments(given, self._session, database)
+            return handler(*arguments, **named)
+
         if self._loop is None:
-            result = handler(*arguments, **named)
+            result = self._around.call(taken, innermost)
         else:
-            result = self._await(self._loop, lambda: handler(*arguments, **named))
+            result = self._await(
+                self._loop, lambda: self._in_time(self._around.acall(taken, innermost))
+            )
         check_ran(handler, result)
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
@@ -398,6 +452,39 @@ class Worker:
             )
         except (UsageError, SecurityError) as error:
             raise Reject from error
+
+    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns; raises TimeoutError, when it has been cancelled because it took too long."""
+        if self.timeout is None:
+            return await work
+        try:
+            async with asyncio.timeout(self.timeout) as limit:
+                return await work
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(
+                f"handler {self.consumer.name} did not return in its timeout of {self.timeout:g} s, and was cancelled"
+            ) from error
+
+    def tell_late(self) -> None:
+        """Log, once, that a call takes longer than it should, and where it is; only an `async def` can be ended."""
+        call = self.call
+        if self.timeout is None or self._loop is not None or call is None or call is self._late:
+            return
+        running = self._machine.monotonic() - call.since
+        if running <= self.timeout:
+            return
+        self._late = call
+        frame = sys._current_frames().get(call.thread)  # noqa: SLF001 - there is no other way
+        _log.error(
+            "handler late: it goes on, for a thread cannot be ended, and its message is settled when it returns",
+            consumer=self.consumer.name,
+            message_id=call.message_id,
+            running_seconds=round(running, 3),
+            timeout=self.timeout,
+            stack=None if frame is None else "".join(traceback.format_stack(frame, _STACK)),
+        )
 
     def _await(self, loop: Loop, work: Callable[[], Any]) -> Any:
         """What a handler returns that runs on a loop; raises Unhandled if it could not, or was to end with the app."""

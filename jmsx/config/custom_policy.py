@@ -14,6 +14,7 @@ from jmsx.core.policy import (
     UNLIMITED,
     ArtemisRedeliveryPolicy,
     Policy,
+    PolicyByError,
     RedeliveryMode,
     RedeliveryPolicy,
     no_jitter,
@@ -38,6 +39,9 @@ def careful(policy: Policy) -> Policy:
     """`policy`, such that all of its answers make sense; those of jmsx do."""
     if type(policy) in (RedeliveryPolicy, ArtemisRedeliveryPolicy, CustomPolicy):
         return policy
+    if isinstance(policy, PolicyByError):
+        others = {error: careful(each) for error, each in policy.by_error.items()}
+        return PolicyByError(careful(policy.default), others)
     return CustomPolicy(policy)
 
 

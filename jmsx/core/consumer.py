@@ -513,7 +513,8 @@ class ConsumerCore:
         """
         alive = [one for one in batch if one.state is not DeliveryState.COPIED]
         newest = alive[-1].failures + 1 if alive else 0
-        if self.settings.policy.exhausted(newest):
+        policy = failure.policy or self.settings.policy
+        if policy.exhausted(newest):
             return False
         self.end(batch, Outcome.ROLLED_BACK, now)
         self.reset_window()
@@ -522,7 +523,7 @@ class ConsumerCore:
             delivery.failure = None
         delay = failure.delay if alive else 0.0
         if delay is None:
-            delay = self.settings.policy.delay(newest, draw)
+            delay = policy.delay(newest, draw)
         blocking = not self.settings.non_blocking_redelivery
         for delivery in batch:
             delivery.step(DeliveryInput.FAIL if blocking else DeliveryInput.REST)

@@ -329,7 +329,7 @@ class DeadLetters:
             error_type=failure.error_type,
             error_message=failure.error_message,
             stack=failure.stack,
-            limit=settings.policy.maximum_redeliveries,
+            limit=(failure.policy or settings.policy).maximum_redeliveries,
             host=self._host,
             first_failure=self._epoch_ms(move.delivery.first_failed_at),
             last_failure=self._epoch_ms(move.delivery.last_failed_at),

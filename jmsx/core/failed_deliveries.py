@@ -14,6 +14,7 @@ from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import UNDECODABLE, DeadLetterCause, Delivery
 from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.events import AckTrigger, Outcome
+from jmsx.core.policy import given_up
 from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 from jmsx.core.values import NO_FAILURE, Disposition, Failure
 
@@ -183,7 +184,7 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
     if not (policy.pre_dispatch_check or delivery.commit_refused):
         return False
     counts = consumer.settings.transacted and not delivery.was_handed_out
-    return (counts or delivery.entry is not None) and policy.exhausted(delivery.failures)
+    return (counts or delivery.entry is not None) and given_up(policy, delivery.failures)
 
 
 def _consumer_died(deliveries: int) -> Failure:

@@ -265,6 +265,69 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyByError:
+    """
+    A policy, and others for what failed with certain errors, which a failure brings along (`Failure.policy`).
+
+    In all else it is the default.
+    """
+
+    default: Policy
+    by_error: Mapping[type[BaseException], Policy]
+
+    def policy(self, error: BaseException) -> Policy:
+        """That for an error: of the nearest of its classes."""
+        for each in type(error).__mro__:
+            if each in self.by_error:
+                return self.by_error[each]
+        return self.default
+
+    @property
+    def all(self) -> tuple[Policy, ...]:
+        """Every one of them."""
+        return (self.default, *self.by_error.values())
+
+    def given_up(self, redelivery_count: int) -> bool:
+        """Whether a message that failed so often is a dead letter, whatever it failed with."""
+        return all(policy.exhausted(redelivery_count) for policy in self.all)
+
+    @property
+    def maximum_redeliveries(self) -> int:
+        """Redeliveries after the first delivery; -1: for ever."""
+        return self.default.maximum_redeliveries
+
+    @property
+    def pre_dispatch_check(self) -> bool:
+        """Whether a message over the limit on arrival is a dead letter."""
+        return self.default.pre_dispatch_check
+
+    @property
+    def mode(self) -> str:
+        """Who keeps a message until its redelivery."""
+        return self.default.mode
+
+    @property
+    def non_blocking(self) -> bool:
+        """Whether later messages go on while a failed one waits."""
+        return self.default.non_blocking
+
+    def exhausted(self, redelivery_count: int) -> bool:
+        """Whether a message that failed for the `redelivery_count`-th time (from 1) is a dead letter."""
+        return self.default.exhausted(redelivery_count)
+
+    def delay(self, redelivery: int, draw: Callable[[], float] = no_jitter) -> float:
+        """Seconds to wait before redelivery number `redelivery` (from 1)."""
+        return self.default.delay(redelivery, draw)
+
+
+def given_up(policy: Policy, redelivery_count: int) -> bool:
+    """Whether a message that failed so often is a dead letter by all that `policy` consists of."""
+    if isinstance(policy, PolicyByError):
+        return policy.given_up(redelivery_count)
+    return policy.exhausted(redelivery_count)
+
+
 #: Wildcards for all that follows: ActiveMQ's and Artemis'.
 _REST: Final = (">", "#")
 

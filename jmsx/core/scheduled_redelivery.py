@@ -66,7 +66,7 @@ class ScheduledRedelivery:
         alive = [one for one in batch if one.is_alive]
         if not (consumer.settings.scheduled and alive and consumer.settles_alone(batch)):
             return False
-        attempt, policy = alive[-1].failures + 1, consumer.settings.policy
+        attempt, policy = alive[-1].failures + 1, failure.policy or consumer.settings.policy
         delay = policy.delay(attempt, draw) if failure.delay is None else failure.delay
         if policy.exhausted(attempt) or delay <= 0:
             return False

@@ -134,6 +134,7 @@ class Failure:
     disposition: Disposition = Disposition.REDELIVER
     delay: float | None = None  #: seconds; overrides the policy's
     place: str | None = None  #: file and line, where the application's code failed
+    policy: Policy | None = None  #: for this kind of failure; None: the consumer's
 
 
 #: A rollback or recover() of the application's own: nothing was raised.

@@ -41,7 +41,8 @@ class HandlerCall:
         if failure.error_type is None:
             return
         settings = core.consumer_settings(self._delivery.subscription_id)
-        most = settings.policy.maximum_redeliveries if settings is not None else UNLIMITED
+        policy = failure.policy or (None if settings is None else settings.policy)
+        most = policy.maximum_redeliveries if policy is not None else UNLIMITED
         cause = told_by(error)
         said = steers(cause)  # on purpose: it needs no traceback
         dead = self._delivery.next_delivery == DEAD_LETTER

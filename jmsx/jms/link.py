@@ -21,7 +21,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.ledger import Ledger
 from jmsx.core.management import Findings
 from jmsx.core.modes import AcknowledgeMode, Covers
-from jmsx.core.policy import Policy
+from jmsx.core.policy import Policy, PolicyByError
 from jmsx.core.values import DestinationKind, SessionSettings
 from jmsx.drivers.counting import Counting
 from jmsx.drivers.looking import Looking
@@ -118,8 +118,13 @@ class SessionLink:
     @property
     def policy_fault(self) -> str | None:
         """What is wrong with the last answers of a redelivery policy of the application's; None: nothing."""
-        policies = (one for one in self.engine.core.policies if isinstance(one, CustomPolicy))
-        return next((one.fault for one in policies if one.fault is not None), None)
+        policies = [
+            policy
+            for one in self.engine.core.policies
+            for policy in (one.all if isinstance(one, PolicyByError) else (one,))
+        ]
+        custom = (one for one in policies if isinstance(one, CustomPolicy))
+        return next((one.fault for one in custom if one.fault is not None), None)
 
     @property
     def address(self) -> BrokerAddress:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from jmsx.core.option_checks import LARGEST, check_number
+from jmsx.core.policy import Policy
 from jmsx.core.values import Disposition, Failure
 from jmsx.errors import cause_of, exc_info_of, from_a_signal, text_of, traceback_of
 
@@ -63,6 +64,14 @@ class Duplicate(Steering):
     """The message was done before: acknowledge it, counted. An idempotency store (`dedupe=`) says it by itself."""
 
 
+class Again(Steering):
+    """jmsx's own: deliver again by a policy for this kind of error, which is the cause."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.policy = policy
+
+
 class Unhandled(Steering):
     """jmsx's own: nobody could handle the message, and it is not to blame: it waits in front again, uncounted."""
 
@@ -107,6 +116,7 @@ def _failure(error: BaseException) -> Failure:
         disposition=disposition,
         delay=delay,
         place=place_of(told),
+        policy=error.policy if isinstance(error, Again) else None,
     )
 
 

@@ -65,7 +65,16 @@ _LENT: Final = (
         "_requests",
         "_stopping",
     ),
-    *("_availability", "_failure", "_given_loop", "url", "health", "watch", "broker_stats"),
+    *(
+        "_availability",
+        "_failure",
+        "_given_loop",
+        "_gates",
+        "url",
+        "health",
+        "watch",
+        "broker_stats",
+    ),
 )
 
 

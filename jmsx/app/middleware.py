@@ -1,0 +1,197 @@
+"""
+Middleware: what runs around every call of a handler, as plain functions.
+
+::
+
+    def timed(message, call_next):
+        began = time.perf_counter()
+        try:
+            return call_next(message)
+        finally:
+            print(time.perf_counter() - began)
+
+The app's are outside of the consumer's, and in each list the first one is outside of the others. All of it belongs to
+the handler: inside its transaction, its `dedupe=` and its `timeout=`, and judged by `give_up_on=` and its like. What
+raises fails the delivery; what returns settles it, also if it has swallowed what the handler raised. A middleware that
+returns without having called `call_next` has handled nothing (D15): a dead letter. Who wants a message away raises
+Discard.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from jmsx.errors import ConfigurationError
+from jmsx.jms.handlers import check_ran, check_runs, is_async, name_of
+from jmsx.jms.message import Message
+from jmsx.jms.outcomes import Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+
+#: Calls what is inside: give it the message (of a batch the list), or another one in its place. `await` it where it is
+#: around an `async def` handler.
+CallNext: TypeAlias = "Callable[[Any], Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One middleware for handlers of both kinds; for an app that has both."""
+
+    plain: Callable[[Any, CallNext], object]  #: around plain functions
+    awaited: Callable[[Any, CallNext], Awaitable[object]]  #: `async def`, around such
+    #: Entered around each `app.send` with the message and the destination's name; may set properties.
+    sending: Callable[[Message, str], AbstractContextManager[object]] | None = None
+
+
+Middleware: TypeAlias = (
+    "Callable[[Message, CallNext], object] | Callable[[list[Message], CallNext], object] | Layer"
+)
+
+#: How one is written.
+_FORM: Final = "a function (message, call_next), or a Layer of a plain one and an async def"
+
+
+def check_middleware(given: object) -> tuple[Middleware, ...]:
+    """Middleware as a tuple; raises ConfigurationError for what is none."""
+    if not isinstance(given, list | tuple):
+        raise ConfigurationError(f"middleware= takes a list of them, each {_FORM}; not {given!r}")
+    for one in given:
+        if isinstance(one, Layer):
+            _check(one.plain, awaited=False)
+            _check(one.awaited, awaited=True)
+        else:
+            _check(one, awaited=is_async(one) if callable(one) else False)
+    return tuple(given)
+
+
+def _check(function: Any, *, awaited: bool) -> None:
+    check_runs(function, awaited=awaited)
+    if awaited and not is_async(function):
+        raise ConfigurationError(
+            f"{name_of(function)} is not async def, as that part of a Layer is"
+        )
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        raise ConfigurationError(
+            f"middleware {name_of(function)} must take (message, call_next): {error}"
+        ) from error
+
+
+def chain(
+    handler: Callable[..., Any], middleware: Iterable[Middleware]
+) -> list[Callable[[Any, CallNext], Any]]:
+    """What is around `handler`, the outermost first; raises ConfigurationError for what does not fit its kind."""
+    awaited = is_async(handler)
+    fitting: list[Callable[[Any, CallNext], Any]] = []
+    for one in middleware:
+        function: Callable[[Any, CallNext], Any]
+        if isinstance(one, Layer):
+            function = one.awaited if awaited else one.plain
+        elif is_async(one) is awaited:
+            function = one
+        else:
+            kinds = ("an async def", "a plain function")
+            mine, other = kinds if awaited else reversed(kinds)
+            raise ConfigurationError(
+                f"middleware {name_of(one)} is {other}, and handler {name_of(handler)} is {mine}; make a"
+                " Layer(plain, awaited) of one for each kind"
+            )
+        fitting.append(function)
+    return fitting
+
+
+class Around:
+    """The middleware of one consumer, around its handler."""
+
+    def __init__(self, handler: Callable[..., Any], middleware: Iterable[Middleware]) -> None:
+        self._handler = handler
+        self._chain: Sequence[Callable[[Any, CallNext], Any]] = chain(handler, middleware)[::-1]
+
+    def call(self, taken: Any, innermost: CallNext) -> Any:
+        """What the outermost returns; raises what it raises, and Reject if the handler has not run."""
+        if not self._chain:
+            return innermost(taken)
+        ran = False
+
+        def call_next(given: Any) -> Any:
+            nonlocal ran
+            try:
+                result = innermost(given)
+                check_ran(self._handler, result)
+            finally:
+                ran = True
+            return result
+
+        result = self._nested(call_next)(taken)
+        self._check_called(ran)
+        return result
+
+    async def acall(self, taken: Any, innermost: CallNext) -> Any:
+        """As `call`, for an `async def` handler."""
+        if not self._chain:
+            return await innermost(taken)
+        ran = False
+
+        async def call_next(given: Any) -> Any:
+            nonlocal ran
+            try:
+                result = await innermost(given)
+                check_ran(self._handler, result)
+            finally:
+                ran = True
+            return result
+
+        result = await self._nested(call_next)(taken)
+        self._check_called(ran)
+        return result
+
+    def _nested(self, call_next: CallNext) -> CallNext:
+        for middleware in self._chain:
+            call_next = _step(middleware, call_next)
+        return call_next
+
+    def _check_called(self, ran: bool) -> None:  # noqa: FBT001 - what it is about
+        if not ran:
+            names = ", ".join(name_of(one) for one in reversed(self._chain))
+            text = (
+                f"middleware ({names}) returned, and {name_of(self._handler)} was not called: return"
+                " call_next(message), awaited where it is async; raise Discard to have a message away"
+            )
+            raise Reject(text) from ConfigurationError(text)
+
+
+def _step(middleware: Callable[[Any, CallNext], Any], call_next: CallNext) -> CallNext:
+    return lambda given: middleware(given, call_next)
+
+
+def _close_old_connections(message: Any, call_next: CallNext) -> object:
+    """Close database connections that Django would not use again, as it does around a request."""
+    from django.db import close_old_connections as close  # noqa: PLC0415 - of who has Django
+
+    close()
+    try:
+        return call_next(message)
+    finally:
+        close()
+
+
+async def _aclose_old_connections(message: Any, call_next: CallNext) -> object:
+    """The same for `async def` handlers, in the thread in which Django runs what is not."""
+    from asgiref.sync import sync_to_async  # noqa: PLC0415 - comes with Django
+    from django.db import close_old_connections as close  # noqa: PLC0415 - of who has Django
+
+    await sync_to_async(close)()
+    try:
+        return await call_next(message)
+    finally:
+        await sync_to_async(close)()
+
+
+#: For Django: closes database connections that are too old or broken, before and after each call of a handler.
+close_old_connections: Final = Layer(_close_old_connections, _aclose_old_connections)

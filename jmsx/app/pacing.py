@@ -1,0 +1,237 @@
+"""
+When a consumer's handler may be called: not faster than it should, and not while what it needs is away.
+
+A message whose handler may not be called yet waits here, unacknowledged and uncounted. Draining gives it back at once.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+from jmsx.core.durations import Duration, bounded
+from jmsx.core.option_checks import by_name, check_whole, wrong_type
+from jmsx.drivers.machine import Machine
+from jmsx.errors import ConfigurationError
+from jmsx.jms.outcomes import Retry, Steering
+from jmsx.log import logger, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+#: Seconds between two looks whether the probe has ended.
+LOOK: Final = 0.25
+
+_RATE: Final = re.compile(r"\s*(\d+)\s*/\s*(\d*\s*[a-z]+)\s*")
+
+_log = logger("jmsx.app")
+
+
+class RateLimit:
+    """
+    So many messages in a time, evenly spaced: `RateLimit("100/s")`, `"5/min"`, `"1/10s"`.
+
+    One object may be given to several consumers, which then share it; all sessions of a consumer do. It holds for this
+    process. Raises ConfigurationError for what is no rate.
+    """
+
+    def __init__(self, rate: str) -> None:
+        found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
+        if found is None or int(found[1]) == 0:
+            raise ConfigurationError(
+                f"rate_limit={rate!r} is no rate; write a number of messages and a time, such as 100/s or 5/min"
+            )
+        time = found[2] if found[2][0].isdigit() else f"1{found[2]}"
+        self.rate = rate
+        self.interval: float = bounded("rate_limit", time, zero=False) / int(found[1])  #: seconds
+
+    def __repr__(self) -> str:
+        return f"RateLimit({self.rate!r})"
+
+
+@by_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitBreaker:
+    """
+    Pauses a consumer after failures in a row, and goes on with one message, the probe.
+
+    While it is open no handler is called, so nothing is redelivered for nothing. When the probe is handled the consumer
+    goes on; when it fails the next pause begins. Failures of all its sessions in this process count, the probe's by the
+    redelivery policy as any other. Raises ConfigurationError for what makes no sense.
+    """
+
+    failures: int = 5  #: calls of the handler in a row
+    pause: Duration = 30.0  #: from the last of them until the probe
+    #: Errors that count: those that say that something is away. Others, and Reject or Discard, tell nothing of it.
+    on: type[BaseException] | Collection[type[BaseException]] = Exception
+
+    def __post_init__(self) -> None:
+        check_whole("failures of a CircuitBreaker", self.failures, 1)
+        bounded("pause of a CircuitBreaker", self.pause, zero=False)
+        object.__setattr__(self, "on", error_types("on", self.on))
+
+
+class _State(Enum):
+    """Of a circuit."""
+
+    CLOSED = auto()  #: handlers are called
+    OPEN = auto()  #: nobody is
+    PROBING = auto()  #: one is
+
+
+class Circuit:
+    """The breaker of one consumer, shared by its sessions; times are seconds, monotonic."""
+
+    def __init__(
+        self,
+        breaker: CircuitBreaker,
+        consumer: str,
+        told: Callable[[bool, int], object] = lambda _open, _failures: None,
+    ) -> None:
+        self._breaker = breaker
+        self._on: Any = breaker.on
+        self._pause = bounded("pause", breaker.pause)
+        self._consumer = consumer
+        self._told = told  #: of whether it is open, and how many calls failed in a row
+        self._lock = threading.Lock()
+        self._state = _State.CLOSED
+        self._failed = 0  #: in a row
+        self._until = 0.0  #: when it probes
+        self._prober = 0  #: the thread that does
+        self._why = ""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether handlers are called as ever."""
+        return self._state is _State.CLOSED
+
+    def paused(self, now: float) -> str | None:
+        """Why nobody is called; None if somebody may be."""
+        if self._state is _State.CLOSED:
+            return None
+        left = max(self._until - now, 0.0)
+        when = f"tries one message in {left:.0f} s" if left > 0 else "tries one message"
+        return f"paused after {self._failed} failures in a row, {when}: {self._why}"
+
+    def wait(self, now: float) -> float:
+        """Seconds after which the caller may ask again whether its handler may be called; 0: it may."""
+        with self._lock:
+            match self._state:
+                case _State.CLOSED:
+                    return 0.0
+                case _State.OPEN if now >= self._until:
+                    self._state, self._prober = _State.PROBING, threading.get_ident()
+                    return 0.0
+                case _State.OPEN:
+                    return self._until - now
+                case _State.PROBING:
+                    return 0.0 if self._prober == threading.get_ident() else LOOK
+
+    def ended(self, error: BaseException | None, now: float) -> None:
+        """A call of the handler has ended, or was not made."""
+        counts = error is not None and self._counts(error)
+        with self._lock:
+            before, mine = self._state, self._prober == threading.get_ident()
+            if error is None and (before is _State.CLOSED or mine):
+                self._state, self._failed, self._prober = _State.CLOSED, 0, 0
+            elif counts and (before is _State.CLOSED or mine):
+                self._failed += 1
+                self._why = shortened(f"{type(error).__name__}: {error}")
+                if mine or self._failed >= self._breaker.failures:
+                    self._state, self._prober = _State.OPEN, 0
+                    self._until = now + self._pause
+            elif mine:  # that tells nothing, so the next message is the probe
+                self._state, self._prober, self._until = _State.OPEN, 0, now
+            after, failed = self._state, self._failed
+        if before is _State.CLOSED and after is _State.OPEN:
+            _log.error(
+                "consumer pauses",
+                consumer=self._consumer,
+                failures=failed,
+                seconds=self._pause,
+                error=self._why,
+            )
+            self._told(True, failed)  # noqa: FBT003 - that it is open
+        elif before is _State.PROBING and after is _State.CLOSED:
+            _log.warning("consumer goes on", consumer=self._consumer)
+            self._told(False, 0)  # noqa: FBT003 - that it is closed
+
+    def _counts(self, error: BaseException) -> bool:
+        cause = error.__cause__ if isinstance(error, Steering) else error
+        if isinstance(error, Steering) and not isinstance(error, Retry):
+            return False
+        return isinstance(error if cause is None else cause, self._on)
+
+
+class Bucket:
+    """What is left of a RateLimit."""
+
+    def __init__(self, limit: RateLimit) -> None:
+        self._interval = limit.interval
+        self._lock = threading.Lock()
+        self._free_at = 0.0
+
+    def take(self, messages: int, now: float) -> float:
+        """Seconds until these may be handled; they are then."""
+        with self._lock:
+            start = max(self._free_at, now)
+            self._free_at = start + messages * self._interval
+            return start - now
+
+
+class Gate:
+    """Before a consumer's handler: shared by its sessions."""
+
+    def __init__(self, bucket: Bucket | None = None, circuit: Circuit | None = None) -> None:
+        self._bucket = bucket
+        self.circuit = circuit
+
+    @property
+    def one_only(self) -> bool:
+        """Whether a batch is to be a single message: it is the probe."""
+        return self.circuit is not None and not self.circuit.is_closed
+
+    def enter(self, messages: int, machine: Machine, pause: Callable[[float], object]) -> bool:
+        """Have the caller `pause` for seconds until its handler may be called; returns whether it had to."""
+        waited = False
+        while self.circuit is not None and (left := self.circuit.wait(machine.monotonic())) > 0:
+            waited = True
+            pause(left)
+        if self._bucket is not None:
+            left = self._bucket.take(messages, machine.monotonic())
+            if left > 0:
+                waited = True
+                pause(left)
+        return waited
+
+    def ended(self, error: BaseException | None, now: float) -> None:
+        """The handler was called, or not, and the caller goes on."""
+        if self.circuit is not None:
+            self.circuit.ended(error, now)
+
+    def paused(self, now: float) -> str | None:
+        """Why no handler is called."""
+        return None if self.circuit is None else self.circuit.paused(now)
+
+
+def rate_limit_of(given: object) -> RateLimit | None:
+    """A RateLimit, of a text or itself."""
+    if given is None or isinstance(given, RateLimit):
+        return given
+    if isinstance(given, str):
+        return RateLimit(given)
+    raise wrong_type("rate_limit", "a rate, such as 100/s, or a RateLimit", given)
+
+
+def error_types(name: str, given: object) -> tuple[type[BaseException], ...]:
+    """Classes of errors as a tuple, from one or several; raises ConfigurationError for what is none."""
+    several = given if isinstance(given, tuple | list | set | frozenset) else (given,)
+    for each in several:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise ConfigurationError(
+                f"{name} takes classes of errors, such as (ValueError,), and not {each!r}"
+            )
+    return tuple(several)
