@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from jmsx.app.application import App
     from jmsx.app.batches import BatchError
     from jmsx.app.health import HealthLimits
+    from jmsx.app.middleware import Layer
+    from jmsx.app.pacing import CircuitBreaker, RateLimit
     from jmsx.app.parameters import Header, Property
     from jmsx.config.options import (
         ConnectionOptions,
@@ -78,6 +80,7 @@ __all__ = [
     "BrokerError",
     "BrokerFaultError",
     "BrokerTimeoutError",
+    "CircuitBreaker",
     "ConfigurationError",
     "Connection",
     "ConnectionFailedError",
@@ -99,6 +102,7 @@ __all__ = [
     "InvalidDestinationError",
     "InvalidSelectorError",
     "JmsxError",
+    "Layer",
     "LinkError",
     "MapMessage",
     "MemoryStore",
@@ -114,6 +118,7 @@ __all__ = [
     "ProtocolError",
     "Queue",
     "QueueBrowser",
+    "RateLimit",
     "ReconnectPolicy",
     "RedeliveryPolicy",
     "RedeliveryPolicyMap",
@@ -148,6 +153,7 @@ _HOMES: Final = {
     "BrokerError": "jmsx.errors",
     "BrokerFaultError": "jmsx.errors",
     "BrokerTimeoutError": "jmsx.errors",
+    "CircuitBreaker": "jmsx.app.pacing",
     "ConfigurationError": "jmsx.errors",
     "Connection": "jmsx.jms.connection",
     "ConnectionFailedError": "jmsx.errors",
@@ -169,6 +175,7 @@ _HOMES: Final = {
     "InvalidDestinationError": "jmsx.errors",
     "InvalidSelectorError": "jmsx.errors",
     "JmsxError": "jmsx.errors",
+    "Layer": "jmsx.app.middleware",
     "LinkError": "jmsx.errors",
     "MapMessage": "jmsx.jms.message",
     "MemoryStore": "jmsx.stores",
@@ -184,6 +191,7 @@ _HOMES: Final = {
     "ProtocolError": "jmsx.errors",
     "Queue": "jmsx.jms.destination",
     "QueueBrowser": "jmsx.jms.browser",
+    "RateLimit": "jmsx.app.pacing",
     "ReconnectPolicy": "jmsx.config.options",
     "RedeliveryPolicy": "jmsx.core.policy",
     "RedeliveryPolicyMap": "jmsx.core.policy",

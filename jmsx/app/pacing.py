@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Seconds between two looks whether the probe has ended.
 LOOK: Final = 0.25
 
-_RATE: Final = re.compile(r"\s*(\d+)\s*/\s*(\d*\s*[a-z]+)\s*")
+_RATE: Final = re.compile(r"\s*(\d+)\s*/\s*(\d*)\s*([a-z]+)\s*")
 
 _log = logger("jmsx.app")
 
@@ -44,7 +44,7 @@ class RateLimit:
             raise ConfigurationError(
                 f"rate_limit={rate!r} is no rate; write a number of messages and a time, such as 100/s or 5/min"
             )
-        time = found[2] if found[2][0].isdigit() else f"1{found[2]}"
+        time = f"{found[2] or 1}{found[3]}"
         self.rate = rate
         self.interval: float = bounded("rate_limit", time, zero=False) / int(found[1])  #: seconds
 

@@ -16,6 +16,7 @@ from jmsx.app.health import WorkerState
 from jmsx.app.loops import Loop, Running
 from jmsx.app.middleware import Around, Middleware
 from jmsx.app.pacing import Gate
+from jmsx.app.parameters import MisfitError
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer
 from jmsx.config.options import ConnectionOptions
@@ -407,14 +408,16 @@ class Worker:
         """Call the handler, with its middleware around it, and note how that went."""
         error: BaseException | None = None
         try:
-            self._call_inside(taken, database)
+            result = self._call_inside(taken, database)
         except BaseException as raised:
-            error = raised
+            error = NOTHING if isinstance(raised, MisfitError) else raised
             raise
         finally:
             self._gate.ended(error, self._machine.monotonic())
+        if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
+            self._answer(taken, result)
 
-    def _call_inside(self, taken: Message | list[Message], database: Any) -> None:
+    def _call_inside(self, taken: Message | list[Message], database: Any) -> Any:
         handler, parameters = self.consumer.handler, self.consumer.parameters
 
         def innermost(given: Message | list[Message]) -> Any:
@@ -428,8 +431,7 @@ class Worker:
                 self._loop, lambda: self._in_time(self._around.acall(taken, innermost))
             )
         check_ran(handler, result)
-        if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
-            self._answer(taken, result)
+        return result
 
     def _answer(self, request: Message, returned: Any) -> None:
         """

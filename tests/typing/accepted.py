@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Generator  # noqa: TC003 - as a program has it
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal  # noqa: TC003 - pydantic asks what it is
@@ -15,6 +17,7 @@ from jmsx import (
     App,
     ArtemisRedeliveryPolicy,
     BatchError,
+    CircuitBreaker,
     Connection,
     ConnectionFailedError,
     ConsumerOptions,
@@ -25,6 +28,7 @@ from jmsx import (
     Header,
     HealthLimits,
     JmsxError,
+    Layer,
     MapMessage,
     MemoryStore,
     Message,
@@ -34,6 +38,7 @@ from jmsx import (
     Property,
     Queue,
     QueueBrowser,
+    RateLimit,
     ReconnectPolicy,
     RedeliveryPolicy,
     RedeliveryPolicyMap,
@@ -44,6 +49,7 @@ from jmsx import (
     TlsOptions,
     UnansweredError,
 )
+from jmsx.app.middleware import CallNext, close_old_connections
 from jmsx_eventlog import EventLog
 from jmsx_prometheus import PrometheusObserver
 
@@ -260,6 +266,53 @@ async def serve() -> None:
         assert_type(running, App)
     async with app.lifespan():
         pass
+
+
+def timed(message: Message, call_next: CallNext) -> object:
+    """Be around a handler."""
+    assert_type(message.text, str)
+    return call_next(message)
+
+
+async def atimed(message: Message, call_next: CallNext) -> object:
+    """Be around an async one."""
+    return await call_next(message)
+
+
+def counted(messages: list[Message], call_next: Callable[[list[Message]], object]) -> object:
+    """Be around batches."""
+    return call_next(messages[:1])
+
+
+@contextmanager
+def tagged(message: Message, to: str) -> Generator[None]:
+    """Be around what is sent."""
+    message.properties["to"] = to
+    yield
+
+
+guarded = App(URL, middleware=[Layer(timed, atimed, tagged), close_old_connections])
+
+
+@guarded.consumer(
+    "queue://guarded",
+    middleware=[timed],
+    retry_on=(OSError, TimeoutError),
+    give_up_on=ValueError,
+    redelivery_for={OSError: RedeliveryPolicy(), KeyError: ArtemisRedeliveryPolicy()},
+    timeout="30s",
+    rate_limit="100/s",
+    breaker=CircuitBreaker(failures=3, pause=timedelta(minutes=1), on=OSError),
+)
+def guard(message: Message) -> None:
+    """Have all of it."""
+    del message
+
+
+@guarded.consumer("queue://rows", batch=10, middleware=[counted], rate_limit=RateLimit("5/min"))
+def guard_all(messages: list[Message]) -> None:
+    """Have it in batches."""
+    del messages
 
 
 class Shop:

@@ -61,6 +61,29 @@ def no_class(message: Message) -> None:
     del message
 
 
+def no_next(message: Message) -> None:
+    """A middleware that takes too little."""
+    del message
+
+
+@app.consumer("queue://a", middleware=[no_next])  # mistake
+def around(message: Message) -> None:
+    """A middleware that is none."""
+    del message
+
+
+@app.consumer("queue://a", breaker=5)  # mistake
+def broken(message: Message) -> None:
+    """A breaker that is none."""
+    del message
+
+
+@app.consumer("queue://a", redelivery_for={"OSError": RedeliveryPolicy()})  # mistake
+def no_error(message: Message) -> None:
+    """A name for a class."""
+    del message
+
+
 @app.consumer("queue://a", dedupe="done.db")  # mistake
 def no_store(message: Message) -> None:
     """A path for a store."""
