@@ -2,8 +2,10 @@
 What differs from broker to broker: the seam that adapters fill.
 
 A dialect is a value: what the broker can do, and three objects that know its frames. Where nothing is said of a field,
-a broker is taken for one that does what STOMP 1.2 says, and no more.
+a broker is taken for one that does what STOMP 1.2 says, and no more; and so is what a class that inherits one of the
+three protocols leaves out.
 """
+# ruff: noqa: ARG002 - what a protocol takes as STOMP has it needs not all arguments
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from jmsx.core.death_headers import DeathRecord
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame
+from jmsx.core.headers import KEY_HEADER
 from jmsx.core.management import Management
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
 from jmsx.core.window import Unlimited, Window
-from jmsx.errors import JmsxError
+from jmsx.errors import BrokerError, JmsxError, MessageFormatError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -90,14 +93,17 @@ class Writing(Protocol):
         None: that SUBSCRIBE may ask for a receipt, and gets its messages all the same. Else the trial is refused for
         what the SUBSCRIBE is refused for, and is given no messages.
         """
+        return None
 
     def browse_headers(
         self, *, destination: str, prefetch: int, selector: str | None
     ) -> dict[str, str]:
         """Return the headers of a queue browser's SUBSCRIBE, without id and receipt; may raise UnsupportedError."""
+        raise UnsupportedError(f"{destination}: this broker has no queue browsers")
 
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Return the headers of the UNSUBSCRIBE that removes a durable subscription, without id and receipt."""
+        raise UnsupportedError(f"{name}: this broker has no durable subscriptions")
 
     def holding_headers(self, destination: str) -> Mapping[str, str] | None:
         """
@@ -106,9 +112,15 @@ class Writing(Protocol):
 
         None: the queue is there without it.
         """
+        return None
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
         """Return headers and bytes of a SEND's body; raises MessageFormatError for a map that cannot be carried."""
+        if isinstance(body, Mapping):
+            raise MessageFormatError("this broker carries no maps; send a text, such as JSON")
+        if isinstance(body, bytes):
+            return {"content-length": str(len(body))}, body
+        return {}, (body or "").encode()
 
 
 class Reading(Protocol):
@@ -122,15 +134,19 @@ class Reading(Protocol):
         Return the body of a MESSAGE; raises MessageNotReadableError if it is, or may be,
         one that STOMP does not carry.
         """
+        return body if "content-length" in headers else body.decode("utf-8", "replace")
 
     def carries(self, headers: Mapping[str, str], body: bytes) -> bool:
         """Return whether a MESSAGE has the body that its sender gave it, so that a copy of it has that too."""
+        return True
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """Return the kind of program that sent a MESSAGE."""
+        return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER
 
     def content(self, headers: Mapping[str, str], body: bytes) -> bytes:
         """Return the same bytes for the same body of a SEND or MESSAGE, however the broker writes it. Never fails."""
+        return body
 
     def genuine(self, delivery: Delivery) -> bool:
         """
@@ -138,12 +154,15 @@ class Reading(Protocol):
 
         Otherwise a property of the sender's may have overwritten them, and nothing may be deleted because of them.
         """
+        return True
 
     def message_id(self, headers: Mapping[str, str]) -> str:
         """Return the broker's id of a message, which is the same over redeliveries and links."""
+        return headers.get("message-id", "")
 
     def message_key(self, headers: Mapping[str, str]) -> str:
         """Return the stable identity of a message whose sender gave it none: no message of another broker has it."""
+        return self.message_id(headers)
 
     def sent_id(self, session: str, number: int) -> str | None:
         """
@@ -151,15 +170,19 @@ class Reading(Protocol):
 
         `session` is CONNECTED's.
         """
+        return None
 
     def explains_later(self, command: str, text: str) -> bool:
         """Return whether the broker, which answers `command` with ERROR `text`, may tell its cause in another ERROR."""
+        return False
 
     def complaint(self, frame: Frame) -> str:
         """Return what an ERROR says, without what the application sent, which may hold secrets."""
+        return frame.headers.get("message", "")
 
     def error(self, command: str, subject: str, frame: Frame, broker: str) -> JmsxError:
         """Return the typed error for the ERROR `frame` in answer to `command` about `subject`."""
+        return BrokerError(f"{broker} refused {command} {subject}: {self.complaint(frame)}")
 
 
 class Copying(Protocol):
@@ -171,6 +194,7 @@ class Copying(Protocol):
 
         For a message whose body may not have come, which a copy would lose, its own headers are enough to say so.
         """
+        return False
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
         """Return the SEND frame (without receipt) of a dead letter's copy to the URI `destination`."""
