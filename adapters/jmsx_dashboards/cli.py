@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
 from jmsx.cli.terminal import console
+from jmsx.errors import ConfigurationError
+from jmsx_dashboards.asking import Prometheus, Span
+from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.files import write
 from jmsx_dashboards.model import Links, Settings, read_budgets
 
@@ -18,11 +23,6 @@ app = typer.Typer(
 )
 
 _err = console(stderr=True)
-
-
-@app.callback()
-def root() -> None:
-    """Grafana's boards, Prometheus' rules and runbooks."""
 
 
 @app.command()
@@ -51,3 +51,49 @@ def export(
     for path in write(folder, links, settings):
         typer.echo(path)
     _err.print(f"put {folder}/runbooks where {links.runbooks} leads to")
+
+
+@app.command()
+def render(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")],
+    *,
+    prometheus: Annotated[str, typer.Option(help="URL of Prometheus.")] = "http://localhost:9090",
+    since: Annotated[str, typer.Option(help="How long ago it begins: 30m, 3h, 7d.")] = "3h",
+    board: Annotated[
+        list[str] | None, typer.Option(help="A board, such as overview; all, if none is named.")
+    ] = None,
+    scrape: Annotated[float, typer.Option(help="Seconds between two scrapes.", min=0.1)] = 15.0,
+    runbooks: Annotated[str, typer.Option(help="URL of the runbooks.")] = "runbooks",
+) -> None:
+    """
+    Draw the boards from what Prometheus answers: one page boards.html, and a PNG of each.
+
+    Example: jmsx dashboards render pictures --prometheus http://localhost:9090 --since 1h
+    """
+    from jmsx_dashboards.pictures import ask_all, page, write_picture  # noqa: PLC0415 - Matplotlib takes half a second
+
+    now = time.time()
+    span = Span(now - _length(since), now, scrape)
+    names = {one.uid.removeprefix("jmsx-"): one for one in BOARDS}
+    unknown = [name for name in board or () if name not in names]
+    if unknown:
+        raise ConfigurationError(f"there is no board {unknown[0]!r}; there are {', '.join(names)}")
+    chosen = [names[name] for name in board or names]
+    answers = ask_all(Prometheus(prometheus), chosen, span)
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / "boards.html"
+    target.write_text(page(chosen, answers, span, Links(runbooks.rstrip("/"))), encoding="utf-8")
+    typer.echo(target)
+    for one in chosen:
+        target = folder / f"{one.uid}.png"
+        write_picture(target, one, answers[one.uid], span)
+        typer.echo(target)
+
+
+def _length(text: str) -> float:
+    """Seconds of a text such as `3h`."""
+    units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+    number, unit = text[:-1], text[-1:]
+    if unit not in units or not number.isdigit() or not int(number):
+        raise ConfigurationError(f"--since is a number with s, m, h or d, such as 3h, not {text!r}")
+    return timedelta(**{units[unit]: int(number)}).total_seconds()

@@ -244,7 +244,7 @@ def scaled(expr: str, seconds: tuple[int, ...], timescale: float) -> str:
     if timescale == 1:
         return expr
     expr = re.sub(r"\[(\d+)([smh])\]", lambda w: f"[{shortened(w[1] + w[2], timescale)}]", expr)
-    for number in seconds:
+    for number in (*seconds, *map(int, re.findall(r"jmsx_start_timestamp_seconds < (\d+)", expr))):
         expr = re.sub(rf"(?<![\w.]){number}(?![\w.])", f"{number / timescale:g}", expr)
     return expr
 

@@ -548,7 +548,7 @@ _NEW: Final = (
             Series("jmsx_oldest_unsettled_seconds", _SERIES, "0+30x50 0x20"),
             _settled(counted((20, 36))),
         ),
-        (*_never(6, 9.5), *_fires(_SERIES, 12, 24), *_never(26)),
+        (*_never(6, 9.5, 11), *_fires(_SERIES, 12, 24), *_never(26)),
     ),
     Scenario(
         "JmsxOldestUnsettledTooOld",

@@ -49,11 +49,14 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, rules: Path, target: int) -> Iterator[Prometheus]:
-    """Start a server that scrapes the port `target` each second and evaluates `rules`."""
+def prometheus(folder: Path, rules: Path, *ports: int, scrape: str = "1s") -> Iterator[Prometheus]:
+    """Start a server that scrapes `ports` each second and evaluates `rules`."""
     configuration = folder / "prometheus.yml"
-    scraped = {"job_name": "shop", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}
-    settings = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    scraped = {
+        "job_name": "shop",
+        "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}],
+    }
+    settings = {"scrape_interval": scrape, "evaluation_interval": scrape, "scrape_timeout": scrape}
     configuration.write_text(
         yaml.safe_dump(
             {"global": settings, "rule_files": [str(rules)], "scrape_configs": [scraped]}

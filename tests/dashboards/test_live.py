@@ -9,7 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
+from jmsx_dashboards.boards import BOARDS
+from jmsx_dashboards.cli import app
 from jmsx_dashboards.grafana import ANNOTATIONS, VARIABLES
 from jmsx_dashboards.recordings import RECORDINGS
 from jmsx_prometheus import PrometheusObserver, serve
@@ -33,6 +36,7 @@ from tests.dashboards.stories import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from prometheus_client import CollectorRegistry
 
@@ -161,3 +165,17 @@ def test_prometheus_has_what_the_observer_counted(scene: Scene) -> None:
 
     wait_until(lambda: stored() == counted)
     assert sum(counted.values()) > 1000
+
+
+def test_every_board_can_be_drawn(scene: Scene, tmp_path: Path) -> None:
+    """One page with queue, cause and a link to its runbook, and a picture of each board."""
+    asked = ["render", str(tmp_path), "--prometheus", scene.server.url, "--since", "1m"]
+    done = CliRunner().invoke(app, [*asked, "--scrape", "1", "--runbooks", "/wiki"])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "boards.html").read_text(encoding="utf-8")
+    assert page.count("<svg") > 40
+    for word in ("queue://orders", "ValueError", "/wiki/Causes.md#max_redeliveries"):
+        assert word in page
+    assert "/wiki/JmsxDeadLetterPublishFailing.md" in page
+    pictures = {path.stem for path in tmp_path.glob("*.png") if path.stat().st_size > 10_000}
+    assert pictures == {board.uid for board in BOARDS}

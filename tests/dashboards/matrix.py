@@ -1,0 +1,247 @@
+"""
+The fault x alert matrix: a real Prometheus watches real applications on a real broker, and one thing after the other
+goes wrong. Rules run `TIMESCALE` times faster than in life.
+
+`python -m tests.dashboards.matrix --broker classic` prints what fired, and exits with 1 where that is not what should;
+with `--write` it puts the table into dashboards/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from jmsx_broker.artemis import ArtemisBroker
+from jmsx_broker.classic import ClassicBroker
+from jmsx_dashboards.model import Budget, Links, Settings
+from jmsx_dashboards.texts import rules
+from tests.dashboards.generate import ROOT
+from tests.dashboards.live import Prometheus, free_port, prometheus, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TIMESCALE: Final = 60.0
+#: Late is here what takes longer than half a second.
+SETTINGS: Final = Settings(timescale=TIMESCALE, budget=Budget(seconds=0.5))
+_BROKERS: Final = {"classic": ClassicBroker, "artemis": ArtemisBroker}
+#: Seconds from an application's start until Prometheus has seen that it is there.
+_SETTLING: Final = 4.0
+_RECONNECT: Final = "initialReconnectDelay=100&maxReconnectDelay=500"
+
+
+@dataclass
+class Scene:
+    """What there is: a broker, applications, and a Prometheus that scrapes them."""
+
+    broker: ClassicBroker | ArtemisBroker
+    server: Prometheus
+    ports: list[int]
+    apps: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, role: str, *words: str, url: str | None = None) -> subprocess.Popen[str]:
+        """Start an application on the next port that Prometheus scrapes."""
+        uri = f"failover:({url or self.broker.url})?{_RECONNECT}"
+        place = str(self.ports[len(self.apps)])
+        app = subprocess.Popen(
+            [sys.executable, "-m", "tests.dashboards.patient", uri, place, role, *words],
+            stdin=subprocess.PIPE,
+            text=True,
+            cwd=ROOT.parent,
+            stderr=subprocess.DEVNULL,
+        )
+        self.apps.append(app)
+        return app
+
+    def end(self, app: subprocess.Popen[str]) -> None:
+        """Stop an application in order."""
+        if app.stdin is not None:
+            app.stdin.close()
+        app.wait(30)
+
+    def fired(self, since: float) -> set[str]:
+        """Name the alerts that have fired since then, seconds since the epoch."""
+        asked = {"start": str(since), "end": str(time.time()), "step": "0.5"}
+        found = self.server.get("query_range", query='ALERTS{alertstate="firing"}', **asked)
+        return {one["metric"]["alertname"] for one in found["result"]}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong, and what must fire while it does."""
+
+    name: str
+    happen: Callable[[Scene], None]
+    expected: frozenset[str]
+    seconds: float = 25.0
+    #: What may fire besides, as it follows in life only after hours or where the machine is slow.
+    allowed: frozenset[str] = frozenset()
+
+
+def _healthy(scene: Scene) -> None:
+    """Work, long back-offs, a second instance, a deploy of it, a scale-down."""
+    scene.start("both", "ok", "ok", "once", "ok")
+    second = scene.start("work")
+    time.sleep(8)
+    scene.end(second)
+    scene.ports.append(scene.ports[1])  # its successor has its address
+    scene.start("work")
+
+
+def _with(*words: str) -> Callable[[Scene], None]:
+    def happen(scene: Scene) -> None:
+        scene.start("both", *words)
+
+    return happen
+
+
+def _broker_dies(scene: Scene) -> None:
+    scene.start("both", "ok")
+    time.sleep(6)
+    scene.broker.kill()
+
+
+def _killed(scene: Scene) -> None:
+    first = scene.start("both", "ok")
+    scene.start("work")
+    time.sleep(8)
+    first.kill()
+    first.wait()
+
+
+def _frozen(scene: Scene) -> None:
+    scene.start("both", "ok")
+    second = scene.start("work")
+    time.sleep(8)
+    second.send_signal(signal.SIGSTOP)
+
+
+def _nobody_there(scene: Scene) -> None:
+    scene.start("work", url=f"stomp://127.0.0.1:{free_port()}")
+
+
+def _no_consumer(scene: Scene) -> None:
+    scene.start("both", "ok", "sleep:0.2")
+    time.sleep(6)
+    scene.end(scene.apps[0])
+    scene.ports[1] = scene.ports[0]
+    scene.start("send", "ok")
+
+
+FAULTS: Final = (
+    Fault("30 healthy minutes: back-offs of 45 min, a deploy", _healthy, frozenset(), seconds=30.0),
+    Fault(
+        "one message in ten is rejected",
+        _with(*["ok"] * 9, "reject"),
+        frozenset({"JmsxDeadLetterBudgetFastBurn", "JmsxDeadLetterBudgetSlowBurn"}),
+        seconds=35.0,
+    ),
+    Fault(
+        "half of the messages fail until their limit",
+        _with("ok", "raise"),
+        frozenset(
+            {
+                "JmsxDeadLetterBudgetFastBurn",
+                "JmsxDeadLetterBudgetSlowBurn",
+                "JmsxRedeliveryStorm",
+            }
+        ),
+        seconds=35.0,
+    ),
+    Fault(
+        "a handler hangs",
+        _with(*["ok"] * 80, "hang"),
+        frozenset({"JmsxConsumerStalled", "JmsxOldestUnsettledTooOld"}),
+        seconds=35.0,
+    ),
+    Fault(
+        "handlers are slower than messages come",
+        _with("sleep:0.1"),
+        frozenset({"JmsxLatencyBudgetFastBurn", "JmsxLatencyBudgetSlowBurn"}),
+        seconds=35.0,
+        allowed=frozenset({"JmsxOldestUnsettledTooOld"}),
+    ),
+    Fault("one of two processes is killed -9", _killed, frozenset({"JmsxInstanceGone"})),
+    Fault("one of two processes is frozen", _frozen, frozenset({"JmsxInstanceGone"})),
+    Fault("no broker at the address", _nobody_there, frozenset({"JmsxCannotConnect"})),
+    Fault(
+        "messages come and nobody reads them",
+        _no_consumer,
+        frozenset({"JmsxBacklogWithoutConsumer"}),
+        seconds=35.0,
+    ),
+    Fault("the broker is killed", _broker_dies, frozenset({"JmsxConnectionDown"})),
+)
+
+
+def played(fault: Fault, kind: str, folder: Path, pictures: Path | None) -> set[str]:
+    """What fired while `fault` happened on a broker and a Prometheus of its own."""
+    folder.mkdir()
+    written = folder / "rules.yml"
+    written.write_text(rules(Links(), SETTINGS))
+    ports = [free_port() for _ in range(2)]
+    with ExitStack() as stack:
+        broker = stack.enter_context(_BROKERS[kind]())
+        server = stack.enter_context(prometheus(folder, written, *ports, scrape="500ms"))
+        scene = Scene(broker, server, ports)
+        try:
+            fault.happen(scene)
+            wait_until(lambda: bool(server.query("jmsx_build_info", time.time())))
+            (_, began), *_ = server.query("min(jmsx_start_timestamp_seconds)", time.time())
+            time.sleep(fault.seconds)
+            if pictures is not None:
+                _draw(server, pictures / fault.name.replace(" ", "-").replace(":", ""))
+            return scene.fired(began + _SETTLING)
+        finally:
+            for app in scene.apps:
+                app.kill()
+                app.wait()
+
+
+def _draw(server: Prometheus, folder: Path) -> None:
+    from jmsx_dashboards.cli import app  # noqa: PLC0415 - only where pictures are wanted
+
+    arguments = ["render", str(folder), "--prometheus", server.url, "--since", "60s"]
+    app([*arguments, "--scrape", "0.5"], standalone_mode=False)
+
+
+def main() -> int:
+    """Play all faults; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--broker", choices=sorted(_BROKERS), default="classic")
+    parser.add_argument("--fault", type=int, nargs="*", help="only these, counted from 0")
+    parser.add_argument("--write", type=Path, help="add what fired to this JSON file")
+    parser.add_argument("--pictures", type=Path, help="draw the boards at each fault's end")
+    options = parser.parse_args()
+    rows = {}
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, fault in enumerate(FAULTS):
+            if options.fault and number not in options.fault:
+                continue
+            fired = played(fault, options.broker, Path(folder) / str(number), options.pictures)
+            missed, false = fault.expected - fired, fired - fault.expected - fault.allowed
+            wrong += len(missed) + len(false)
+            rows[fault.name] = sorted(fired)
+            print(  # noqa: T201 - a command
+                f"{fault.name}: fired {sorted(fired)}; missed {sorted(missed)}; false {sorted(false)}",
+                flush=True,
+            )
+    if options.write is not None:
+        known = json.loads(options.write.read_text()) if options.write.exists() else {}
+        known.setdefault(options.broker, {}).update(rows)
+        options.write.write_text(json.dumps(known, indent=1) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

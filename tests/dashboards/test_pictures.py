@@ -1,0 +1,143 @@
+"""What is asked for the boards, and how answers become rows, bars and words; Prometheus itself is in test_live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from jmsx.errors import ConfigurationError
+from jmsx_dashboards.alerts import ALERTS, alerts
+from jmsx_dashboards.asking import Series, Span, single, table, worded
+from jmsx_dashboards.boards import BOARDS
+from jmsx_dashboards.cli import app
+from jmsx_dashboards.model import Budget, Settings, read_budgets, scaled
+from jmsx_dashboards.pictures import told
+from jmsx_dashboards.recordings import recordings
+from tests.dashboards.live import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SPAN = Span(0.0, 3600.0)
+
+
+def test_variables_are_replaced() -> None:
+    """All jobs, also none; a window of four scrapes at least; the whole span."""
+    asked = worded(
+        'sum(rate(x{job=~"$job",y=~"$job|"}[$__rate_interval])) / increase(z[$__range])', _SPAN
+    )
+    assert asked == 'sum(rate(x{job=~".+",y=~".*"}[60s])) / increase(z[3600s])'
+
+
+def test_a_table_has_one_row_for_each_set_of_labels() -> None:
+    """Two queries meet in a row; the greatest comes first, and columns stand as the panel says."""
+    panel = next(one for board in BOARDS for one in board.panels if one.title == "What goes wrong")
+    cause = {"destination": "queue://orders", "reason": "rejected"}
+    other = {"destination": "queue://ledger", "reason": "expired"}
+    answers = [
+        [Series(cause, "", [(1.0, 2.0)]), Series(other, "", [(1.0, 7.0)])],
+        [Series(cause, "", [(1.0, 5000.0)])],
+    ]
+    columns, rows = table(panel, answers)
+    assert columns[:3] == ["destination", "reason", "error_type"]
+    assert rows == [other | {"count": 7.0}, cause | {"count": 2.0, "last seen": 5000.0}]
+
+
+def test_cumulated_buckets_become_single_ones() -> None:
+    """Prometheus counts what is at most a bound, a reader what is between two."""
+    series = [
+        Series({"le": le}, le, [(0.0, n)]) for le, n in (("+Inf", 9.0), ("2.0", 7.0), ("1.0", 4.0))
+    ]
+    assert single(series) == [
+        ("≤ 1.0", 4.0),
+        ("≤ 2.0", 3.0),
+        ("≤ +Inf", 2.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.25, "s", "250 ms"),
+        (5400.0, "s", "1.5 h"),
+        (0.0, "s", "0 s"),
+        (0.123, "percentunit", "12.3 %"),
+        (-99.0, "percentunit", "-9,900 %"),
+        (12345.0, "short", "12,345"),
+        (7.0, "mps", "7 msg/s"),
+    ],
+)
+def test_numbers_are_told_for_readers(value: float, unit: str, text: str) -> None:
+    """With the unit of the panel."""
+    assert told(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--since", "tomorrow"], "--since is a number"),
+        (["--board", "nothing"], "there is no board"),
+        (["--prometheus", "localhost"], "--prometheus is a URL"),
+        (["--prometheus", f"http://127.0.0.1:{free_port()}"], "does not answer"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(arguments: list[str], words: str, tmp_path: Path) -> None:
+    """In a sentence of jmsx, which says what is wrong."""
+    done = CliRunner().invoke(app, ["render", str(tmp_path), *arguments])
+    assert isinstance(done.exception, ConfigurationError)
+    assert words in str(done.exception)
+
+
+def test_a_destination_has_its_own_budget(tmp_path: Path) -> None:
+    """Ten times the dead letters, and five minutes instead of 30 s, for one queue; the others keep the default."""
+    file = tmp_path / "budgets.toml"
+    file.write_text('["queue://batch.night"]\ndead_letters = 0.01\nseconds = 300\n')
+    settings = read_budgets(file)
+    assert settings.of_destination == {
+        "queue://batch.night": Budget(dead_letters=0.01, seconds=300.0)
+    }
+    exprs = {alert.name: alert.expr for alert in alerts(settings)}
+    dead = exprs["JmsxDeadLetterBudgetFastBurn"]
+    assert '{destination!~"queue://batch[.]night"} > 14.4 * 0.001' in dead
+    assert '{destination="queue://batch.night"} > 14.4 * 0.01' in dead
+    assert (
+        'over_300s:ratio_rate5m{destination="queue://batch.night"}'
+        in exprs["JmsxLatencyBudgetFastBurn"]
+    )
+    assert {one.record for one in recordings(settings)} >= {
+        f"job_destination:jmsx_end_to_end_latency_over_{seconds}s:ratio_rate1h"
+        for seconds in (30, 300)
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[default]\ndead_letters = 2", "is a share"),
+        ("[default]\nseconds = 31", "bound of the latency's histogram"),
+        ("[default]\nlate = true", "are numbers"),
+        ("[default]\nspeed = 1", "is no table of"),
+        ("[", "cannot be read"),
+    ],
+)
+def test_a_wrong_budget_is_told(text: str, words: str, tmp_path: Path) -> None:
+    """By what is wrong with it."""
+    file = tmp_path / "budgets.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=words):
+        read_budgets(file)
+
+
+def test_rules_can_be_hurried() -> None:
+    """Windows and ages are divided by the timescale, and no other number is."""
+    known = {alert.name: alert for alert in ALERTS}
+    old = known["JmsxOldestUnsettledTooOld"]
+    assert "> 10 unless" in scaled(old.expr, old.seconds, 60.0)
+    burst = scaled(known["JmsxConnectionFlapping"].expr, (), 60.0)
+    assert "[15000ms]" in burst
+    assert "> 6" in burst
+    sending = known["JmsxSendFailing"]
+    assert "jmsx_start_timestamp_seconds < 10)" in scaled(sending.expr, sending.seconds, 60.0)
+    assert alerts(Settings(timescale=60.0)) == ALERTS
