@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PATIENCE = 30.0  #: seconds
+_TARGETS = "targets.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,14 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, rules: Path, *ports: int, scrape: str = "1s") -> Iterator[Prometheus]:
-    """Start a server that scrapes `ports` each second and evaluates `rules`."""
+    """
+    Start a server that scrapes `ports` and evaluates `rules`, each so often.
+
+    `target` changes what is scraped.
+    """
     configuration = folder / "prometheus.yml"
-    scraped = {
-        "job_name": "shop",
-        "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}],
-    }
+    scraped = {"job_name": "shop", "file_sd_configs": [{"files": [str(folder / _TARGETS)]}]}
+    target(folder, *ports)
     settings = {"scrape_interval": scrape, "evaluation_interval": scrape, "scrape_timeout": scrape}
     configuration.write_text(
         yaml.safe_dump(
@@ -75,6 +78,14 @@ def prometheus(folder: Path, rules: Path, *ports: int, scrape: str = "1s") -> It
             yield Prometheus(f"http://{address}")
         finally:
             server.terminate()
+
+
+def target(folder: Path, *ports: int) -> None:
+    """Have the server that was started with `folder` scrape `ports`, and nothing else."""
+    targets = json.dumps([{"targets": [f"127.0.0.1:{port}" for port in ports]}])
+    fresh = folder / "fresh"
+    fresh.write_text(targets)
+    fresh.rename(folder / _TARGETS)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from jmsx_broker.classic import ClassicBroker
 from jmsx_dashboards.model import Budget, Links, Settings
 from jmsx_dashboards.texts import rules
 from tests.dashboards.generate import ROOT
-from tests.dashboards.live import Prometheus, free_port, prometheus, wait_until
+from tests.dashboards.live import Prometheus, free_port, prometheus, target, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,34 +40,54 @@ _SETTLING: Final = 4.0
 _RECONNECT: Final = "initialReconnectDelay=100&maxReconnectDelay=500"
 
 
+@dataclass(frozen=True)
+class App:
+    """A running application."""
+
+    process: subprocess.Popen[str]
+    port: int  #: of its metrics
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
 @dataclass
 class Scene:
     """What there is: a broker, applications, and a Prometheus that scrapes them."""
 
     broker: ClassicBroker | ArtemisBroker
     server: Prometheus
-    ports: list[int]
+    folder: Path
+    ports: list[int] = field(default_factory=list)  #: that are scraped
     apps: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def start(self, role: str, *words: str, url: str | None = None) -> subprocess.Popen[str]:
-        """Start an application on the next port that Prometheus scrapes."""
+    def start(self, role: str, *words: str, url: str | None = None) -> App:
+        """Start an application, and have it scraped once it answers."""
         uri = f"failover:({url or self.broker.url})?{_RECONNECT}"
-        place = str(self.ports[len(self.apps)])
+        port = free_port()
         app = subprocess.Popen(
-            [sys.executable, "-m", "tests.dashboards.patient", uri, place, role, *words],
+            [sys.executable, "-m", "tests.dashboards.patient", uri, str(port), role, *words],
             stdin=subprocess.PIPE,
             text=True,
             cwd=ROOT.parent,
             stderr=subprocess.DEVNULL,
         )
         self.apps.append(app)
-        return app
+        wait_until(lambda: answers(port))
+        self.ports.append(port)
+        target(self.folder, *self.ports)
+        return App(app, port)
 
-    def end(self, app: subprocess.Popen[str]) -> None:
-        """Stop an application in order."""
-        if app.stdin is not None:
-            app.stdin.close()
-        app.wait(30)
+    def end(self, app: App) -> None:
+        """Scrape an application no more, and stop it in order."""
+        self.ports.remove(app.port)
+        target(self.folder, *self.ports)
+        if app.process.stdin is not None:
+            app.process.stdin.close()
+        app.process.wait(30)
 
     def fired(self, since: float) -> set[str]:
         """Name the alerts that have fired since then, seconds since the epoch."""
@@ -89,12 +110,13 @@ class Fault:
 
 def _healthy(scene: Scene) -> None:
     """Work, long back-offs, a second instance, a deploy of it, a scale-down."""
-    scene.start("both", "ok", "ok", "once", "ok")
+    scene.start("both", *["ok"] * 199, "once")
     second = scene.start("work")
     time.sleep(8)
     scene.end(second)
-    scene.ports.append(scene.ports[1])  # its successor has its address
-    scene.start("work")
+    third = scene.start("work")
+    time.sleep(8)
+    scene.end(third)
 
 
 def _with(*words: str) -> Callable[[Scene], None]:
@@ -114,15 +136,15 @@ def _killed(scene: Scene) -> None:
     first = scene.start("both", "ok")
     scene.start("work")
     time.sleep(8)
-    first.kill()
-    first.wait()
+    first.process.kill()
+    first.process.wait()
 
 
 def _frozen(scene: Scene) -> None:
     scene.start("both", "ok")
     second = scene.start("work")
     time.sleep(8)
-    second.send_signal(signal.SIGSTOP)
+    second.process.send_signal(signal.SIGSTOP)
 
 
 def _nobody_there(scene: Scene) -> None:
@@ -130,11 +152,10 @@ def _nobody_there(scene: Scene) -> None:
 
 
 def _no_consumer(scene: Scene) -> None:
-    scene.start("both", "ok", "sleep:0.2")
+    reader = scene.start("both", "ok")
     time.sleep(6)
-    scene.end(scene.apps[0])
-    scene.ports[1] = scene.ports[0]
     scene.start("send", "ok")
+    scene.end(reader)
 
 
 FAULTS: Final = (
@@ -188,11 +209,10 @@ def played(fault: Fault, kind: str, folder: Path, pictures: Path | None) -> set[
     folder.mkdir()
     written = folder / "rules.yml"
     written.write_text(rules(Links(), SETTINGS))
-    ports = [free_port() for _ in range(2)]
     with ExitStack() as stack:
         broker = stack.enter_context(_BROKERS[kind]())
-        server = stack.enter_context(prometheus(folder, written, *ports, scrape="500ms"))
-        scene = Scene(broker, server, ports)
+        server = stack.enter_context(prometheus(folder, written, scrape="500ms"))
+        scene = Scene(broker, server, folder)
         try:
             fault.happen(scene)
             wait_until(lambda: bool(server.query("jmsx_build_info", time.time())))
