@@ -31,12 +31,12 @@ from tests.dashboards.live import Prometheus, free_port, prometheus, target, wai
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TIMESCALE: Final = 60.0
+TIMESCALE: Final = 30.0
 #: Late is here what takes longer than half a second.
 SETTINGS: Final = Settings(timescale=TIMESCALE, budget=Budget(seconds=0.5))
 _BROKERS: Final = {"classic": ClassicBroker, "artemis": ArtemisBroker}
 #: Seconds from an application's start until Prometheus has seen that it is there.
-_SETTLING: Final = 4.0
+_SETTLING: Final = 12.0
 _RECONNECT: Final = "initialReconnectDelay=100&maxReconnectDelay=500"
 
 
@@ -91,7 +91,7 @@ class Scene:
 
     def fired(self, since: float) -> set[str]:
         """Name the alerts that have fired since then, seconds since the epoch."""
-        asked = {"start": str(since), "end": str(time.time()), "step": "0.5"}
+        asked = {"start": str(since), "end": str(time.time()), "step": "1"}
         found = self.server.get("query_range", query='ALERTS{alertstate="firing"}', **asked)
         return {one["metric"]["alertname"] for one in found["result"]}
 
@@ -103,7 +103,7 @@ class Fault:
     name: str
     happen: Callable[[Scene], None]
     expected: frozenset[str]
-    seconds: float = 25.0
+    seconds: float = 35.0
     #: What may fire besides, as it follows in life only after hours or where the machine is slow.
     allowed: frozenset[str] = frozenset()
 
@@ -159,12 +159,12 @@ def _no_consumer(scene: Scene) -> None:
 
 
 FAULTS: Final = (
-    Fault("30 healthy minutes: back-offs of 45 min, a deploy", _healthy, frozenset(), seconds=30.0),
+    Fault("30 healthy minutes: back-offs of 45 min, a deploy", _healthy, frozenset(), seconds=50.0),
     Fault(
         "one message in ten is rejected",
         _with(*["ok"] * 9, "reject"),
         frozenset({"JmsxDeadLetterBudgetFastBurn", "JmsxDeadLetterBudgetSlowBurn"}),
-        seconds=35.0,
+        seconds=60.0,
     ),
     Fault(
         "half of the messages fail until their limit",
@@ -176,19 +176,19 @@ FAULTS: Final = (
                 "JmsxRedeliveryStorm",
             }
         ),
-        seconds=35.0,
+        seconds=60.0,
     ),
     Fault(
         "a handler hangs",
         _with(*["ok"] * 80, "hang"),
         frozenset({"JmsxConsumerStalled", "JmsxOldestUnsettledTooOld"}),
-        seconds=35.0,
+        seconds=60.0,
     ),
     Fault(
         "handlers are slower than messages come",
         _with("sleep:0.1"),
         frozenset({"JmsxLatencyBudgetFastBurn", "JmsxLatencyBudgetSlowBurn"}),
-        seconds=35.0,
+        seconds=60.0,
         allowed=frozenset({"JmsxOldestUnsettledTooOld"}),
     ),
     Fault("one of two processes is killed -9", _killed, frozenset({"JmsxInstanceGone"})),
@@ -198,7 +198,7 @@ FAULTS: Final = (
         "messages come and nobody reads them",
         _no_consumer,
         frozenset({"JmsxBacklogWithoutConsumer"}),
-        seconds=35.0,
+        seconds=60.0,
     ),
     Fault("the broker is killed", _broker_dies, frozenset({"JmsxConnectionDown"})),
 )
@@ -211,7 +211,7 @@ def played(fault: Fault, kind: str, folder: Path, pictures: Path | None) -> set[
     written.write_text(rules(Links(), SETTINGS))
     with ExitStack() as stack:
         broker = stack.enter_context(_BROKERS[kind]())
-        server = stack.enter_context(prometheus(folder, written, scrape="500ms"))
+        server = stack.enter_context(prometheus(folder, written, scrape="1s"))
         scene = Scene(broker, server, folder)
         try:
             fault.happen(scene)
@@ -230,8 +230,8 @@ def played(fault: Fault, kind: str, folder: Path, pictures: Path | None) -> set[
 def _draw(server: Prometheus, folder: Path) -> None:
     from jmsx_dashboards.cli import app  # noqa: PLC0415 - only where pictures are wanted
 
-    arguments = ["render", str(folder), "--prometheus", server.url, "--since", "60s"]
-    app([*arguments, "--scrape", "0.5"], standalone_mode=False)
+    arguments = ["render", str(folder), "--prometheus", server.url, "--since", "90s"]
+    app([*arguments, "--scrape", "1"], standalone_mode=False)
 
 
 def main() -> int:

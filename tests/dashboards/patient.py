@@ -16,7 +16,7 @@ _HANG = 3600.0  #: seconds
 def make(uri: str, observer: PrometheusObserver) -> App:
     """Return the application on `uri`: a queue that is read in order, and one where others pass what failed."""
     app = App(uri, observers=[observer], broker_stats=1.0, watch=0)
-    later = RedeliveryPolicy(maximum_redeliveries=1, initial_redelivery_delay=45.0)
+    later = RedeliveryPolicy(maximum_redeliveries=1, initial_redelivery_delay=90.0)
     at_once = RedeliveryPolicy(
         maximum_redeliveries=3, initial_redelivery_delay=0.01, redelivery_delay=0.01
     )
