@@ -93,21 +93,18 @@ def _but_forwarded(
     found: pl.DataFrame, stories: pl.DataFrame, missing: pl.DataFrame, held: Books
 ) -> pl.DataFrame:
     """
-    Take for no repeat what was done on two brokers, by a process of whose log something is missing.
+    Take for no repeat what was done on two brokers, where lines of those who send and read there are missing.
 
-    It may have sent the message on to the other broker, under its key, and the line that says so may be missing.
+    A process may have sent it on from one broker to the other, under its key: either send may be what is missing.
     """
-    lacking = missing["writer"].drop_nulls().unique().implode()
     brokers = held.context.sockets.select("writer", "session_id", "epoch", "broker")
     perhaps = (
         balance.deliveries_by_route(stories.filter(pl.col("effects") > 0), held.routes)
+        .filter(pl.col("route").is_in(missing["route"].unique().implode()))
         .join(brokers, on=["writer", "session_id", "epoch"], how="left", nulls_equal=True)
         .group_by("msg_key", "route")
-        .agg(
-            pl.col("broker").n_unique().alias("brokers"),
-            pl.col("writer").is_in(lacking).any().alias("lacking"),
-        )
-        .filter(pl.col("lacking") & (pl.col("brokers") > 1))
+        .agg(pl.col("broker").n_unique().alias("brokers"))
+        .filter(pl.col("brokers") > 1)
         .select("msg_key", "route", forwarded=True)
     )
     if perhaps.is_empty():

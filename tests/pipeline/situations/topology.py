@@ -107,17 +107,27 @@ def bridged_to_another_broker_and_lost(scene: Scene) -> Truth:
     return shop.truth(SUSPECT, complete=True, verdicts={"queue://orders": SUSPECT})
 
 
-@situation
-def bridged_to_another_broker_with_half_of_its_log(scene: Scene) -> Truth:
-    """The same without losses, and of the log of the bridge the end is missing: what it sent on is no repeat."""
+def _bridged_and_half_of(scene: Scene, host: str) -> Truth:
     shop = scene.shop().usual()
     _bridged(shop)
     segments = shop.fleet.segments()
     for segment in segments:
-        if segment.writer.startswith("bridge-a"):
+        if segment.writer.startswith(host):
             del segment.lines[len(segment.lines) // 2 :]
     scene.write(segments)
     return Truth(UNVERIFIABLE, numbers={"duplicates": 0})
+
+
+@situation
+def bridged_to_another_broker_with_half_of_its_log(scene: Scene) -> Truth:
+    """The same without losses, and of the log of the bridge lines are missing: what it sent on is no repeat."""
+    return _bridged_and_half_of(scene, "bridge-a")
+
+
+@situation
+def bridged_to_another_broker_with_half_of_a_senders_log(scene: Scene) -> Truth:
+    """The same, and lines of a sender are missing: what the bridge sent on is known, and what it was sent is not."""
+    return _bridged_and_half_of(scene, "web-a")
 
 
 @situation
