@@ -1,7 +1,8 @@
 """
 A pre-flight: is the broker there, does it do what jmsx needs, and do the options make sense?
 
-Nothing is taken from any queue. The probe message travels over a temporary queue that goes with its session.
+Nothing is taken from any queue but what `guarantees` has sent to its own. The probe message travels over a temporary
+queue that goes with its session.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jmsx import plugins
 from jmsx.app import App, Consumer
 from jmsx.check.finding import Finding, Level
+from jmsx.check.guarantees import guarantees
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri, parse_broker_uri
 from jmsx.core.events import Event, LinkOpened, Source
@@ -42,8 +44,14 @@ class Inspect(Protocol):
         """Look at the broker and at `queues` (names) through `session`; raises JmsxError when it does not answer."""
 
 
-def examine(url: str, options: Mapping[str, Any], app: App | None = None) -> Iterator[Finding]:
-    """Look at every broker of `url`, at the options and, if there is one, at the consumers of `app`."""
+def examine(
+    url: str, options: Mapping[str, Any], app: App | None = None, *, thorough: bool = False
+) -> Iterator[Finding]:
+    """
+    Look at every broker of `url`, at the options and, if there is one, at the consumers of `app`.
+
+    If `thorough`, try on each broker what the table of guarantees promises, too, on queues of its own.
+    """
     try:
         uri = parse_broker_uri(url, _options(options))
     except JmsxError as error:
@@ -53,15 +61,19 @@ def examine(url: str, options: Mapping[str, Any], app: App | None = None) -> Ite
     yield from _examine_options(uri.options)
     for consumer in consumers:
         yield _examine_consumer(consumer, uri.options)
-    yield from _examine_brokers(uri, consumers)
+    yield from _examine_brokers(uri, consumers, thorough=thorough)
 
 
-def _examine_brokers(uri: BrokerUri, consumers: Sequence[Consumer]) -> Iterator[Finding]:
+def _examine_brokers(
+    uri: BrokerUri, consumers: Sequence[Consumer], *, thorough: bool
+) -> Iterator[Finding]:
     """All of them; one of several may be away, such as the waiting half of a pair, but not all."""
     missing: list[Finding] = []
     for address in uri.addresses:
         try:
             yield from _examine_broker(address, uri.options, consumers)
+            if thorough:
+                yield from guarantees(address, uri.options)
         except JmsxError as error:
             missing.append(Finding(f"broker {address}", Level.FAILURE, str(error)))
     for finding in missing:

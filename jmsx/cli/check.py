@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import asdict
 from typing import Annotated, Final
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jmsx.check.finding import Finding, Level
+from jmsx.cli.printing import JsonOption, print_json
 from jmsx.cli.run import load_app
 from jmsx.cli.terminal import console, visible
 from jmsx.errors import ConfigurationError
@@ -34,11 +34,20 @@ def check(
     target: Annotated[
         str | None, typer.Option("--app", help="MODULE:APP whose options and consumers to check.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, and nothing else.")
+    guarantees: Annotated[
+        bool,
+        typer.Option(
+            "--guarantees",
+            help="Try what the table of guarantees promises, on queues of its own (jmsx.check.…); a minute.",
+        ),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Check a broker, and an application on it; exit code 1 if something does not work."""
+    """
+    Check a broker, and an application on it; exit code 1 if something does not work.
+
+    Example: jmsx check stomp://mq:61613 --guarantees
+    """
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # what it would say are findings
     from jmsx.check.preflight import examine  # noqa: PLC0415 - with it comes the client, which `report` does without
@@ -48,16 +57,14 @@ def check(
     if url is None:
         raise ConfigurationError("nothing to check: give a broker URL, or --app with one")
     findings = []
-    for finding in examine(url, app.options if app is not None else {}, app):
+    for finding in examine(url, app.options if app is not None else {}, app, thorough=guarantees):
         findings.append(finding)
         if not as_json:
             _tell(finding)
     passed = not any(finding.level is Level.FAILURE for finding in findings)
     if as_json:
         rows = [asdict(finding) for finding in findings]
-        _out.print_json(
-            json.dumps({"ok": passed, "findings": rows}), indent=None, ensure_ascii=True
-        )
+        print_json({"ok": passed, "findings": rows})
     if not passed:
         raise typer.Exit(1)
 

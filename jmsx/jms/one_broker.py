@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 
 def connect_to(
-    address: BrokerAddress, options: ConnectionOptions, observers: Iterable[Observer] = ()
+    address: BrokerAddress,
+    options: ConnectionOptions,
+    observers: Iterable[Observer] = (),
+    **own: Any,
 ) -> Connection:
     """
     A connection to the broker at `address` and no other, that is lost when its link is.
 
-    All of `options` hold, save what belongs to an application's consumers: its client id and its ledger.
+    All of `options` hold, save its `own`, and what belongs to an application's consumers: its client id and its ledger.
     """
-    plain = replace(options, reconnect=None, client_id=None, ledger=None)
+    plain = replace(options, **{"reconnect": None, "client_id": None, "ledger": None, **own})
     given = {one.name: getattr(plain, one.name) for one in fields(plain)}
     scheme = "stomp+ssl" if address.tls else "stomp"
     return Connection(f"{scheme}://{address}", observers=observers, **given)

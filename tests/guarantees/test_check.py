@@ -1,0 +1,72 @@
+"""`jmsx check --guarantees`: what is promised holds on these brokers, and where it does not, that is told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from typer.testing import CliRunner
+
+from jmsx.check.finding import Level
+from jmsx.check.guarantees import ROWS, Bench, put
+from jmsx.cli.commands import app
+from jmsx.config.uri import parse_broker_uri
+from jmsx.errors import ConfigurationError
+from jmsx_broker import ArtemisBroker
+from tests.integration.support import fresh_queue
+
+if TYPE_CHECKING:
+    from jmsx_broker import Broker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+#: Rows that are none on a broker as it comes.
+NOTES: Final = {"classic": {"priorities"}, "artemis": {"a client id", "queue browser"}}
+
+
+def test_what_is_promised_holds(kind: str, broker: Broker) -> None:
+    """Each row is tried, and is as the table has it; only a broken socket may strand messages."""
+    done = CliRunner().invoke(app, ["check", broker.url, "--guarantees", "--json"])
+    told = json.loads(done.stdout)
+    rows = {one["check"]: one for one in told["findings"] if one["check"] in ROWS}
+    assert list(rows) == list(ROWS)
+    assert {name for name, one in rows.items() if one["level"] == Level.NOTE} == NOTES[kind]
+    ill = {
+        name: one["told"] for name, one in rows.items() if one["level"] in ("warning", "failure")
+    }
+    if kind == "artemis":
+        ill = {name: one for name, one in ill.items() if "keeps it for the consumer" not in one}
+    assert not ill
+    assert done.exit_code == 0
+
+
+def bench(broker: Broker, names: str = "") -> Bench:
+    """For one row."""
+    uri = parse_broker_uri(broker.url)
+    return Bench(uri.addresses[0], uri.options, names or fresh_queue().name)
+
+
+def test_what_a_row_has_sent_is_taken_away(broker: Broker) -> None:
+    """However it ends."""
+    work = bench(broker)
+    queue, connection = work.queue(), work.connect()
+    put(connection, queue, *"abc")
+    connection.create_session().create_consumer(queue).receive(5)
+    assert broker.statistics(queue.name).size >= 2
+    work.clear()
+    assert broker.statistics(queue.name).size == 0
+
+
+def test_a_broker_that_forgets_is_told() -> None:
+    """Queues of two messages: what does not hold on this broker is a failure of its row."""
+    settings = {"jmsx.check.#": {"default-ring-size": 2}}
+    with ArtemisBroker(address_settings=settings) as broker:
+        for name in ("backlog, client", "order, transacted", "bodies", "at least once, client"):
+            work = bench(broker, "jmsx.check.test")
+            try:
+                with pytest.raises(Exception, match="and not") as told:
+                    ROWS[name](work)
+                assert not isinstance(told.value, ConfigurationError)
+            finally:
+                work.clear()
