@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from jmsx import plugins
 from jmsx.cli.interrupts import first_of_two
+from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
 from jmsx.cli.trial import DemoResult, Trial, find_example, fresh_broker
 
@@ -24,6 +25,13 @@ _out = console()
 _err = console(stderr=True)
 
 
+class Kind(StrEnum):
+    """On which broker."""
+
+    CLASSIC = "classic"
+    ARTEMIS = "artemis"
+
+
 def demo(
     *,
     messages: Annotated[int, typer.Option(min=1, help="How many messages to send.")] = 2000,
@@ -31,26 +39,35 @@ def demo(
         Path | None, typer.Option(help="A file with `app` and `messages(count)`.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where the evidence goes.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object, and nothing else.")
-    ] = False,
+    broker: Annotated[Kind, typer.Option(help="On which broker.")] = Kind.CLASSIC,
+    report: Annotated[
+        bool, typer.Option(help="Have Spark audit the event log and make a page of it.")
+    ] = True,
+    as_json: JsonOption = False,
 ) -> None:
-    """Run a shop with failing handlers on a real broker, and account for every message."""
+    """
+    Run a shop with failing handlers on a real broker, and account for every message.
+
+    Example: jmsx demo --broker artemis --no-report
+    """
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # its handlers fail on purpose, often
+    if report:
+        plugins.load("jmsx.reports", "spark")  # says what is missing before it is waited for
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
     trial = Trial(app or find_example(), folder, messages)
     with first_of_two(lambda: _drain(trial)):
         _err.print("starting a broker (the first time it is fetched) …")
-        with fresh_broker() as broker:
+        with fresh_broker(broker) as running:
             with _progress(messages) as progress:
-                trial.exchange(broker, progress)
-            if not trial.interrupted:
+                trial.exchange(running, progress)
+            report = report and not trial.interrupted
+            if report:
                 _err.print("accounting, by Spark …")
-            result = trial.judge(broker, with_report=not trial.interrupted)
+            result = trial.judge(running, broker, with_report=report)
     if as_json:
-        _out.print_json(json.dumps(result.as_dict()), indent=None, ensure_ascii=True)
+        print_json(result.as_dict())
     else:
         _show(result)
     if trial.interrupted:
@@ -87,11 +104,9 @@ def _progress(messages: int) -> Iterator[_Bars]:
 
 
 def _show(result: DemoResult) -> None:
-    table = Table("", "messages", title="jmsx demo")
-    table.columns[1].justify = "right"
-    for name in ("sent", "processed", "redelivered", "dead_lettered", "left", "lost", "duplicates"):
-        table.add_row(name.replace("_", " "), f"{getattr(result, name):,}")
-    _out.print(table)
+    names = ("sent", "processed", "redelivered", "dead_lettered", "left", "lost", "duplicates")
+    rows = [(name.replace("_", " "), f"{getattr(result, name):,}") for name in names]
+    print_table(("jmsx demo", "messages"), rows)
     _out.print(f"audit by Spark: {result.audit}")
     if result.agree:
         _out.print("metrics, event log and broker agree", style="green")

@@ -94,6 +94,24 @@ def test_the_demo_accounts_for_every_message(tmp_path: Path) -> None:
     assert "jmsx_settled_messages_total" in Path(told["metrics"]).read_text()
 
 
+def test_artemis_and_no_spark(tmp_path: Path) -> None:
+    """The same account on the other broker; without a report nothing of Spark is needed."""
+    without = "import sys; sys.modules['pyspark'] = None; from jmsx.cli import main; main()"
+    options = ("--json", "--messages", "500", "--out", str(tmp_path), "--broker", "artemis")
+    done = subprocess.run(
+        [sys.executable, "-c", without, "demo", "--no-report", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["lost"], told["duplicates"], told["differences"]) == (0, 0, [])
+    assert (told["sent"], told["dead_lettered"], told["audit"]) == (600, 5, "not run")
+    assert told["redelivered"] == 25 * 2 + 5 * 3
+
+
 def test_a_killed_broker_is_a_clear_error(tmp_path: Path) -> None:
     """SIGKILL of the broker in the middle ends the demo with words, exit code 1 and no process left."""
     demo = start_demo("--json", "--messages", "1000000", "--out", str(tmp_path))
