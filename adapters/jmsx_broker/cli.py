@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 import jmsx_broker
+from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
 from jmsx.errors import JmsxError
 
@@ -49,7 +50,11 @@ def start(
         Path | None, typer.Option(help="Folder that keeps the messages; else they go with it.")
     ] = None,
 ) -> None:
-    """Run ActiveMQ Classic or Artemis until Ctrl-C."""
+    """
+    Run ActiveMQ Classic or Artemis until Ctrl-C.
+
+    Example: jmsx broker start --kind artemis --port 0
+    """
     from jmsx_broker.own import log_tail
 
     made = jmsx_broker.ArtemisBroker if kind is Kind.ARTEMIS else jmsx_broker.ClassicBroker
@@ -80,21 +85,28 @@ def stats(
     url: Annotated[
         str, typer.Option(envvar="JMSX_BROKER_URL", help="The broker's STOMP.")
     ] = "stomp://127.0.0.1:61613",
+    *,
+    as_json: JsonOption = False,
 ) -> None:
-    """Print the broker's own counts of a queue."""
-    from rich.table import Table
+    """
+    Print the broker's own counts of a queue.
 
+    Example: jmsx broker stats orders --url stomp://mq:61613
+    """
     from jmsx_broker.questions import queue_statistics
 
     with _told_errors():
         told = queue_statistics(url, queue)
         if not told.exists:
             _fail(f"the broker has no queue {told.queue}")
-    table = Table("count", told.queue)
-    for name, count in asdict(told).items():
-        if name not in {"queue", "exists"}:
-            table.add_row(name, "unknown" if count is None else f"{count:,}")
-    _out.print(table)
+    if as_json:
+        print_json(asdict(told))
+        return
+    counts = {
+        name: count for name, count in asdict(told).items() if name not in {"queue", "exists"}
+    }
+    rows = [(name, "unknown" if count is None else f"{count:,}") for name, count in counts.items()]
+    print_table(("count", told.queue), rows)
 
 
 @app.command()
@@ -102,7 +114,11 @@ def images(
     *,
     force: Annotated[bool, typer.Option(help="Make them again where they are already.")] = False,
 ) -> None:
-    """Make container images of both brokers of this machine's Java, where none can be pulled."""
+    """
+    Make container images of both brokers of this machine's Java, where none can be pulled.
+
+    Example: jmsx broker images --force
+    """
     from jmsx_broker.images import has_image, make_image
     from jmsx_broker.products import ARTEMIS, CLASSIC
 

@@ -6,12 +6,15 @@ import logging
 import sys
 import sysconfig
 import traceback
+from copy import copy
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from jmsx import plugins
+from jmsx.cli import exits
 from jmsx.cli.check import check
 from jmsx.cli.demo import demo
 from jmsx.cli.dlq import app as dlq
@@ -23,11 +26,41 @@ from jmsx.cli.run import ImportFailedError, run_app
 from jmsx.cli.terminal import VisibleFormatter, console
 from jmsx.errors import JmsxError
 
+
+def _listen(context: Any, _parameter: object, verbose: bool) -> None:  # noqa: FBT001 - click's call
+    """Log from INFO up."""
+    if verbose and not context.resilient_parsing:
+        logging.getLogger().setLevel(logging.INFO)
+
+
+class _Root(TyperGroup):
+    """Takes --verbose behind every command, as well as before it."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """As the base class."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            self._have_heed(command)
+        return command
+
+    def _have_heed(self, command: Any) -> None:
+        """Give the command, and those below it, the option that stands here."""
+        if not any("--verbose" in one.opts for one in command.params):
+            verbose = copy(next(one for one in self.params if "--verbose" in one.opts))
+            verbose.expose_value, verbose.callback = False, _listen
+            command.params.append(verbose)
+        for below in getattr(command, "commands", {}).values():
+            self._have_heed(below)
+
+
 app = typer.Typer(
     name="jmsx",
+    cls=_Root,
     help="Reliable messaging for Python services on ActiveMQ, over STOMP.",
+    epilog="\n\n".join(
+        ("Exit codes:", *(f"{code}: {meaning}" for code, meaning in exits.MEANINGS.items()))
+    ),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(browse)
@@ -78,19 +111,19 @@ def run() -> int:
         if isinstance(error, ImportFailedError) and error.trace:
             _err.print(error.trace)
         _err.print("error:", str(error), style="red")
-        return 1
+        return exits.FAILED
     except (KeyboardInterrupt, typer.Abort):
         _err.print("interrupted", style="yellow")
-        return 130
+        return exits.INTERRUPTED
     except typer.Exit as leave:
         return leave.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: words, not a traceback
         show = getattr(error, "show", None)
         if show is not None:  # a mistake in the arguments, which typer explains best
             show()
-            return 2
+            return exits.WRONG_ARGUMENTS
         return _unexpected(error)
-    return code if isinstance(code, int) else 0
+    return code if isinstance(code, int) else exits.DONE
 
 
 def _unexpected(error: Exception) -> int:
@@ -101,7 +134,7 @@ def _unexpected(error: Exception) -> int:
     _err.print(f"error: {type(error).__name__}: {error}", style="red")
     if ours and not isinstance(error, OSError):  # a full disk is nobody's fault here
         _err.print(f"jmsx {version('jmsx')}: this is a fault of ours; please report it")
-    return 1
+    return exits.FAILED
 
 
 def _ours(error: BaseException) -> bool:

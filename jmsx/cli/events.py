@@ -6,12 +6,16 @@ import select
 import sys
 import time
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from jmsx import plugins
+from jmsx.cli.printing import JsonOption, print_json
 from jmsx.cli.terminal import console, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 app = typer.Typer(help="Look after the folder of an event log.", no_args_is_help=True)
 _out = console()
@@ -26,37 +30,51 @@ def events() -> None:
 @app.command()
 def validate(
     directory: Annotated[Path, typer.Argument(help="The directory of an event log.")],
+    *,
+    as_json: JsonOption = False,
 ) -> None:
     """
     Name each line that a report would put aside, and why, and each file that it would not read; exit 1 if there is any.
 
     Each segment is looked at by itself: one number with two contents in two segments is found by `jmsx report` only.
+
+    Example: jmsx events validate /var/log/jmsx
     """
-    found = 0
-    for said in plugins.load("jmsx.logs", "faults")(directory):
-        _out.print(said)
-        found += 1
-    if found:
+    if _tell(plugins.load("jmsx.logs", "faults")(directory), "nothing is wrong", as_json=as_json):
         raise typer.Exit(1)
-    _out.print("nothing is wrong")
 
 
 @app.command()
 def compact(
     directory: Annotated[Path, typer.Argument(help="The directory of an event log.")],
+    *,
+    as_json: JsonOption = False,
 ) -> None:
     """
     Put closed segments into Parquet, sorted by writer and number, which takes about an eighth of the room.
 
     A report reads them as it reads segments, and says the same. A segment is removed when the Parquet that holds it is
     on the disk and was read again to the last byte; this may be interrupted at any time, and called again.
+
+    Example: jmsx events compact /var/log/jmsx
     """
-    made = 0
-    for said in plugins.load("jmsx.logs", "compact")(directory):
-        _out.print(said)
-        made += 1
-    if not made:
-        _out.print("there is no closed segment that is not compacted")
+    none = "there is no closed segment that is not compacted"
+    _tell(plugins.load("jmsx.logs", "compact")(directory), none, as_json=as_json)
+
+
+def _tell(said: Iterable[str], none: str, *, as_json: bool) -> int:
+    """Print what is said, as it comes, or what to say where nothing is; returns how much it was."""
+    if as_json:
+        told = list(said)
+        print_json(told)
+        return len(told)
+    count = 0
+    for one in said:
+        _out.print(one)
+        count += 1
+    if not count:
+        _out.print(none)
+    return count
 
 
 @app.command()
@@ -67,7 +85,11 @@ def tail(
         int, typer.Option("--lines", "-n", min=0, help="So many of those that are there first.")
     ] = 10,
 ) -> None:
-    """Show what is written to an event log, by every writer, one line an event, until it is interrupted (Ctrl-C)."""
+    """
+    Show what is written to an event log, by every writer, one line of JSON an event, until it is interrupted (Ctrl-C).
+
+    Example: jmsx events tail /var/log/jmsx -n 0
+    """
     follow = plugins.load("jmsx.logs", "follow")
     try:
         for said in follow(directory, last=lines, wait=_wait):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jmsx import plugins
+from jmsx.cli.printing import JsonOption, print_json
 from jmsx.cli.terminal import console, visible
 from jmsx.errors import JmsxError
 
@@ -29,7 +29,7 @@ def explain(
         str | None,
         typer.Option(help="Look for it on this broker, too: in its queues and the dead letters."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """
     Tell the life of one message: sent, delivered, failed, settled, dead; and what the log does not know.
@@ -40,7 +40,7 @@ def explain(
     story = told(events, message)
     places = None if broker is None else list(_places(broker, story))
     if as_json:
-        _out.print_json(json.dumps({**asdict(story), "broker": places}), indent=None)
+        print_json({**asdict(story), "broker": places})
         return
     for line in worded(story):
         _out.print(visible(line, keep=""))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
-from rich.table import Table
 
 from jmsx.cli.terminal import console, visible
 
@@ -18,6 +18,8 @@ _out = console()
 
 #: Characters of a text in a column.
 _COLUMN: Final = 60
+
+_NUMBER: Final = re.compile(r"[0-9,]+")
 
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, and nothing else.")
@@ -35,9 +37,14 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for row in rows:
             print_row(*row)
         return
+    from rich.table import Table  # noqa: PLC0415 - only some commands print one
+
     table = Table(*head)
     for row in rows:
         table.add_row(*(visible(text, keep="") for text in row))
+    for column in table.columns:
+        if all(_NUMBER.fullmatch(str(text)) for text in column.cells):
+            column.justify = "right"
     _out.print(table)
 
 

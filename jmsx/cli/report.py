@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from typer.core import TyperCommand
 
 from jmsx import plugins
+from jmsx.cli import exits
 from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.terminal import console
 from jmsx.cli.times import instant, seconds
@@ -34,8 +35,12 @@ _ENGINES: Final = "jmsx.reports"
 _STREAMS: Final = "jmsx.streams"
 #: What the options are called that engines know by another name.
 _FLAGS: Final = {"deadline_seconds": "--deadline", "report_seconds": "--every"}
-#: What a program can tell by the exit code; 1 is that there is no report.
-_EXITS: Final = {"balanced": 0, "suspect": 2, "unverifiable": 3}
+#: What a program can tell by the exit code; FAILED is that there is no report.
+_EXITS: Final = {
+    "balanced": exits.DONE,
+    "suspect": exits.SUSPECT,
+    "unverifiable": exits.UNVERIFIABLE,
+}
 _REASONS: Final = 5
 
 
@@ -110,6 +115,8 @@ def report(
 
     Exit code: 0 balanced, 2 suspect (something is proven wrong), 3 unverifiable, 1 there is no report; with --follow
     that of the last one.
+
+    Example: jmsx report /var/log/jmsx --since 24h
     """
     now = datetime.fromtimestamp(SystemClock().wall(), UTC)
     begin, end = instant("--since", since, now), instant("--until", until, now)
@@ -128,7 +135,7 @@ def report(
     given = {option: value for option, value in options.items() if value is not None}
     make = _following if follow else _once
     tell = None if metrics is None else _metrics(metrics)
-    code = 1
+    code = exits.FAILED
     with closing(make(events, out, engine, given)) as reports:
         for at, made in reports:
             if tell is not None:

@@ -16,6 +16,7 @@ import typer
 
 import jmsx
 from jmsx.cli.terminal import console
+from jmsx.cli.times import seconds as duration
 from jmsx.core.durations import seconds
 from jmsx.core.option_checks import check_names
 from jmsx.errors import ConfigurationError
@@ -80,7 +81,6 @@ def _from_file(folder: Path) -> RunSettings:
 
 
 def run_app(
-    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(help="MODULE:APP, such as shop:app; else app= in [tool.jmsx]."),
@@ -138,10 +138,10 @@ def run_app(
         Path.cwd(),
         app=target,
         broker_url=url,
-        drain_timeout=_number(drain_timeout),
+        drain_timeout=None if drain_timeout is None else duration("--drain-timeout", drain_timeout),
         health=health,
         workers=workers,
-        until_idle=_number(until_idle),
+        until_idle=None if until_idle is None else duration("--until-idle", until_idle),
         log_level=log_level,
         factory=factory or None,
     )
@@ -154,7 +154,7 @@ def run_app(
     if supervised is None and (settings.workers > 1 or reload):
         app = None if reload else _prepared(settings)
         where = settings.health or (app.health if app is not None else None)
-        verbose = bool(context.parent and context.parent.params.get("verbose"))
+        verbose = logging.getLogger().isEnabledFor(logging.INFO)
         from jmsx.cli.supervisor import Supervisor  # noqa: PLC0415 - with it comes the client
 
         supervisor = Supervisor(
@@ -233,14 +233,6 @@ def _command(settings: RunSettings, *, verbose: bool) -> list[str]:
         *given,
         *(["--factory"] if settings.factory else []),
     ]
-
-
-def _number(text: str | None) -> float | str | None:
-    """Seconds, where a text is a number alone."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
 
 
 class ImportFailedError(ConfigurationError):

@@ -1,0 +1,132 @@
+"""What all commands have in common."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from jmsx.cli import exits
+from jmsx.cli.commands import app
+from jmsx_broker.cli import app as broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GUIDE: Final = Path(__file__).parents[3] / "examples" / "command-line" / "README.md"
+
+#: Commands that list something, and what else they need.
+LISTING: Final = [
+    "check", "demo", "explain", "report", "send", "browse", "dlq ls", "dlq groups", "dlq show", "dlq replay",
+    "dlq purge", "events validate", "events compact", "broker stats",
+]  # fmt: skip
+
+
+def commands() -> dict[str, Any]:
+    """Each command that does something, by what is written."""
+
+    def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+        subcommands = getattr(command, "commands", None)
+        if subcommands is None:
+            yield name, command
+        for word, one in (subcommands or {}).items():
+            yield from below(f"{name} {word}".strip(), one)
+
+    root: Any = typer.main.get_command(app)
+    return dict([*below("", root), *below("broker", typer.main.get_command(broker))])
+
+
+COMMANDS: Final = commands()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_help_has_an_example_that_can_be_run(name: str) -> None:
+    """Its arguments are taken, as far as they can be read without doing it."""
+    [example] = re.findall(r"Example: jmsx (.*)", COMMANDS[name].help)
+    words = shlex.split(example)
+    path = name.split()
+    assert words[: len(path)] == path
+    COMMANDS[name].make_context(name, words[len(path) :])
+
+
+@pytest.mark.parametrize("name", LISTING)
+def test_each_listing_can_be_json(name: str) -> None:
+    """For a program."""
+    assert any("--json" in one.opts for one in COMMANDS[name].params)
+
+
+@pytest.fixture
+def level() -> Iterator[logging.Logger]:
+    """The root logger; its level is put back."""
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(logging.WARNING)
+    yield root
+    root.setLevel(before)
+
+
+@pytest.mark.parametrize(
+    "words", ["events -v validate {}", "events validate {} -v", "events validate {} --verbose"]
+)
+def test_verbose_may_stand_anywhere(words: str, level: logging.Logger, tmp_path: Path) -> None:
+    """Behind any word; before the first one it is the option that it always was."""
+    CliRunner().invoke(app, words.format(tmp_path).split())
+    assert level.level == logging.INFO
+
+
+def test_what_is_not_verbose_is_not(level: logging.Logger, tmp_path: Path) -> None:
+    """As ever."""
+    CliRunner().invoke(app, ["events", "validate", str(tmp_path)])
+    assert level.level == logging.WARNING
+
+
+def test_exit_codes_have_one_table() -> None:
+    """In the help and in the guide."""
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", GUIDE.read_text("utf-8"), re.MULTILINE)
+    assert {int(code): meaning for code, meaning in rows} == exits.MEANINGS
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
+    assert all(f"{code}: {meaning}" in told for code, meaning in exits.MEANINGS.items())
+
+
+def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`jmsx` as a program, into a pipe."""
+    return subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'jmsx'; from jmsx.cli import main; main()", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def test_completion() -> None:
+    """A shell asks by variables."""
+    asked = {"_JMSX_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
+    assert started(COMP_WORDS="jmsx ex", **asked).stdout.split() == ["explain"]
+    assert "dlq" in started(COMP_WORDS="jmsx ", **asked).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(("events", "validate", "nowhere"), 1), (("events", "valid"), 2), (("--version",), 0)]
+)  # fmt: skip
+def test_pipes_get_plain_text(arguments: tuple[str, ...], code: int) -> None:
+    """Without colours, whatever it is, and with the exit code of the table."""
+    done = started(*arguments)
+    assert done.returncode == code, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_no_color() -> None:
+    """Also where colours are forced."""
+    forced = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    assert "\x1b[31m" in started("events", "validate", "nowhere", **forced).stderr
+    assert "\x1b[31m" not in started("events", "validate", "nowhere", NO_COLOR="1", **forced).stderr
