@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jmsx import plugins
-from jmsx.cli.printing import JsonOption, print_json
+from jmsx.cli.printing import JsonOption, print_json, short, timestamp
 from jmsx.cli.terminal import console, visible
-from jmsx.errors import JmsxError
+from jmsx.dead_letters.letter import UNTOLD, DeadLetter
+from jmsx.errors import ConfigurationError, JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,9 @@ def explain(
         str | None,
         typer.Option(help="Look for it on this broker, too: in its queues and the dead letters."),
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as one HTML page, too.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """
@@ -39,6 +43,8 @@ def explain(
     told, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
     story = told(events, message)
     places = None if broker is None else list(_places(broker, story))
+    if page is not None:
+        _write(page, plugins.load("jmsx.logs", "page")(story, places))
     if as_json:
         print_json({**asdict(story), "broker": places})
         return
@@ -48,6 +54,15 @@ def explain(
         _out.print("")
         for place in places:
             _out.print(visible(place, keep=""))
+
+
+def _write(page: Path, text: str) -> None:
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"--page {page} cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def _places(url: str, story: Any) -> Iterator[str]:
@@ -66,8 +81,21 @@ def _places(url: str, story: Any) -> Iterator[str]:
                 for letter in access.look(queue):
                     if ids & {letter.id, letter.message_id, letter.key}:
                         found += 1
-                        yield f"the broker has it in {queue}, as {letter.id}"
+                        yield f"the broker has it in {queue}, as {letter.id}{_cause(letter)}"
             except JmsxError as error:
                 yield f"the broker does not show {queue}: {error}"
         if not found:
             yield f"the broker shows it in none of {', '.join(looked)}"
+
+
+def _cause(letter: DeadLetter) -> str:
+    """Why it is a dead letter, as far as it tells; empty for one that is none."""
+    if letter.reason == UNTOLD:
+        return ""
+    why = f"{letter.error}: {letter.error_message}" if letter.error else ""
+    told = (
+        letter.reason,
+        short(why),
+        letter.last_failure and f"since {timestamp(letter.last_failure)} UTC",
+    )
+    return f": {', '.join(one for one in told if one)}"

@@ -284,3 +284,4 @@ def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:
     )
     assert f"dead letter in {dead.uri}: max_redeliveries, after 2 deliveries" in told.output
     assert f"the broker has it in {dead.name}, as " in told.output
+    assert ": max_redeliveries, TimeoutError: late, since 2" in told.output

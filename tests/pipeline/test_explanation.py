@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from jmsx.core.events import (
 from jmsx.errors import ConfigurationError
 from jmsx_report.compaction import compact
 from jmsx_report.explanation import explain, worded
+from jmsx_report.life import page
 from tests.pipeline.lines import segments
 from tests.pipeline.simulator import SOURCE, Clock, delivery, open_log, seeded, sent
 
@@ -225,3 +227,23 @@ def test_the_command(tmp_path: Path) -> None:
     assert told["keys"] == [KEY]
     assert [one["line"]["kind"] for one in told["happenings"]] == ["send", "delivery"]
     assert told["broker"] is None
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """It has what the text has, and what others have written is text in it."""
+    broken = {**FAILED, "error_place": "<script>.py:12"}
+    write(tmp_path, sent(KEY, "queue://orders", 1000.0), came(1001.0, **broken))
+    out = tmp_path / "life.html"
+    wanted = ["explain", KEY, "--events", str(tmp_path), "--page", str(out)]
+    assert CliRunner().invoke(app, wanted).exit_code == 0
+    written = out.read_text("utf-8")
+    assert written.startswith("<!doctype html>")
+    story = explain(tmp_path, KEY)
+    assert KEY in written
+    assert story.fate[1:] in written
+    for text in (*(one.text for one in story.happenings), *story.unknown):
+        assert escape(text) in written
+    assert "<script" not in written
+    assert "On the broker now" in page(story, ["the broker has it in DLQ, as 7"])
+    refused = CliRunner().invoke(app, [*wanted[:-1], str(tmp_path / "no" / "life.html")])
+    assert "cannot be written: No such file" in str(refused.exception)
