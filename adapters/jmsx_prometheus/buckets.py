@@ -9,43 +9,12 @@ PROCESS_SECONDS: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75),
     *(1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0),
 )
+#: Seconds of what is usually quick and may take a while.
+_QUICK: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 #: Seconds that a message may wait: from a quiet queue to a backlog of an hour.
-LATENCY_SECONDS: Final = (
-    *(
-        0.005,
-        0.01,
-        0.025,
-        0.05,
-        0.1,
-        0.25,
-        0.5,
-        1.0,
-        2.5,
-        5.0,
-        10.0,
-        30.0,
-        60.0,
-        300.0,
-        900.0,
-        3600.0,
-    ),
-)
+LATENCY_SECONDS: Final = (*_QUICK, 30.0, 60.0, 300.0, 900.0, 3600.0)
 #: Seconds that one exchange with the broker may take.
-EXCHANGE_SECONDS: Final = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-)
+EXCHANGE_SECONDS: Final = (0.001, 0.0025, *_QUICK)
 #: Seconds of back-off: the delays of the usual policies (1 s, doubled or five-fold; 30 s; 1, 5, 10, 15 min) are bounds,
 #: and none is more than twice the one before, so a quantile of a constant delay is off by 25 % at most.
 BACK_OFF_SECONDS: Final = (

@@ -72,7 +72,7 @@ class EventLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What Spark knows it by."""
+        """Return the name that `spark.readStream.format()` takes for this source."""
         return "jmsx"
 
     def schema(self) -> str:
@@ -115,7 +115,7 @@ class PieceSource(EventLogSource):
 
     @classmethod
     def name(cls) -> str:
-        """What Spark knows it by."""
+        """Return the name that `spark.readStream.format()` takes for this source."""
         return "jmsx-pieces"
 
     def schema(self) -> str:

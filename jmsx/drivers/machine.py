@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Machine(SystemClock):
-    """This machine, as it is."""
+    """The real clock, threads, events and links: what sessions run on outside of tests."""
 
     #: What its sessions share about messages; None: what all of the process share.
     memory: ProcessMemory | None = None

@@ -27,7 +27,7 @@ class Region(Protocol):
         """Epoch milliseconds."""
 
     def send_to_dead_letter_queue(self, message: StoredMessage, cause: str | None) -> None:
-        """Copy `message` there."""
+        """Copy `message` into the broker's dead letter queue."""
 
 
 def expiry_cause(message: StoredMessage) -> str:
