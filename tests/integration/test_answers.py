@@ -12,7 +12,7 @@ from jmsx import App, Connection, MapMessage, Message, RedeliveryPolicy
 from jmsx.core.frames import Frame
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually, queue_headers
-from tests.integration.support import fresh_queue
+from tests.integration.support import Diary, fresh_queue, settles
 
 if TYPE_CHECKING:
     from jmsx import Queue
@@ -94,3 +94,32 @@ def test_a_body_that_does_not_fit_and_a_map(broker: Broker) -> None:
         letter = connection.create_session().create_consumer(dead).receive(10)
     assert letter is not None
     assert "the body is no Number: Invalid JSON" in str(letter.properties["jmsx_exception_message"])
+
+
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+def test_who_asked_is_gone(broker: Broker, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The work is done all the same: no redelivery and no dead letter, and the next answer finds its way."""
+    queue, diary = fresh_queue(), Diary()
+    app, began, gone = App(broker.url, observers=[diary]), threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    @app.consumer(queue, mode=mode)
+    def handle(text: str) -> str:
+        calls.append(text)
+        began.set()
+        assert gone.wait(30)
+        return text
+
+    with app:
+        with Connection(broker.url) as connection:
+            session = connection.create_session()
+            answers = session.create_temporary_queue()
+            session.create_consumer(answers)
+            session.create_producer(queue).send(Message("x", reply_to=answers))
+            assert began.wait(30)
+        gone.set()
+        assert app.request(queue, "y", timeout=30).text == "y"
+        assert settles(broker, queue, size=0)
+    assert calls == ["x", "y"]
+    assert diary.dead() == []
+    assert "answer not sent: who asked is gone" in caplog.text
