@@ -20,6 +20,8 @@ TEMPORARY: Final = (
 _TEMPORARY_PREFIXES: Final = (
     "temp-queue:",
     "temp-topic:",
+    "remote-temp-queue:",  # another connection's, as Classic tells it: where answers go
+    "remote-temp-topic:",
     "/temp-queue/",
     "/temp-topic/",
     "/remote-temp-queue/",

@@ -21,6 +21,8 @@ def test_first_values_keep_their_names() -> None:
     "destination",
     [
         "temp-queue://ID:host-1",
+        "remote-temp-queue://ID:host-1",
+        "remote-temp-topic://ID:host-1",
         "temp-topic://x",
         "/temp-queue/x",
         "/temp-topic/x",
