@@ -69,10 +69,11 @@ def judge(
     }
     again = ([parts[segment] for segment in batch] for batch in batches(sorted(parts)))
     told = look_again(stories, buckets, again, events.absolute(), engine)
-    # A bucket of keys that tell no time is of all hours; of the others only those of the period were asked for.
-    return audit(
-        held, told.filter((pl.col("bucket") >= 0) | asked.touches(pl.col("hour_us"), HOUR_US))
-    )
+    # A bucket of keys that tell no time is of all hours; of the others only those of the period were asked for. Both
+    # ends of such a message belong to the hour in which it was sent, by whatever clocks they were told.
+    sent = pl.col("hour_us").filter(pl.col("kind") == "send").min().over("msg_key")
+    here = asked.touches(pl.coalesce(sent, "hour_us"), HOUR_US)
+    return audit(held, told.filter((pl.col("bucket") >= 0) | here))
 
 
 def _with_writer(rows: pl.DataFrame) -> pl.DataFrame:

@@ -249,3 +249,13 @@ def test_who_wrote_in_yesterdays_log_is_missed_in_todays(tmp_path: Path) -> None
     assert len(missed) == 1
     assert "service shop: 1 of the 2 processes of the day before are heard of" in missed[0]
     assert roster("today") == missed
+
+
+def test_a_period_has_both_ends_of_messages_whose_keys_tell_no_time(tmp_path: Path) -> None:
+    """The clock of a sender is of 1970: when a message was sent it says, and when it was received the others."""
+    shop = small(skews=(-START // SECOND, 0, 0, 0)).trade()
+
+    audit = judged(shop, tmp_path, until=at(START + HOUR))
+
+    assert audit["sent"] > audit["settled"] > 0
+    assert (audit["verdict"] == "suspect", audit["unaccounted"], audit["unsent"]) == (False, 0, 0)
