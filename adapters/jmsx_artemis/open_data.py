@@ -29,12 +29,16 @@ _HEAD: Final = b"\xac\xed\x00\x05"
 #: The number of the first object that may be referred to.
 _FIRST: Final = 0x7E0000
 
-_END: Final = 0x78
+_REFERENCE: Final = 0x71
+_END: Final = b"\x78"
 
 #: How a primitive is written, by its type in a class.
 _PRIMITIVES: Final = {
     "B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S": ">h", "Z": ">?",
 }  # fmt: skip
+
+#: All layouts that are read, ready.
+_LAYOUTS: Final = {one: struct.Struct(one) for one in (*_PRIMITIVES.values(), ">B")}
 
 #: Flags of a class: it writes more than its fields; it writes its fields; it writes all by itself, in blocks.
 _WRITES: Final = 0x01
@@ -48,24 +52,30 @@ def messages(told: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:
 
     Raises ValueError for what is none.
     """
-    return [_message(_Stream(base64.b64decode(text)).read()) for text in told[_NAME]]
+    found: list[Mapping[str, Any]] = []
+    types = None
+    for text in told[_NAME]:
+        stream = _Stream(base64.b64decode(text), types)
+        found.append(_message(stream.contents()))
+        types = stream.types
+    return found
 
 
-def _message(told: _Object) -> dict[str, Any]:
-    items = dict(_items(told))
+def _message(contents: _Object) -> dict[str, Any]:
+    items = dict(_values(contents))
     found: dict[str, Any] = {}
     for name, table in items.items():
         if name.endswith("Properties") and table is not None:
             for _, row in _pairs(table.fields["dataMap"]):
-                one = dict(_items(row))
+                one = dict(_values(row.fields["contents"]))
                 found[one["key"]] = one["value"]
     # what the broker says wins over a property of that name, as in its other list
     return {**found, **{name: items[name] for name in _OWN if items.get(name) not in (None, "")}}
 
 
-def _items(composite: _Object) -> Iterator[tuple[str, Any]]:
+def _values(contents: _Object) -> Iterator[tuple[str, Any]]:
     """The values of a CompositeData, by their names; a number as such."""
-    for name, value in _pairs(composite.fields["contents"]):
+    for name, value in _pairs(contents):
         boxed = isinstance(value, _Object) and "value" in value.fields
         yield name, value.fields["value"] if boxed else value
 
@@ -94,9 +104,14 @@ class _Object:
 
 
 class _Stream:
-    """Reads one object."""
+    """
+    Reads one CompositeData.
 
-    def __init__(self, data: bytes) -> None:
+    Each message begins with the same description of its `types`, which is longer than the message: what it was and what
+    may be referred to in it is taken over from the one before.
+    """
+
+    def __init__(self, data: bytes, types: tuple[bytes, list[Any]] | None = None) -> None:
         if not data.startswith(_HEAD):
             raise ValueError("no serialized Java object")
         self._data = data
@@ -104,7 +119,6 @@ class _Stream:
         self._known: list[Any] = []  #: what may be referred to, in the order of its first bytes
         self._readers: dict[int, Callable[[], Any]] = {
             0x70: lambda: None,
-            0x71: lambda: self._known[self._number(">i") - _FIRST],
             0x72: self._class,
             0x73: self._object,
             0x74: lambda: self._text(">H"),
@@ -114,22 +128,38 @@ class _Stream:
             0x7C: lambda: self._text(">q"),
         }
 
+        self.types = types
+
+    def contents(self) -> _Object:
+        """Its values, a TreeMap."""
+        if self.types is not None and self._data.startswith(self.types[0]):
+            self._at, self._known = len(self.types[0]), list(self.types[1])
+            made = self.read()
+        else:
+            self.types = None
+            made = self.read().fields["contents"]
+        if not isinstance(made, _Object):
+            raise ValueError("a serialized Java object is none of a message")  # noqa: TRY004 - it is data
+        return made
+
     def read(self) -> Any:
         """The next thing; a block of raw bytes comes as bytes."""
-        kind = self._number(">B")
+        kind = self._block(1)[0]
+        if kind == _REFERENCE:  # most of it
+            return self._known[int.from_bytes(self._block(4), "big") - _FIRST]
         if kind not in self._readers:
             raise ValueError(f"nothing is known of type {kind:#x} in a serialized Java object")
         return self._readers[kind]()
 
     def _number(self, layout: str) -> Any:
-        size = struct.calcsize(layout)
-        return struct.unpack(layout, self._block(size))[0]
+        kind = _LAYOUTS[layout]
+        return kind.unpack(self._block(kind.size))[0]
 
     def _block(self, size: int) -> bytes:
         end = self._at + size
-        if not self._at <= end <= len(self._data):
-            raise ValueError("a serialized Java object is cut off")
         block = self._data[self._at : end]
+        if len(block) != size:
+            raise ValueError("a serialized Java object is cut off")
         self._at = end
         return block
 
@@ -169,6 +199,8 @@ class _Stream:
             if one.flags & _FIELDS:
                 for kind, name in one.fields:
                     made.fields[name] = self._value(kind)
+                    if name == "compositeType" and self.types is None:
+                        self.types = self._data[: self._at], list(self._known)
                 if one.flags & _WRITES:
                     made.beside += self._beside()
             elif one.flags & _BLOCKS == _BLOCKS:
@@ -191,7 +223,7 @@ class _Stream:
     def _beside(self) -> list[Any]:
         """What stands before an end mark; of raw bytes nothing is kept."""
         found = []
-        while self._data[self._at : self._at + 1] != bytes([_END]):
+        while self._data[self._at : self._at + 1] != _END:
             one = self.read()
             if not isinstance(one, bytes):
                 found.append(one)

@@ -44,6 +44,16 @@ def test_a_message_is_told_as_in_the_other_list() -> None:
     }
 
 
+def test_what_was_read_of_one_message_holds_for_the_next() -> None:
+    """Its types; not its values."""
+    [first] = told()[NAME]
+    whole = base64.b64decode(first)
+    second = base64.b64encode(whole.replace(b"01a205787eda33e3", b"01a205787eda33e4")).decode()
+    found = messages({NAME: [first, second, first]})
+    assert found[0] == found[2] == messages(told())[0]
+    assert found[1] == {**found[0], "jmsx_key": "01a205787eda33e454877321062aab79"}
+
+
 def test_what_is_cut_off_is_refused() -> None:
     """At any byte, by an error that says that it cannot be read."""
     whole = base64.b64decode(told()[NAME][0])
