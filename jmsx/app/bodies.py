@@ -23,7 +23,7 @@ from uuid import UUID
 from jmsx.core.dialect import Body
 from jmsx.core.headers import LONG, whole
 from jmsx.errors import ConfigurationError, MessageFormatError, MessageNotReadableError
-from jmsx.jms.message import Message, Property
+from jmsx.jms.message import Message, PropertyValue
 from jmsx.jms.outcomes import Reject
 from jmsx.log import shortened
 
@@ -145,7 +145,7 @@ def without_none(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def written(data: object) -> tuple[Body, dict[str, Property]]:
+def written(data: object) -> tuple[Body, dict[str, PropertyValue]]:
     """
     The body that says `data`, and the properties that tell of what kind it is.
 

@@ -28,7 +28,7 @@ from jmsx.core.policy import Policy, PolicyByError, RedeliveryPolicy, check_poli
 from jmsx.core.values import DeadLetterStrategy, DestinationKind
 from jmsx.errors import ConfigurationError, InDoubtError, JmsxError, LinkError, StoreError
 from jmsx.jms.destination import Destination
-from jmsx.jms.message import Message, Property
+from jmsx.jms.message import Message, PropertyValue
 from jmsx.jms.outcomes import Again, Reject, Steering
 from jmsx.stores import IdempotencyStore
 
@@ -81,7 +81,7 @@ class Consumer:
     non_blocking_redelivery: bool | None = None  #: None: the app's
     optimize_acknowledge: bool | None = None  #: None: the app's
     dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
-    dedupe_by: Callable[[Message], Property] | None = (
+    dedupe_by: Callable[[Message], PropertyValue] | None = (
         None  #: what makes messages equal; None: their key
     )
 
@@ -292,7 +292,7 @@ class ConsumerKeywords(TypedDict, total=False):
     durable: str | None
     non_blocking_redelivery: bool | None
     optimize_acknowledge: bool | None
-    dedupe_by: Callable[[Message], Property] | None
+    dedupe_by: Callable[[Message], PropertyValue] | None
 
 
 def _check_source(source: str) -> None:

@@ -26,7 +26,7 @@ from jmsx.errors import (
 )
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
-from jmsx.jms.message import Message, Property
+from jmsx.jms.message import Message, PropertyValue
 from jmsx.jms.producer import MessageProducer, check_priority
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _WHAT: Final = "app.send()"
 class SendKeywords(TypedDict, total=False):
     """The fields of `Sending` as keywords of `app.send(...)` and its like, for type checkers."""
 
-    properties: Mapping[str, Property] | None
+    properties: Mapping[str, PropertyValue] | None
     delay: Duration | None
     expires: Duration | None
     priority: int
@@ -62,7 +62,7 @@ class Sending:
     Raises ConfigurationError for what makes no sense.
     """
 
-    properties: Mapping[str, Property] | None = None  #: the application's, by name
+    properties: Mapping[str, PropertyValue] | None = None  #: the application's, by name
     delay: Duration | None = None  #: in which the broker keeps it back
     expires: Duration | None = (
         None  #: after which nobody wants it any more, from now on; None: never

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
 #: What a property may be; STOMP carries it as text, and between jmsx programs its type as well.
-Property = str | int | float | bool | None
+PropertyValue = str | int | float | bool | None
 
 #: What to do instead of changing a message that came in.
 READ_ONLY: Final = (
@@ -40,7 +40,7 @@ class Message:
         self,
         body: Body = None,
         *,
-        properties: Mapping[str, Property] | None = None,
+        properties: Mapping[str, PropertyValue] | None = None,
         correlation_id: str | None = None,
         type: str | None = None,  # noqa: A002 - JMSType
         reply_to: Destination | str | None = None,
@@ -48,7 +48,7 @@ class Message:
         group_sequence: int | None = None,
     ) -> None:
         self._body = body
-        self._properties: MutableMapping[str, Property] = _copied(properties or {})
+        self._properties: MutableMapping[str, PropertyValue] = _copied(properties or {})
         self.correlation_id = correlation_id
         self.type = type
         self.reply_to = None if reply_to is None else destination(reply_to)
@@ -93,12 +93,12 @@ class Message:
         self._body = body
 
     @property
-    def properties(self) -> MutableMapping[str, Property]:
+    def properties(self) -> MutableMapping[str, PropertyValue]:
         """The application's properties by name."""
         return self._properties
 
     @properties.setter
-    def properties(self, properties: Mapping[str, Property]) -> None:
+    def properties(self, properties: Mapping[str, PropertyValue]) -> None:
         self._properties = _copied(properties)
 
     @property
@@ -191,7 +191,7 @@ class MapMessage(Message):
         self,
         body: Mapping[str, str | int | float | bool | bytes | None],
         *,
-        properties: Mapping[str, Property] | None = None,
+        properties: Mapping[str, PropertyValue] | None = None,
         correlation_id: str | None = None,
         type: str | None = None,  # noqa: A002 - JMSType
         reply_to: Destination | str | None = None,
@@ -211,7 +211,7 @@ class MapMessage(Message):
         )
 
 
-def _copied(properties: Mapping[str, Property]) -> dict[str, Property]:
+def _copied(properties: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
     """Names and values; raises MessageFormatError for what has none."""
     try:
         return dict(properties)

@@ -30,7 +30,7 @@ from jmsx.core.headers import (
 )
 from jmsx.core.option_checks import kind_of
 from jmsx.errors import MessageFormatError, MessageNotWriteableError
-from jmsx.jms.message import READ_ONLY, Message, Property
+from jmsx.jms.message import READ_ONLY, Message, PropertyValue
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -135,7 +135,7 @@ def _types(given: Mapping[str, object], reserved: Container[str]) -> str:
     return text if len(text) <= _TYPES_LIMIT else ""
 
 
-class ReceivedProperties(MutableMapping[str, "Property"]):
+class ReceivedProperties(MutableMapping[str, "PropertyValue"]):
     """
     The properties of a message that came in; changing them raises MessageNotWriteableError.
 
@@ -145,14 +145,14 @@ class ReceivedProperties(MutableMapping[str, "Property"]):
 
     __slots__ = ("_count", "_own")
 
-    def __init__(self, own: dict[str, Property], count: int) -> None:
+    def __init__(self, own: dict[str, PropertyValue], count: int) -> None:
         self._own = own
         self._count = count
 
-    def __getitem__(self, name: str) -> Property:
+    def __getitem__(self, name: str) -> PropertyValue:
         return self._count if name == DELIVERY_COUNT else self._own[name]
 
-    def __setitem__(self, name: str, value: Property) -> None:
+    def __setitem__(self, name: str, value: PropertyValue) -> None:
         raise MessageNotWriteableError(f"property {name!r} cannot be set: {READ_ONLY}")
 
     def __delitem__(self, name: str) -> None:
@@ -171,14 +171,14 @@ class ReceivedProperties(MutableMapping[str, "Property"]):
 
 
 def typed(
-    texts: Mapping[str, Property], types: str, reserved: Container[str]
-) -> dict[str, Property]:
+    texts: Mapping[str, PropertyValue], types: str, reserved: Container[str]
+) -> dict[str, PropertyValue]:
     """
     The properties that came as `texts`, with the types that `TYPES_HEADER` tells.
 
     Anybody may have written that header, or changed a value behind it: what does not fit stays a text.
     """
-    properties: dict[str, Property] = dict(texts)
+    properties: dict[str, PropertyValue] = dict(texts)
     for part in types.split(" "):
         letter, _, names = part.partition("=")
         for name in names.split(","):
@@ -195,7 +195,7 @@ def typed(
     return properties
 
 
-def _value(letter: str, text: str) -> Property:
+def _value(letter: str, text: str) -> PropertyValue:
     """A property's value of the type that `letter` stands for; the text if it is none."""
     match letter:
         case "b" if text in ("true", "false"):

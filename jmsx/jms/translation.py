@@ -18,7 +18,7 @@ from jmsx.core.headers import GROUP_HEADERS, INT, TYPES_HEADER, UNREADABLE_HEADE
 from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
 from jmsx.jms.destination import Destination
-from jmsx.jms.message import READ_ONLY, Message, Property
+from jmsx.jms.message import READ_ONLY, Message, PropertyValue
 from jmsx.jms.properties import RESERVED, ReceivedProperties, property_headers, typed
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class ReceivedMessage(Message):
     @cached_property
     def _properties(self) -> ReceivedProperties:  # type: ignore[override]  # set by nobody
         headers, dialect = self._came.headers, self._dialect
-        properties: dict[str, Property] = {
+        properties: dict[str, PropertyValue] = {
             name: text
             for name, text in headers.items()
             if not (name in RESERVED or name in dialect.reserved or name in dialect.internal)
@@ -136,12 +136,12 @@ class ReceivedMessage(Message):
         return ReceivedProperties(properties, self.delivery_count)
 
     @property
-    def properties(self) -> MutableMapping[str, Property]:
+    def properties(self) -> MutableMapping[str, PropertyValue]:
         """The application's properties by name; they cannot be changed."""
         return self._properties
 
     @properties.setter
-    def properties(self, properties: Mapping[str, Property]) -> None:  # noqa: ARG002 - it is refused
+    def properties(self, properties: Mapping[str, PropertyValue]) -> None:  # noqa: ARG002 - it is refused
         raise MessageNotWriteableError(
             f"properties of message {self.message_id} cannot be changed: {READ_ONLY}"
         )

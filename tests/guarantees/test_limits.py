@@ -15,7 +15,7 @@ from jmsx_broker.wire import Wire
 from tests.guarantees.parts import put, take
 
 if TYPE_CHECKING:
-    from jmsx.jms.message import Property
+    from jmsx.jms.message import PropertyValue
     from jmsx_broker import Broker
 
 pytestmark = pytest.mark.broker
@@ -96,7 +96,13 @@ def test_types_of_properties(
     """They are jmsx's own affair: what others send is text, as far as STOMP tells, and their group is hidden."""
     session = connection.create_session()
     consumer = session.create_consumer(queue)
-    properties: dict[str, Property] = {"n": 7, "x": 0.5, "yes": True, "text": "7", "none": None}
+    properties: dict[str, PropertyValue] = {
+        "n": 7,
+        "x": 0.5,
+        "yes": True,
+        "text": "7",
+        "none": None,
+    }
     session.create_producer(queue).send(jmsx.Message("ours", properties=properties, group_id="g"))
     ours = consumer.receive(10)
     assert ours is not None

@@ -12,12 +12,12 @@ from tests.integration.support import take
 
 if TYPE_CHECKING:
     from jmsx import Queue
-    from jmsx.jms.message import Property
+    from jmsx.jms.message import PropertyValue
     from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = pytest.mark.broker
 
-PROPERTIES: dict[str, Property] = {
+PROPERTIES: dict[str, PropertyValue] = {
     "flag": True,
     "off": False,
     "rank": 123,

@@ -27,7 +27,7 @@ from jmsx_classic.bodies import TEXT_HEADER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jmsx.jms.message import Property
+    from jmsx.jms.message import PropertyValue
 
 #: Headers that Classic does not show to consumers (jmsx_classic/BROKER.md C47 and C51).
 _NOT_SHOWN = {"amq-msg-type", "JMSXGroupID", "JMSXGroupSeq", "receipt", "transaction"}
@@ -453,5 +453,5 @@ def test_the_delivery_count_is_a_property() -> None:
 
 def test_properties_keep_their_types() -> None:
     """Between jmsx programs."""
-    properties: dict[str, Property] = {"b": True, "i": 13, "f": 1.5, "s": "13", "n": None}
+    properties: dict[str, PropertyValue] = {"b": True, "i": 13, "f": 1.5, "s": "13", "n": None}
     assert dict(seen(sent(Message("x", properties=properties))).properties) == properties
