@@ -77,7 +77,7 @@ def test_snippet(
 def run(code: str, classic_broker: Broker) -> None:
     """Run a snippet, and what it makes."""
     names: dict[str, Any] = {"__name__": "snippet"}
-    program = compile(code, "README", "exec")
+    program = compile(code, "README", "exec", dont_inherit=True)  # not our own __future__
     exec(program, names)  # noqa: S102 - running the snippets is the test
     tests = {name: value for name, value in names.items() if name.startswith("test_")}
     for value in names.values():
