@@ -10,9 +10,11 @@ import os
 import sys
 import sysconfig
 import traceback
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import LARGEST, check_number
 from jmsx.core.policy import Policy
 from jmsx.core.values import Disposition, Failure
@@ -41,15 +43,17 @@ class Steering(Exception):  # noqa: N818 - these are instructions, not errors
 
 class Retry(Steering):
     """
-    Deliver the message again after `delay` seconds (None: the policy's; 0 or less: at once); it counts as a delivery.
+    Deliver the message again after `delay`: seconds, a timedelta, or a text such as "2s"; it counts as a delivery.
 
-    Raises ConfigurationError for a delay that is no number.
+    None: the policy's; 0 or less: at once. Raises ConfigurationError for what is no delay.
     """
 
-    def __init__(self, reason: str = "", *, delay: float | None = None) -> None:
+    def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
         super().__init__(reason)
+        if isinstance(delay, str | timedelta):
+            delay = bounded("delay of Retry", delay)
         _check_delay(delay)
-        self.delay = delay
+        self.delay: float | None = delay
 
 
 class Reject(Steering):

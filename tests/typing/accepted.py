@@ -118,7 +118,7 @@ def once(message: Message) -> None:
     """Say more than that it failed."""
     match message.properties.get("then"):
         case "retry":
-            raise Retry(delay=2.5)
+            raise Retry(delay="2.5s")
         case "reject":
             raise Reject("not today")
         case "discard":

@@ -172,7 +172,7 @@ def sends(message: Message, session: Session) -> None:
     session.create_consumer("queue://a").receive("1")  # mistake
     message.properties["a"].upper()  # mistake
     Message("x", propertys={})  # mistake
-    raise Retry(delay="1s")  # mistake
+    raise Retry(delay=b"1s")  # mistake
 
 
 RedeliveryPolicy(maximum_redeliverys=3)  # mistake

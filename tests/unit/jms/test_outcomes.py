@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from jmsx.core.values import Disposition, Failure
@@ -23,6 +25,8 @@ def raised(error: BaseException, cause: BaseException | None = None) -> Failure:
         (Retry("x"), Disposition.REDELIVER, None),
         (Retry("x", delay=0.0), Disposition.REDELIVER, 0.0),
         (Retry("x", delay=7.5), Disposition.REDELIVER, 7.5),
+        (Retry("x", delay="1min"), Disposition.REDELIVER, 60.0),
+        (Retry("x", delay=timedelta(hours=1)), Disposition.REDELIVER, 3600.0),
         (Reject("x"), Disposition.REJECT, None),
         (Discard("x"), Disposition.DISCARD, None),
     ],
