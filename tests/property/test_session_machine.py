@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.frames import Frame
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy
@@ -29,15 +30,18 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.session import SessionCore
 
-CLIENT, INDIVIDUAL = (
+CLIENT, INDIVIDUAL, TRANSACTED = (
     AcknowledgeMode.CLIENT_ACKNOWLEDGE,
     AcknowledgeMode.INDIVIDUAL_ACKNOWLEDGE,
+    AcknowledgeMode.SESSION_TRANSACTED,
 )
 
 BROKEN = Failure("ValueError", "broken", "stack")
 REJECTED = Failure("Reject", "never", "stack", Disposition.REJECT)
 DISCARDED = Failure("Discard", "stale", "stack", Disposition.DISCARD)
 LATER = Failure("Retry", "later", "stack", delay=0.25)
+UNSEEN = Failure(disposition=Disposition.RELEASE)
+ENDS = st.sampled_from([None, BROKEN, REJECTED, DISCARDED, LATER, UNSEEN])
 
 POLICIES = st.builds(
     RedeliveryPolicy,
@@ -218,6 +222,25 @@ class SessionMachine(World):
         elif peer.habit.mode is INDIVIDUAL:
             self.may_go.add(body(delivery))
         peer.call(lambda core, now: core.acknowledge(delivery, now))
+
+    @rule(which=WHICH, ends=st.lists(ENDS, min_size=2, max_size=4))
+    def batch(self, which: int, ends: list[Failure | None]) -> None:
+        """A handler of batches tells how each of its messages went; in a transaction none is done."""
+        peer = self.peers[which]
+        if not self.free(which) or peer.habit.mode not in (INDIVIDUAL, TRANSACTED):
+            return
+        self.somebody_sends(f"q{which}", len(ends), persistent=True)
+        self.receive(which, "own", len(ends))
+        mine = [one for one in peer.delivered("own") if one.state is not DeliveryState.COPIED]
+        if peer.habit.transacted:
+            ends = [UNSEEN if end is None else end for end in ends]
+        outcomes = list(zip(mine, ends, strict=False))
+        if not outcomes:
+            return
+        self.may_go |= {body(one) for one, end in outcomes if end in (None, DISCARDED)}
+        failed = [one for one, end in outcomes if end not in (None, DISCARDED)]
+        self.fail(which, failed, NO_FAILURE, lambda: peer.core.settle(outcomes, self.time))
+        self.uncommitted[which] = []
 
     @rule(which=WHICH)
     def recover(self, which: int) -> None:
