@@ -202,7 +202,7 @@ class ConsumerCore:
                 self._idle_since = now
             if not copied:
                 return delivery
-            self.acknowledge_original(delivery)
+            self.acknowledge_originals([delivery], now)
         return None
 
     def decline(self, delivery: Delivery) -> None:
@@ -243,21 +243,34 @@ class ConsumerCore:
         delivery.step(DeliveryInput.TAKE_BACK)
         return delivery.state is not DeliveryState.ACKING
 
-    def acknowledge_original(self, delivery: Delivery) -> None:
+    def acknowledge_originals(self, batch: Sequence[Delivery], now: float) -> None:
         """
-        Acknowledge a message whose copy is a dead letter.
+        Acknowledge messages (oldest first) that have copies or need none.
 
         A cumulative ACK would settle older messages, too. Then the message waits among them and is settled with them.
         """
         self._changes(self)
-        delivery.step(DeliveryInput.COPY)
-        older = 0 if self.settings.individual else self.older_waiting(delivery)
-        if older:
-            self.waiting.insert(older, delivery)
-        elif self.delivered and not self.settings.individual:
-            self.delivered[delivery] = None
-        else:
-            self.write_acks([delivery])
+        alone = []
+        for delivery in batch:
+            if delivery.is_acknowledged:
+                continue
+            delivery.step(DeliveryInput.COPY)
+            older = 0 if self.settings.individual else self.older_waiting(delivery)
+            if older:
+                self.waiting.insert(older, delivery)
+            elif self.delivered and not self.settings.individual:
+                self.delivered[delivery] = None
+            else:
+                alone.append(delivery)
+        if alone:
+            self._write_owed(alone, now)
+
+    def _write_owed(self, batch: list[Delivery], now: float) -> None:
+        self.write_acks(batch)
+        owed = [one for one in batch if one.owed_end is not None]
+        if owed:
+            self.reports.acknowledged(owed, AckTrigger.EACH, now)
+            self.end_owed(owed, now)
 
     def older_waiting(self, delivery: Delivery) -> int:
         """
@@ -285,7 +298,7 @@ class ConsumerCore:
         delivered, self.delivered = self.delivered, {}
         return list(delivered)
 
-    def acknowledge_waiting_originals(self) -> None:
+    def acknowledge_waiting_originals(self, now: float) -> None:
         """
         Acknowledge the originals of dead letters that no older message precedes; call it
         before the consumer closes.
@@ -293,11 +306,13 @@ class ConsumerCore:
         One that is still being moved precedes them, too: a cumulative ACK would settle it without its copy.
         """
         self._changes(self)
+        if self.delivered or self.copies.blocks_dispatch:
+            return
         originals = []
         while self.waiting and self.waiting[0].state is DeliveryState.COPIED:
             originals.append(self.waiting.popleft())
-        if originals and not (self.delivered or self.copies.blocks_dispatch):
-            self.write_acks(originals)
+        if originals:
+            self._write_owed(originals, now)
 
     def cut(self, now: float) -> tuple[list[Delivery], list[Delivery]]:
         """
@@ -315,23 +330,29 @@ class ConsumerCore:
         self._on_lost_link = {one: None for one in self.delivered if not one.is_acknowledged}
         handed_out = [*owed, *self._on_lost_link]
         self.end(handed_out, Outcome.ABANDONED, now)
+        self.end_unwritten(self.copies.owed, Outcome.ABANDONED, now)
         unreturned = [one for one in self.waiting if one.is_acknowledged]
         for delivery in unreturned:
             delivery.step(DeliveryInput.ACKED)
         again = {one: None for one in self.delivered if one in self._unreturned}
-        waiting = self.give_back()
+        waiting = self.give_back(Outcome.ABANDONED, now)
         self._begin(now)
         self.waiting.extend(unreturned)
         self.delivered = again
         return handed_out, waiting
 
-    def give_back(self) -> list[Delivery]:
-        """Forget and return all messages that the application does not hold: the broker delivers them again."""
+    def give_back(self, outcome: Outcome, now: float) -> list[Delivery]:
+        """
+        Forget and return all messages that the application does not hold: the broker delivers them again.
+
+        What it has done with, and has no ACK yet, ends with `outcome`.
+        """
         self._changes(self)
         waiting = [
             one for one in (*self.waiting, *self.schedule.clear()) if not one.is_acknowledged
         ]
         self.waiting.clear()
+        self.end_unwritten(waiting, outcome, now)
         self.memory.given_back(one for one in waiting if one.is_alive)
         return waiting
 
@@ -344,7 +365,7 @@ class ConsumerCore:
         self.widened = False
         self.window = self._dialect.window(settings)
         self.batch = Batch(batch_rule(settings, self.window.batch_bytes), now)
-        self.copies = OpenCopies(lambda: self._changes(self))
+        self.copies = OpenCopies(lambda: self._changes(self), self.acknowledge_originals)
         self.wanted_since = None
         self._idle_since = now
 
@@ -427,6 +448,8 @@ class ConsumerCore:
         self.reports.acknowledged(batch, trigger, now)
         self.forget_counts(batch)
         self._end(alive, outcome, now)
+        if len(alive) < len(batch):
+            self.end_owed(batch, now)
 
     def acknowledge_one(self, delivery: Delivery, now: float) -> None:
         """
@@ -625,8 +648,42 @@ class ConsumerCore:
         batch = list(batch)
         if outcome in events.SETTLED:
             self.forget_counts(batch)
+            self.end_owed(batch, now, transaction_id)
+        elif outcome in (Outcome.RELEASED, Outcome.ABANDONED):
+            self.end_unwritten(batch, outcome, now)
         # The others have ended already
         self._end([one for one in batch if one.is_alive], outcome, now, transaction_id)
+
+    def owe(self, batch: list[Delivery], outcome: Outcome) -> None:
+        """
+        Put messages (oldest first) that were handed out back in their place, where their ACK is written in its turn.
+
+        A cumulative one would settle what is before them. They end with `outcome` when it is written, and not before:
+        if it never is, the broker delivers them again.
+        """
+        for delivery in batch:
+            delivery.owed_end = outcome
+            if delivery.entry is not None:
+                self._outbox.record(delivery.entry, settled=False)
+            delivery.step(DeliveryInput.COPY)
+        self.take_back(batch)
+
+    def end_owed(
+        self, batch: Iterable[Delivery], now: float, transaction_id: str | None = None
+    ) -> None:
+        """End those of `batch`, whose ACK is written, that were `owe`d."""
+        for delivery in batch:
+            if delivery.owed_end is not None:
+                outcome, delivery.owed_end = delivery.owed_end, None
+                self.forget_counts([delivery])
+                self._end([delivery], outcome, now, transaction_id)
+
+    def end_unwritten(self, batch: Iterable[Delivery], outcome: Outcome, now: float) -> None:
+        """End those of `batch` that were `owe`d with `outcome`: the broker delivers them again, and none has failed."""
+        for delivery in batch:
+            if delivery.owed_end is not None:
+                self.memory.acknowledged([delivery])
+                self.reports.ended(delivery, outcome, now, None)
 
     def _end(
         self,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from jmsx.core.actions import Outbox
 from jmsx.core.browsers import Browsers
-from jmsx.core.consumer import ConsumerCore, nack, newest
+from jmsx.core.consumer import ConsumerCore, nack
 from jmsx.core.death_headers import DeathRecord
 from jmsx.core.delivery import DEAD_LETTER, UNDECODABLE, DeadLetterCause, Delivery
 from jmsx.core.delivery_state import DeliveryInput
@@ -30,7 +30,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp_again
 from jmsx.core.requests import Request, Requests, silent, unanswered
 from jmsx.core.values import NO_FAILURE, DeadLetterStrategy, Failure, SessionSettings
-from jmsx.errors import JmsxError
+from jmsx.errors import JmsxError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,6 @@ class DeadLetters:
         self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: dict[_Move, None] = {}
         self._refused: list[tuple[float, _Move]] = []  #: by the time of the next try
-        self._kept: set[Delivery] = set()  #: without a confirmed copy, so no ACK may cover them
 
     def move(
         self,
@@ -120,8 +119,13 @@ class DeadLetters:
         Copies go to the URI `destination`, if one is given, and else to the consumer's dead letter queue. `alone`:
         nothing else is handed out until the copies are confirmed, which is always so where ACKs are cumulative.
         """
-        alive = [one for one in batch if one.is_alive]
-        by_broker = [one for one in alive if self._moved_by_broker(consumer, one, reason)]
+        # of one that an interrupted receive() has acknowledged the broker has nothing left to move
+        alive = [one for one in batch if one.is_alive or one.is_acknowledged]
+        by_broker = [
+            one
+            for one in alive
+            if not one.is_acknowledged and self._moved_by_broker(consumer, one, reason)
+        ]
         nacked = set(by_broker)
         by_copy = [one for one in alive if one not in nacked]
         blocks = bool(by_copy) and (alone or not consumer.settings.individual)
@@ -145,7 +149,8 @@ class DeadLetters:
                 self._move_unread(move, now)
         left = [one for one in batch if one not in nacked]
         if left and not by_copy:  # copied before, and their ACK was waiting for the others
-            consumer.write_acks(left)
+            self._settle_later(consumer, left)
+            consumer.copies.finish(now)
         copied = [_Move(consumer, one, queues[one], reason, failure) for one in by_copy]
         for move in copied:
             self._add(move, blocks=blocks)
@@ -239,9 +244,9 @@ class DeadLetters:
             self.move(consumer, [delivery], "expired", NO_FAILURE, now)
         else:
             consumer.end([delivery], Outcome.EXPIRED, now)
-            consumer.acknowledge_original(delivery)
+            consumer.acknowledge_originals([delivery], now)
 
-    def after(self, consumer: ConsumerCore, then: Callable[[], None]) -> None:
+    def after(self, consumer: ConsumerCore, then: Callable[[], None], now: float) -> None:
         """
         Run `then` when no copy for `consumer`, which is closing, is awaited any more.
 
@@ -250,8 +255,8 @@ class DeadLetters:
         consumer.copies.after(then)
         for _, move in list(self._refused):
             if move.consumer is consumer:
-                self._give_up(move, move.delivery.ended_at)
-        consumer.copies.finish()
+                self._give_up(move, now)
+        consumer.copies.finish(now)
 
     def next_timer(self) -> float | None:
         """Return when the next refused copy is sent again (seconds, monotonic), or None."""
@@ -280,7 +285,6 @@ class DeadLetters:
         """
         moves, self._open = list(self._open), {}
         self._refused = []
-        self._kept.clear()
         for move in moves:
             move.delivery.dead_letter_cause = DeadLetterCause(
                 move.reason, move.failure, sure=not move.in_doubt
@@ -288,6 +292,10 @@ class DeadLetters:
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
             if move.in_doubt:
                 move.consumer.memory.perhaps_dead_lettered([move.delivery])
+            if move.delivery.is_acknowledged:  # nobody else has it
+                move.consumer.waiting.append(move.delivery)
+        for consumer in {move.consumer for move in moves}:  # of those that are closing
+            consumer.end_unwritten(consumer.copies.owed, Outcome.ABANDONED, now)
         return [(move.consumer, move.delivery) for move in moves]
 
     def _moved_by_broker(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
@@ -377,24 +385,24 @@ class DeadLetters:
         self._report(move, now)
         self._remove(move, DeliveryInput.COPY if move.destination else DeliveryInput.MOVED)
         if consumer.settings.individual and move.destination:
-            consumer.acknowledge_original(move.delivery)
-        consumer.copies.finish()
+            consumer.acknowledge_originals([move.delivery], now)
+        consumer.copies.finish(now)
 
     def _refuse(self, move: _Move, error: JmsxError, now: float) -> None:
         if move in self._open:
             self._tell_refused(move, error, now)
-            self._try_later(move, now)
+            self._try_later(move, error, now)
 
     @staticmethod
     def _tell_refused(move: _Move, error: JmsxError, now: float) -> None:
         move.consumer.reports.dead_letter_failed(move.delivery, str(error), move.destination, now)
 
-    def _try_later(self, move: _Move, now: float) -> None:
-        """Send a copy again after RETRY seconds, unless its consumer closes."""
+    def _try_later(self, move: _Move, error: JmsxError | None, now: float) -> None:
+        """Send a copy again after RETRY seconds, unless its consumer closes; if the link is lost, `lose` is next."""
         self._refused.append((now + RETRY, move))
-        if move.consumer.copies.closing:
+        if move.consumer.copies.closing and not isinstance(error, LinkError):
             self._give_up(move, now)
-            move.consumer.copies.finish()
+            move.consumer.copies.finish(now)
 
     def _add(self, move: _Move, *, blocks: bool) -> None:
         self._open[move] = None
@@ -406,10 +414,10 @@ class DeadLetters:
         move.consumer.copies.remove(move.delivery, given)
 
     def _give_up(self, move: _Move, now: float) -> None:
-        self._kept.add(move.delivery)
         self._refused = [entry for entry in self._refused if entry[1] is not move]
         move.consumer.end([move.delivery], Outcome.RELEASED, now)
-        self._remove(move, DeliveryInput.KEEP)
+        del self._open[move]
+        move.consumer.copies.keep(move.delivery)
 
     # Copy and ACK in one transaction ---------------------------------------------------------------------------------
 
@@ -448,7 +456,7 @@ class DeadLetters:
             self._outbox.transmit(*self._releases(), Frame("ABORT", transaction.wire))
         self._settle_later(transaction.consumer, transaction.batch)
         for each in transaction.moves:  # one of them must not keep the others from being copied
-            self._try_later(each, now)
+            self._try_later(each, error, now)
 
     def _commit(self, transaction: _CopyTransaction) -> None:
         consumer = transaction.consumer
@@ -481,7 +489,7 @@ class DeadLetters:
             return False
         if consumer.settings.individual:
             return consumer.copies.single_acks + len(batch) <= SINGLE_ACKS
-        return consumer.settles_alone(batch) and not self._kept
+        return consumer.settles_alone(batch) and consumer.copies.may_cover(batch[-1])
 
     def _committed(self, transaction: _CopyTransaction, now: float) -> None:
         if not transaction.settles:
@@ -492,7 +500,8 @@ class DeadLetters:
         for move in transaction.moves:
             self._report(move, now)
             self._remove(move, DeliveryInput.MOVED)
-        transaction.consumer.copies.finish()
+        transaction.consumer.end_owed(transaction.batch, now)
+        transaction.consumer.copies.finish(now)
 
     def _not_committed(self, transaction: _CopyTransaction, error: JmsxError, now: float) -> None:
         """
@@ -511,21 +520,18 @@ class DeadLetters:
 
     # Behind the copies -----------------------------------------------------------------------------------------------
 
-    def _settle_later(self, consumer: ConsumerCore, batch: list[Delivery]) -> None:
+    @staticmethod
+    def _settle_later(consumer: ConsumerCore, batch: list[Delivery]) -> None:
         """Acknowledge `batch` when every copy is confirmed; where ACKs are single, each one follows its own copy."""
         if not consumer.settings.individual:
-            consumer.copies.when_clear(lambda: self._settle(consumer, batch))
-
-    def _settle(self, consumer: ConsumerCore, batch: list[Delivery]) -> None:
-        """Acknowledge `batch` (oldest first), up to the first message of which there is no copy."""
-        kept = [index for index, one in enumerate(batch) if one in self._kept]
-        for delivery in newest(batch[: kept[0]] if kept else batch):
-            consumer.acknowledge_original(delivery)
+            consumer.copies.settle_when_clear(batch)
 
     def _report(self, move: _Move, now: float) -> None:
         consumer, delivery, failure = move.consumer, move.delivery, move.failure
         consumer.reports.dead_lettered(delivery, move.reason, failure, move.destination, now)
         consumer.end([delivery], Outcome.DEAD_LETTERED, now)
+        if delivery.is_acknowledged:
+            consumer.returned(delivery)
         if move.destination:
             consumer.memory.copied([delivery])
         else:  # it lies in a queue of the broker's, and may be moved back and be new

@@ -12,6 +12,7 @@ from jmsx.core.delivery_state import (
     DeliveryState,
     next_state,
 )
+from jmsx.core.events import Outcome
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import SUBSCRIPTION_SEPARATOR, time_ms
 from jmsx.core.ledger import Entry
@@ -77,6 +78,7 @@ class Delivery:
         "next_delivery",
         "not_failed",
         "order",
+        "owed_end",
         "received_at",
         "redelivery_count",
         "started_at",
@@ -128,6 +130,8 @@ class Delivery:
         self.started_at = received_at
         self.ended_at = received_at
         self.state = DeliveryState.WAITING
+        #: How it ends as soon as its ACK is written, which waits for its turn; None: that is not put off
+        self.owed_end: Outcome | None = None
         #: Why it becomes a dead letter as soon as it is handed out; None: it does not
         self.dead_letter_cause: DeadLetterCause | None = None
         self.looked_at = False  #: what came without a body was looked for elsewhere

@@ -28,9 +28,7 @@ class DeliveryState(IntEnum):
     DYING = auto()  #: on its way to a dead letter queue
     ACKING = auto()  #: its ACK is being written
     SETTLED = auto()  #: its ACK is written
-    COPIED = (
-        auto()
-    )  #: its end is told: it is copied, processed or expired, and only its ACK is owed
+    COPIED = auto()  #: copied, processed, discarded or expired: only its ACK is owed
     CLOSING = auto()  #: that ACK is being written
     GONE = auto()  #: nothing more happens to it
 
@@ -90,7 +88,8 @@ def _arrows() -> Mapping[tuple[DeliveryState, DeliveryInput], DeliveryState]:
         arrows[each, given.ACK] = state.ACKING
     # An acknowledged message may be handed out once more, and a copied one wait among those that are: they stay so.
     again = (given.HAND_OUT, given.TAKE_BACK, given.CONSUME, given.FAIL, given.REST, given.DUE)
-    for one in (*again, given.COMMIT, given.SETTLE, given.ACK, given.ACKED):
+    moved = (given.DEAD_LETTER, given.MOVED, given.KEEP, given.COPY)
+    for one in (*again, *moved, given.COMMIT, given.SETTLE, given.ACK, given.ACKED):
         arrows[state.SETTLED, one] = state.SETTLED
     for one in (given.TAKE_BACK, given.FAIL, given.REST, given.DUE, given.COMMIT, given.COPY):
         arrows[state.COPIED, one] = state.COPIED
@@ -99,14 +98,11 @@ def _arrows() -> Mapping[tuple[DeliveryState, DeliveryInput], DeliveryState]:
 
 ARROWS: Final = _arrows()
 
-#: Of these the end is told, whatever becomes of their ACK.
+#: Nobody gets these any more, as long as their link lives, whatever becomes of their ACK.
 ENDED: Final = frozenset({DeliveryState.COPIED, DeliveryState.CLOSING, DeliveryState.GONE})
 
 #: And of these the ACK is made, too, or need not be.
 ACKNOWLEDGED: Final = frozenset({DeliveryState.ACKING, DeliveryState.SETTLED})
-
-#: While a delivery is in one of these, a cumulative ACK of a later one would cover it.
-UNCONFIRMED: Final = frozenset({DeliveryState.DYING, DeliveryState.LEAVING})
 
 
 def next_state(state: DeliveryState, given: DeliveryInput) -> DeliveryState:

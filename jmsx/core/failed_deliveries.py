@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import UNDECODABLE, DeadLetterCause, Delivery
-from jmsx.core.delivery_state import DeliveryInput
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.policy import given_up
 from jmsx.core.scheduled_redelivery import ScheduledRedelivery
@@ -92,23 +91,12 @@ class FailedDeliveries:
                 if failure.error_type is not None:
                     delivery.note_failure(failure, now)
             if failure.disposition in _FORGET and not consumer.settings.individual:
-                self._forget_in_turn(consumer, batch, failure, now)
+                consumer.owe(batch, _FORGET[failure.disposition])
             else:
                 self._dispose(consumer, batch, failure, now)
             until = (paused_until, consumer.paused_until)
             paused_until = max((at for at in until if at is not None), default=None)
         consumer.pause(paused_until)
-
-    @staticmethod
-    def _forget_in_turn(
-        consumer: ConsumerCore, batch: list[Delivery], failure: Failure, now: float
-    ) -> None:
-        """End these, and owe their ACK until it is their turn: a cumulative one would settle what is before them."""
-        consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
-        consumer.end(batch, _FORGET[failure.disposition], now)
-        for delivery in batch:
-            delivery.step(DeliveryInput.COPY)
-        consumer.take_back(batch)
 
     def _dispose(
         self, consumer: ConsumerCore, batch: list[Delivery], failure: Failure, now: float

@@ -98,7 +98,7 @@ class HandingOut:
         A message that is over its limit becomes a dead letter instead.
         """
         consumer = self._consumers.find(delivery.subscription_id)
-        if delivery.is_acknowledged:
+        if delivery.is_acknowledged and delivery.dead_letter_cause is None:
             return True
         try:
             return self._admit(consumer, delivery, now, entry)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import DeadLetterCause, Delivery
 from jmsx.core.delivery_state import ENDED, DeliveryInput
+from jmsx.core.events import Outcome
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class _LostDelivery:
     redelivery_count: int  #: of the next delivery
     not_failed: int
     only_ack_owed: bool  #: it is copied or processed; only its ACK is owed
+    owed_end: Outcome | None  #: how it ends when that is written
     dead_letter_cause: (
         DeadLetterCause | None
     )  #: it was to be a dead letter, and that was not confirmed
@@ -76,6 +78,7 @@ class LostDeliveries:
                 delivery.redelivery_count + handed_out,
                 delivery.not_failed,
                 processed or delivery.state in ENDED,
+                None if processed else delivery.owed_end,
                 delivery.dead_letter_cause,
                 delivery.first_failed_at,
                 delivery.last_failed_at,
@@ -107,6 +110,7 @@ class LostDeliveries:
             return  # whoever moved it back means it to be new; or the broker has crashed
         if past.only_ack_owed and delivery.is_alive:
             delivery.step(DeliveryInput.COPY)
+            delivery.owed_end = past.owed_end
         delivery.dead_letter_cause = cause
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at

@@ -7,6 +7,7 @@ Who moves one gives its state its arrow here, so that these are the deliveries w
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import Delivery
@@ -22,13 +23,17 @@ class OpenCopies:
     when it has ended.
     """
 
-    def __init__(self, changes: Callable[[], None]) -> None:
-        """`changes` is called before what blocks, or does no longer, changes."""
+    def __init__(
+        self, changes: Callable[[], None], settle: Callable[[list[Delivery], float], None]
+    ) -> None:
+        """`changes` is called before what blocks, or does no longer, changes; `settle` for `settle_when_clear`."""
         self._changes = changes
+        self._settle = settle
         self._open: dict[Delivery, None] = {}
         self._blocking: dict[Delivery, None] = {}
         self.single_acks = 0  #: written in transactions of ours, where ACKs are single
-        self._clear: list[Callable[[], None]] = []
+        self.owed: list[Delivery] = []  #: to be settled together when no copy is unconfirmed
+        self._first_kept = math.inf  #: arrival of the oldest message that no ACK may cover
         self._then: Callable[[], None] | None = None
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -63,18 +68,41 @@ class OpenCopies:
         """Return whether no others than `deliveries` are unconfirmed."""
         return self._open.keys() <= set(deliveries)
 
-    def when_clear(self, settle: Callable[[], None]) -> None:
-        """Have `finish` run `settle` when no copy is unconfirmed: a cumulative ACK would cover their originals."""
-        self._clear.append(settle)
+    def keep(self, delivery: Delivery) -> None:
+        """Stop tracking `delivery`, which stays with the broker because nothing came of its copy."""
+        if not delivery.is_acknowledged:
+            self.stay([delivery])
+        self.remove(delivery, DeliveryInput.KEEP)
+
+    def stay(self, batch: Iterable[Delivery]) -> None:
+        """Note that these stay with the broker, so that no ACK may cover them."""
+        self._first_kept = min([self._first_kept, *(one.arrival for one in batch)])
+
+    def may_cover(self, delivery: Delivery) -> bool:
+        """Return whether a cumulative ACK of `delivery` covers nothing that stays with the broker."""
+        return delivery.arrival < self._first_kept
+
+    def settle_when_clear(self, batch: list[Delivery]) -> None:
+        """Have `finish` settle `batch` when no copy is unconfirmed: a cumulative ACK would cover their originals."""
+        self.owed += batch
 
     def after(self, then: Callable[[], None]) -> None:
         """Have `finish` run `then`, which closes the consumer, when no copy is unconfirmed."""
         self._then = then
 
-    def finish(self) -> None:
-        """Run what waits for the copies, if none is unconfirmed. Call it after `remove`."""
-        while self._clear and not self._open:
-            self._clear.pop(0)()
-        if self._then is not None and not self._open:
+    def finish(self, now: float) -> None:
+        """
+        Do what waits for the copies, if none is unconfirmed. Call it after `remove`.
+
+        What is owed is settled up to the first message that stays with the broker. Copies are not confirmed in
+        the order in which their originals came, so that is one ACK for all: that of one batch may cover another one.
+        """
+        if self._open:
+            return
+        owed = sorted(self.owed, key=lambda one: one.arrival)
+        covered = [one for one in owed if self.may_cover(one)]
+        self.owed = owed[len(covered) :]
+        self._settle(covered, now)
+        if self._then is not None:
             then, self._then = self._then, None
             then()

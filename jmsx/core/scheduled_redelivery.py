@@ -111,10 +111,11 @@ class ScheduledRedelivery:
                 consumer.reports.acknowledged(batch, AckTrigger.EACH, now)
                 consumer.memory.given_back(batch)  # a broker that crashes may have both
                 consumer.forget_counts(batch)
+                consumer.end_owed(batch, now)
             else:
                 consumer.take_back(batch)
                 self._outbox.disconnect(f"a message could not be sent back: {error}")
-            consumer.copies.finish()
+            consumer.copies.finish(now)
             return error
 
         request = self._requests.open("SEND", consumer.settings.destination, answered)

@@ -398,12 +398,16 @@ class SessionCore:
         """
         End several deliveries of one consumer (oldest first), each as it went: None acknowledges it.
 
-        The session is INDIVIDUAL; a transacted one is rolled back by this, so that nothing may be None. The broker
-        delivers again what came on an older link.
+        The session is INDIVIDUAL; a transacted one is rolled back by this, so that nothing may be None, and what else
+        was handed out, by whatever consumer, waits again as if it had not been. The broker delivers again what came on
+        an older link.
         """
+        consumer = self._consumers.get(outcomes[0][0].subscription_id)
         if self.transacted:
             self._work.rollback(now)
-        consumer = self._consumers.get(outcomes[0][0].subscription_id)
+            for other in self._consumers.agenda.holding():
+                if other is not consumer:
+                    self._settle(other, [], now)
         if consumer is not None:
             self._settle(consumer, outcomes, now)
         self._consumers.close_deferred(now)

@@ -9,6 +9,7 @@ from jmsx.core.agenda import Agenda
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import Delivery
+from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
@@ -23,7 +24,7 @@ from jmsx.core.values import ConsumerSettings
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 
 #: Consumers that are remembered when they are closed: what the broker sent meanwhile comes soon, or never.
@@ -299,10 +300,11 @@ class Subscriptions:
         consumer.flush(AckTrigger.CLOSE, now)
         if settings.acknowledges_itself and consumer.delivered and idle:
             consumer.acknowledge(consumer.take_delivered(), AckTrigger.CLOSE, now)
-        consumer.acknowledge_waiting_originals()
+        consumer.acknowledge_waiting_originals(now)
         self._outbox.transmit(*consumer.release_window())
         consumer.end(consumer.delivered, Outcome.RELEASED, now)
-        consumer.give_back()
+        left = [*consumer.delivered, *consumer.give_back(Outcome.RELEASED, now)]
+        consumer.copies.stay(one for one in left if one.is_alive)
         self._left[settings.subscription_id] = consumer.memory
         if len(self._left) > _LEFT:
             del self._left[next(iter(self._left))]
@@ -314,6 +316,17 @@ class Subscriptions:
         ids = reversed(consumer.window.subscription_ids)
         *further, first = [Frame("UNSUBSCRIBE", {"id": one}) for one in ids]
         frames = [*further, Frame("UNSUBSCRIBE", {**first.headers, **receipt})]
+
+        def note(batch: Iterable[Delivery]) -> None:
+            copied = [one for one in batch if one.state is DeliveryState.COPIED]
+            self._lost_deliveries.note(consumer, copied, handed_out=False)
+            self._lost_deliveries.trim()
+
+        def leave() -> None:
+            note(consumer.copies.owed)
+            self._outbox.transmit(*frames)
+
+        note(left)  # if they come again, only their ACK is owed
         # An ACK after UNSUBSCRIBE is ignored or refused, so copies that are on their way come first.
-        self._dead_letters.after(consumer, lambda: self._outbox.transmit(*frames))
+        self._dead_letters.after(consumer, leave, now)
         return request

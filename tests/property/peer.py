@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jmsx.core.actions import Disconnect, Report, Transmit
-from jmsx.core.delivery_state import UNCONFIRMED, DeliveryState
+from jmsx.core.delivery_state import DeliveryState
 from jmsx.core.events import SETTLED, DeliveryEnded, ErrorReceived, Outcome
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.modes import AcknowledgeMode
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from jmsx.core.values import OptimizeAcknowledge
     from jmsx.testing import FakeBroker
     from jmsx.testing.link import FakeLink
+
+#: While a delivery is in one of these, a cumulative ACK of a later one would cover it.
+UNCONFIRMED = {DeliveryState.DYING, DeliveryState.LEAVING}
 
 #: Which may be handed out once more, or wait among those that are.
 ENDED_ALREADY = (DeliveryState.COPIED, DeliveryState.SETTLED)

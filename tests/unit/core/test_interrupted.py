@@ -24,6 +24,8 @@ from tests.unit.core.harness import (
     WALL,
     Talk,
     at_most,
+    copies,
+    dead_letters,
 )
 from tests.unit.core.test_ledger import Book
 from tests.unit.interrupts import Alarm, Interrupt
@@ -347,3 +349,30 @@ def test_a_listener_that_fails_on_what_such_a_receive_had_acknowledged(lost: str
     assert talk.take() is delivery
     talk.core.close_consumer("1", talk.now)
     assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+
+
+@pytest.mark.parametrize("dead_letter", ["safe", "broker"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_such_a_message_that_fails_past_its_limit(dead_letter: str, *, lost: bool) -> None:
+    """The broker has nothing left to move, so a copy is sent: on the next link, if this one is lost first."""
+    talk, held = Talk(AUTO, dead_letter=dead_letter), Held()
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
+    assert delivery is not None
+    talk.core.consumed(delivery, talk.now, returning=True)
+    assert talk.core.take_back(held)
+    talk.wrote()
+    talk.core.failed(talk.held(), BROKEN, talk.now)
+    if lost:
+        assert talk.wrote() == copies("a")
+        talk.cut()
+        talk.reopen()
+        assert talk.take() is None
+    assert talk.wrote() == copies("a", number=1 + lost)
+    talk.answer()
+    assert talk.wrote() == [f"COMMIT in jmsx-dead-{1 + lost} ?"]
+    talk.answer()
+    assert dead_letters(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
+    assert talk.ended() == ["a#1 acknowledged"]
+    assert talk.take() is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.delivery import Delivery
+from jmsx.core.events import MessagesAcknowledged
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.policy import RedeliveryPolicy
 from jmsx.core.values import Disposition, Failure
@@ -17,6 +18,7 @@ from tests.unit.core.harness import (
     DIALECT,
     DISCARDED,
     DUPLICATE,
+    FAILED_ONCE,
     INDIVIDUAL,
     REJECTED,
     TRANSACTED,
@@ -24,6 +26,7 @@ from tests.unit.core.harness import (
     Talk,
     at_most,
     called,
+    copies,
     dead_letters,
     settled,
     transactions,
@@ -186,7 +189,11 @@ def test_the_discarded_of_a_transaction_take_nobody_along() -> None:
     assert [called(talk.held()) for _ in "df"] == ["d#2", "f#1"]
     talk.commit()
     assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK f in jmsx"]
-    assert {"a#1 discarded", "c#1 discarded", "e#1 duplicate"} < set(talk.ended())
+    told = {"c#1 discarded", "e#1 duplicate", "d#2 committed"}
+    assert "a#1 discarded" in talk.ended()
+    assert not told & set(talk.ended())
+    talk.answer()
+    assert told < set(talk.ended())
 
 
 @pytest.mark.parametrize("dialect", [DIALECT, ARTEMIS])
@@ -226,6 +233,203 @@ def test_a_consumer_that_closes_settles_nothing_before_its_copy() -> None:
     assert talk.wrote() == []
     talk.answer()
     assert talk.wrote() == settled("a")
+
+
+def failed_behind_a_refused_copy(odd: str = "c") -> Talk:
+    """`a` and `b` fail for good together, while the copy of what was not understood waits for its next try."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(0), dead_letter="queue://dead")
+    *_, last = taken(talk, "a", "b", odd)
+    talk.core.undecodable(last, ValueError("odd"), talk.now)
+    talk.refuse()
+    talk.rollback(BROKEN)
+    talk.wrote()
+    return talk
+
+
+def test_copies_are_settled_together_in_whatever_order_they_are_confirmed() -> None:
+    """The ACK of the newest covers the others, and the broker knows none of their ACKs then (Classic)."""
+    talk = failed_behind_a_refused_copy()
+    for _ in range(
+        3
+    ):  # the copies of a and b, and their COMMIT, which may not settle them beside c
+        talk.answer()
+    assert talk.wrote() == ["COMMIT in jmsx-dead-1 ?"]
+    talk.timer()
+    talk.answer()
+    assert talk.wrote() == ["SEND queue:dead 'c' ?", "ACK c"]
+
+
+@pytest.mark.parametrize("refused", ["a", "ab"])
+def test_the_newest_copy_settles_nothing_that_has_none(refused: str) -> None:
+    """The consumer closes, so that copies which were refused twice are not tried again: their originals stay."""
+    talk = failed_behind_a_refused_copy()
+    talk.refuse()
+    talk.answer()
+    talk.timer()
+    assert talk.wrote()[-3:] == [f"SEND queue:dead {one!r} ?" for one in "cab"]
+    for name in "cab":
+        if name in refused:
+            talk.refuse()
+        else:
+            talk.answer()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+    assert {f"{one}#1 released" for one in refused} < set(talk.ended())
+    talk.answer()
+    talk.subscribe(policy=at_most(0), dead_letter="queue://dead")
+    talk.comes("a", "b", redelivered="true")
+    for number, name in enumerate(refused, start=2):
+        assert talk.receive() is None
+        assert talk.wrote() == copies(name, to="queue:dead", number=number)
+        talk.answer()
+        assert talk.wrote() == settled(name, number=number)
+        talk.answer()
+    assert talk.receive() is None
+    assert talk.wrote() == ["ACK b"] * ("b" not in refused)
+
+
+def test_a_copied_message_settles_nothing_before_its_nack_is_answered() -> None:
+    """Its ACK covers what is older, which stays with the broker if the NACK is refused."""
+    talk = Talk(TRANSACTED)
+    talk.answers_nacks = False
+    talk.subscribe(policy=at_most(0))
+    taken(talk, "a")
+    talk.comes("java-x", **FAILED_ONCE)
+    assert talk.receive() is None
+    talk.answer()  # its copy
+    talk.wrote()
+    talk.rollback(BROKEN)
+    assert talk.wrote() == ["NACK a"]
+    talk.refuse_nack()
+    talk.timer()
+    assert talk.wrote() == ["NACK a"]
+    talk.answers_nacks = True
+    assert talk.wrote() == ["ACK java-x"]
+
+
+@pytest.mark.parametrize("failure", [DISCARDED, DUPLICATE])
+def test_what_was_discarded_is_not_told_so_before_its_ack(failure: Failure) -> None:
+    """The consumer closes first: then the broker delivers it again, to whomever."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    settle(talk, taken(talk, "a", "b"), a=UNSEEN, b=failure)
+    assert (talk.ended(), talk.reported(MessagesAcknowledged)) == ([], [])
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+    assert talk.ended() == ["b#1 released"]
+
+
+def test_what_was_discarded_is_told_so_when_its_ack_is_written() -> None:
+    """As the consumer closes, behind nothing that was not done."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    assert settle(talk, taken(talk, "a", "b"), a=DISCARDED, b=UNSEEN) == []
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["ACK a", "UNSUBSCRIBE 1 ?"]
+    assert talk.ended() == ["a#1 discarded"]
+    assert [one.messages for one in talk.reported(MessagesAcknowledged)] == [1]
+
+
+def test_what_was_discarded_and_lost_with_its_link_is_not_handed_out_again() -> None:
+    """It has ended without an ACK; when it comes again it gets one in its turn, and ends as it was said."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    settle(talk, taken(talk, "a", "b"), a=UNSEEN, b=DISCARDED)
+    talk.cut()
+    assert talk.ended() == ["b#1 abandoned"]
+    talk.reopen()
+    talk.comes("a", "b", redelivered="true")
+    assert talk.drain() == ["a#2"]
+    talk.commit()
+    talk.answer()
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK b in jmsx"]
+    assert talk.ended()[1:] == ["b#1 discarded", "a#2 committed"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"), [(DISCARDED, "released"), (REJECTED, "dead_lettered")]
+)
+def test_what_has_ended_without_an_ack_when_its_consumer_closes(
+    failure: Failure, told: str
+) -> None:
+    """The session knows it again: the next consumer hands out what was not done, and acknowledges the other."""
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
+    talk.subscribe()
+    settle(talk, taken(talk, "a", "b"), a=UNSEEN, b=failure)
+    if failure is REJECTED:
+        talk.answer()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.ended() == [f"b#1 {told}"]
+    assert talk.wrote()[-1:] == ["UNSUBSCRIBE 1 ?"]
+    talk.answer()
+    talk.subscribe()
+    talk.comes("a", "b", redelivered="true")
+    assert talk.drain() == ["a#2"]
+    talk.commit()
+    assert [one for one in talk.wrote() if one.startswith("ACK")] == ["ACK b in jmsx"]
+    talk.answer()
+    assert talk.ended()[1:] == (["b#1 discarded"] if told == "released" else []) + ["a#2 committed"]
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_what_was_discarded_and_lies_in_a_transaction_that_is_undone(*, behind: bool) -> None:
+    """It goes with what becomes of the others, and ends once."""
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
+    talk.subscribe(policy=at_most(0))
+    settle(talk, taken(talk, "a", "b"), a=UNSEEN, b=DISCARDED)
+    assert talk.drain() == ["a#1"]
+    talk.rollback(BROKEN if behind else DISCARDED)
+    if behind:
+        assert talk.ended() == []
+        talk.answer()
+        assert talk.wrote()[-2:] == settled("b")
+        talk.answer()
+    else:
+        assert talk.wrote() == ["ACK b"]
+    first = "a#1 dead_lettered" if behind else "a#1 discarded"
+    assert talk.ended() == [first, "b#1 discarded"]
+
+
+def test_all_that_a_transaction_has_received_is_given_back() -> None:
+    """Also what another consumer of the session was handed: the next commit would settle it otherwise."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe()
+    talk.subscribe("2")
+    batch = taken(talk, "a")
+    talk.comes("x", to="2")
+    talk.held("2")
+    settle(talk, batch, a=BROKEN)
+    talk.commit()
+    assert talk.wrote() == []
+    assert [called(talk.held(one)) for one in "12"] == ["a#2", "x#1"]
+
+
+def test_a_copy_of_a_consumer_that_closes_settles_nothing_that_was_given_back() -> None:
+    """Its ACK would cover what is older and was not done; what is newer may be there."""
+    for undone in "ac":
+        talk = Talk(TRANSACTED, dead_letter="queue://dead")
+        talk.subscribe()
+        batch = taken(talk, *("ab" if undone == "a" else "bc"))
+        settle(talk, batch, **{undone: UNSEEN, "b": REJECTED})
+        talk.core.close_consumer("1", talk.now)
+        talk.answer()
+        wrote = talk.wrote()
+        assert any(one.startswith("ACK") for one in wrote) is (undone == "c")
+        assert wrote[-1:] == (["UNSUBSCRIBE 1 ?"] if undone == "a" else ["COMMIT in jmsx-dead-1 ?"])
+
+
+@pytest.mark.parametrize("dead_letter", ["queue://dead", "safe"])
+def test_a_consumer_that_closes_writes_nothing_to_a_lost_link(dead_letter: str) -> None:
+    """It waited for an answer about a dead letter, and the broker has it as it was."""
+    talk = Talk(TRANSACTED, dead_letter=dead_letter)
+    talk.answers_nacks = False
+    talk.subscribe()
+    settle(talk, taken(talk, "a", "b"), a=REJECTED, b=UNSEEN)
+    talk.core.close_consumer("1", talk.now)
+    talk.cut()
+    assert talk.wrote() == []
+    assert talk.ended() == ["a#1 abandoned"]
 
 
 @pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
