@@ -135,12 +135,10 @@ def test_bodies_that_are_none(session: Session, body: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [{"list": [1]}, [1], object()])
-def test_bodies_that_are_meant_as_json(broker: Broker, body: Any) -> None:
-    """What to write instead is said."""
-    app = App(broker.url)
+def test_bodies_that_are_meant_as_json(session: Session, body: Any) -> None:
+    """What to write instead is said; an app sends JSON by itself (tests/unit/app/test_answers.py)."""
     with pytest.raises(MessageFormatError, match=r"json\.dumps"):
-        app.send(fresh_queue(), body)
-    app.stop()
+        session.create_producer(fresh_queue()).send(body)
 
 
 @pytest.mark.parametrize(
