@@ -142,9 +142,9 @@ def draw(axes: Axes, panel: Panel, answers: list[list[Series]], span: Span) -> N
     else:
         _DRAWN[panel.view](axes, panel, [one for series in answers for one in series])
         axes.set_xlim(_date(span.start), _date(span.end))
-        locator = dates.AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+        locator = dates.AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]  # matplotlib.dates has no types
         axes.xaxis.set_major_locator(locator)
-        short = dates.ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+        short = dates.ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]  # matplotlib.dates has no types
         axes.xaxis.set_major_formatter(short)
         axes.xaxis.get_offset_text().set_visible(False)
 
@@ -300,7 +300,7 @@ _DRAWN: Final = {
 
 def _date(seconds: float) -> float:
     moment = datetime.fromtimestamp(seconds, UTC)
-    return float(dates.date2num(moment))  # type: ignore[no-untyped-call]
+    return float(dates.date2num(moment))  # type: ignore[no-untyped-call]  # matplotlib.dates has no types
 
 
 # The page ----------------------------------------------------------------------------------------------------------
