@@ -301,6 +301,7 @@ _PROGRESS: Final = (
         expr=(
             f"{DEPTH} > 0 and on (destination) max_over_time(jmsx_consumer_info[1d])"
             " unless on (destination) jmsx_open_subscriptions > 0"
+            " unless on (destination) (jmsx_consumer_info and on (job, instance) jmsx_connection_up == 0)"
         ),
         wait="10m",
         severity=Severity.TICKET,
@@ -470,12 +471,12 @@ _ANSWERS: Final = (
     ),
     Alert(
         name="JmsxConnectionSilent",
+        # No test in a hurry makes these seconds fewer: sockets have their own.
         expr=(
             "time() - min without (worker) (jmsx_last_frame_received_timestamp_seconds)"
             " > max without (worker) (jmsx_silence_limit_seconds > 0) + 60"
         ),
         wait="1m",
-        seconds=(60,),
         severity=Severity.TICKET,
         labels=("job", "instance", "broker"),
         summary="{instance} has heard nothing of {broker}, and holds on to it",

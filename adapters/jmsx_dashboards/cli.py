@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
 from jmsx.cli.terminal import console
+from jmsx.cli.times import seconds
 from jmsx.errors import ConfigurationError
 from jmsx_dashboards.asking import Prometheus, Span
 from jmsx_dashboards.boards import BOARDS
@@ -43,8 +43,7 @@ def export(
     """
     Write boards, rules, runbooks, and files for Grafana's provisioning and for Docker Compose.
 
-    Example: jmsx dashboards export monitoring --grafana https://grafana.example.org --runbooks
-    https://wiki.example.org/jmsx
+    Example: jmsx dashboards export monitoring --runbooks https://wiki.example.org/jmsx
     """
     settings = Settings() if budgets is None else read_budgets(budgets)
     links = Links(runbooks=runbooks.rstrip("/"), grafana=grafana.rstrip("/"))
@@ -73,7 +72,7 @@ def render(
     from jmsx_dashboards.pictures import ask_all, page, write_picture  # noqa: PLC0415 - Matplotlib takes half a second
 
     now = time.time()
-    span = Span(now - _length(since), now, scrape)
+    span = Span(now - seconds("--since", since), now, scrape)
     names = {one.uid.removeprefix("jmsx-"): one for one in BOARDS}
     unknown = [name for name in board or () if name not in names]
     if unknown:
@@ -88,12 +87,3 @@ def render(
         target = folder / f"{one.uid}.png"
         write_picture(target, one, answers[one.uid], span)
         typer.echo(target)
-
-
-def _length(text: str) -> float:
-    """Seconds of a text such as `3h`."""
-    units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-    number, unit = text[:-1], text[-1:]
-    if unit not in units or not number.isdigit() or not int(number):
-        raise ConfigurationError(f"--since is a number with s, m, h or d, such as 3h, not {text!r}")
-    return timedelta(**{units[unit]: int(number)}).total_seconds()

@@ -622,6 +622,26 @@ _NEW: Final = (
         ),
     ),
     Scenario(
+        "JmsxBacklogWithoutConsumer",
+        "the broker is down, which another alert tells; then it is there, and nobody subscribes",
+        (
+            Series("jmsx_broker_queue_messages", _REPORTED, held((50, 60))),
+            Series(
+                "jmsx_consumer_info",
+                {
+                    **_SERIES,
+                    "ack_mode": "client",
+                    "optimize_acknowledge": "false",
+                    "maximum_redeliveries": "6",
+                },
+                held((1, 60)),
+            ),
+            Series("jmsx_open_subscriptions", _SERIES, held((0, 60))),
+            Series("jmsx_connection_up", _LINK, held((0, 30), (1, 30))),
+        ),
+        (*_never(15, 29, 35), *_fires({"destination": DESTINATION}, 45)),
+    ),
+    Scenario(
         "JmsxCannotConnect",
         "the broker comes after 10 minutes",
         (

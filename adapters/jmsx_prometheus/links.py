@@ -261,8 +261,11 @@ class Links:
         if links:
             up = self._table.tally("jmsx_connection_up", broker=broker)
             up.value = int(all(link.is_up for link in links))
-            heard = self._table.tally("jmsx_last_frame_received_timestamp_seconds", broker=broker)
-            heard.value = min(link.heard for link in links)
         else:
             self._table.forget("jmsx_connection_up", broker=broker)
-            self._table.forget("jmsx_last_frame_received_timestamp_seconds", broker=broker)
+        heard = "jmsx_last_frame_received_timestamp_seconds"
+        listening = [link.heard for link in links if link.is_up]  # the others are down, not silent
+        if listening:
+            self._table.tally(heard, broker=broker).value = min(listening)
+        else:
+            self._table.forget(heard, broker=broker)

@@ -49,16 +49,22 @@ def send(app: App, words: list[str], stopped: threading.Event) -> None:
     """Send one message after the other, each the next of `words`."""
     number = 0
     while not stopped.wait(1 / _RATE):
-        place = "queue://patience" if words[number % len(words)] == "once" else "queue://orders"
-        app.send(place, Message(words[number % len(words)]))
+        word = words[number % len(words)]
+        place = "queue://patience" if word in {"once", "calm"} else "queue://orders"
+        app.send(place, Message(word))
         number += 1
 
 
 def main(uri: str, port: str, role: str, *words: str) -> None:
     """Run until standard input ends: `role` is `work`, `send` or `both`."""
     observer = PrometheusObserver()
+    vars(observer)["keeps_counts"] = (
+        True  # as an event log does: the app asks the broker for its counts
+    )
     stopped = threading.Event()
-    app = make(uri, observer) if role != "send" else App(uri, observers=[observer])
+    app = (
+        make(uri, observer) if role != "send" else App(uri, observers=[observer], broker_stats=1.0)
+    )
     sender = threading.Thread(target=send, args=(app, list(words), stopped), daemon=True)
     with serve(observer, int(port)):
         app.start()

@@ -77,7 +77,7 @@ def test_numbers_are_told_for_readers(value: float, unit: str, text: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--since", "tomorrow"], "--since is a number"),
+        (["--since", "tomorrow"], "is no duration"),
         (["--board", "nothing"], "there is no board"),
         (["--prometheus", "localhost"], "--prometheus is a URL"),
         (["--prometheus", f"http://127.0.0.1:{free_port()}"], "does not answer"),

@@ -221,3 +221,11 @@ def test_attempts_and_missing_answers_are_counted_by_what_came_of_them() -> None
     missed = observer.totals("jmsx_receipt_timeouts_total", "command")
     assert {command: count for command, count in missed.items() if count} == {("SEND",): 1}
     assert missed["COMMIT",] == 0
+
+
+def test_what_is_down_is_not_silent() -> None:
+    """A lost socket is told by another gauge."""
+    heard = "jmsx_last_frame_received_timestamp_seconds"
+    lost = ((LINK_OPENED, SOURCE), (LINK_MEASURED, SOURCE), (_LOST, SOURCE))
+    assert _told(*lost).totals(heard, "broker") == {}
+    assert _told(*lost, (LINK_OPENED, _AGAIN)).value(heard) == WALL
