@@ -211,7 +211,7 @@ def test_a_torn_message_is_copied_as_it_came_unless_the_broker_keeps_it() -> Non
     talk.comes("0", to="jmsx-question-1", browser="end")
     unsubscribed, copy = talk.wrote()
     assert unsubscribed == "UNSUBSCRIBE jmsx-question-1"
-    assert copy == "SEND queue:ActiveMQ.DLQ 'MESSAGE\\nack:a\\nx\\n\\nb\\x00c' ?"
+    assert copy == "SEND queue:ActiveMQ.DLQ 'MESSAGE\\n ack:a\\nx\\n\\nb\\x00c' ?"
     talk.answer()
     assert talk.wrote() == ["NACK a"]
     assert talk.receive() == "b#1"

@@ -9,6 +9,7 @@ import pytest
 from jmsx.core.death_headers import DeathRecord, cut
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import Frame, MessageFrame
+from jmsx.core.wire import Splitter
 from jmsx_classic import DIALECT
 
 
@@ -201,3 +202,42 @@ def test_long_texts_are_cut() -> None:
     assert len(headers["jmsx_stack"]) <= 8192
     assert headers["jmsx_stack"].endswith("end")
     assert len(headers["dlqDeliveryFailureCause"]) <= 1024
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"MESSAGE\nack:ID\\cbroker-1\\c7\nsubscription:1\n\na\0b",
+        b"MESSAGE\nack:ID\\cbroker-1\\c7\n\na\0\nMESSAGE\nack:ID\\cbroker-1\\c5\n\nb",
+    ],
+)
+def test_the_copy_of_a_truncated_message_can_be_read(text: bytes) -> None:
+    """Also as the first message of a link, where any lower number of an `ack` might be its own."""
+    told = {
+        "ack": "ID:broker-1:7",
+        "subscription": "1",
+        "message-id": "m",
+        "destination": "/queue/q",
+    }
+    delivery = Delivery(
+        MessageFrame.of(told).truncated("no end", text).bare(),
+        arrival=1,
+        message_id="m",
+        epoch=1,
+        received_at=0.0,
+        expires_at=None,
+    )
+    death = certificate(reason="undecodable")
+    copy = DIALECT.copying.dead_letter_copy(delivery, "queue://dead", death)
+    length = copy.headers["content-length"]
+    splitter = Splitter()
+    splitter.feed(b"CONNECTED\nversion:1.2\n\n\0\n")
+    splitter.mark = b"~0123456789abcdef"
+    head = {**told, "ack": "ID:broker-1:12", "content-length": length}
+    frame = MessageFrame.of(head).block.replace(
+        b"subscription:1", b"subscription:1" + splitter.mark
+    )
+    (message,) = splitter.feed(b"MESSAGE\n%s\n\n%s\0\n" % (frame, copy.body))
+    assert isinstance(message, MessageFrame)
+    assert (message.broken, message.headers["ack"]) == ("", "ID:broker-1:12")
+    assert message.body.replace(b"\n ack:", b"\nack:") == text
