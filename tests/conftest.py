@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from hypothesis import settings
 from tests.spreading import Spreading, turn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xdist.remote import Producer
 
 #: Worker processes of a whole run: most tests wait for a broker, so that five keep two processors busy. With three
@@ -53,3 +56,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spreadi
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest."""
     items.sort(key=lambda item: turn(item.nodeid))
+
+
+@pytest.fixture(autouse=True)
+def _log_levels() -> Iterator[None]:
+    """What a command sets for its own process is not left to the tests behind it."""
+    loggers = [logging.getLogger(), logging.getLogger("jmsx")]
+    levels = [one.level for one in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)

@@ -115,13 +115,12 @@ def outputs_of_a_commit_that_is_cut(
         assert way.sprung.is_set()
         assert call.error is None
 
-        def settled() -> (
-            bool
-        ):  # who leaves before the input has come again leaves it there, for somebody else
+        # Who leaves before the input has come again leaves it there, for somebody else.
+        def settled() -> bool:
             assert consumer.receive(0.5) is None
             return artemis_broker.statistics(source.name).size == 0
 
-        assert eventually(settled, 10)
+        assert eventually(settled, 10), artemis_broker.statistics(source.name)
         sender.send(jmsx.Message("3"))
         session.commit()
     return bodies(artemis_broker, target)
