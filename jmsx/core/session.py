@@ -294,6 +294,8 @@ class SessionCore:
     def undecodable(self, delivery: Delivery, error: Exception, now: float) -> None:
         """Make `delivery`, which was just handed out and cannot be decoded, a dead letter."""
         consumer = self._consumers.get(delivery.subscription_id)
+        if self.transacted:
+            self._work.untouch(delivery)
         if consumer is not None and not self._is_lost(delivery):
             self._failed_deliveries.dead_letter_undecodable(consumer, delivery, error, now)
 

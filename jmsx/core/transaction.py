@@ -170,4 +170,5 @@ class Transaction:
             self.started_at = None
             self.sent = False
             self.repeats = False
-            self._inputs, self._outputs = [], 0
+            self._inputs, self._origin, self._outputs = [], "", 0
+            self._before = [], "", 0

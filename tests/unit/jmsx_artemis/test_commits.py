@@ -207,6 +207,37 @@ def test_an_input_that_is_given_back_has_no_outputs() -> None:
     assert found[0] == found[1] == outputs_of("a")[0]
 
 
+def test_what_is_given_back_brings_no_input_of_an_older_transaction_back() -> None:
+    """Else what is sent without input would be known by an input of before, whose own output the broker drops then."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", "b", "c")
+    talk.receive()
+    talk.send()
+    talk.receive()
+    talk.rollback()
+    talk.core.take_actions()
+    held = Held()
+    assert talk.core.handing_out.deliver(["1"], talk.now, held) is not None
+    assert talk.core.take_back(held)
+    talk.core.take_actions()
+    talk.send()
+    assert identities(talk) == [None]
+
+
+def test_what_cannot_be_decoded_is_no_input() -> None:
+    """It is a dead letter, so that what comes after it comes alone the next time."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("x", "a")
+    talk.core.undecodable(talk.held(), LookupError("unknown encoding"), talk.now)
+    talk.answer()
+    assert talk.receive() == "a#1"
+    talk.core.take_actions()
+    talk.send()
+    assert identities(talk) == outputs_of("a")
+
+
 def test_an_output_without_an_input_has_no_identity() -> None:
     """Nobody would know it again."""
     talk = Talk(TRANSACTED, dialect=DIALECT)
