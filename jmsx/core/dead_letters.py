@@ -128,7 +128,10 @@ class DeadLetters:
         ]
         nacked = set(by_broker)
         by_copy = [one for one in alive if one not in nacked]
-        blocks = bool(by_copy) and (alone or not consumer.settings.individual)
+        left = [
+            one for one in batch if one not in nacked
+        ]  #: some may have a copy, and wait for their ACK
+        blocks = bool(left) and (alone or not consumer.settings.individual)
         moves = [_Move(consumer, one, "", reason, failure) for one in by_broker]
         queues = {one: destination or self._queue_for(consumer, one) for one in alive}
         for move in moves:
@@ -147,7 +150,6 @@ class DeadLetters:
         for move in moves:
             if move.copy_first_to:
                 self._move_unread(move, now)
-        left = [one for one in batch if one not in nacked]
         if left and not by_copy:  # copied before, and their ACK was waiting for the others
             self._settle_later(consumer, left)
             consumer.copies.finish(now)

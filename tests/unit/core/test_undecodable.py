@@ -9,11 +9,13 @@ import pytest
 
 from jmsx.core.actions import Disconnect
 from jmsx.core.frames import UNDECODABLE_HEADER, MessageFrame
+from jmsx.core.modes import AcknowledgeMode
 from jmsx.errors import ProtocolError
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import (
     AUTO,
+    CLIENT,
     DIALECT,
     INDIVIDUAL,
     TRANSACTED,
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
     from jmsx.core.frames import Frame
-    from jmsx.core.modes import AcknowledgeMode
 
 DLQ = "queue:ActiveMQ.DLQ"
 HEAD = b"subscription:1\nack:a\nmessage-id:a\ndestination:/queue/q\npersistent:true"
@@ -271,3 +272,24 @@ def test_what_turns_out_to_be_torn_when_it_is_settled_changes_nothing() -> None:
     assert talk.receive() == "a#1"
     talk.core.receive([late("a")], talk.now, WALL)
     assert not [one for one in talk.core.take_actions() if isinstance(one, Disconnect)]
+
+
+@pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
+def test_nothing_is_handed_out_while_a_nack_in_front_of_a_copied_one_is_open(
+    mode: AcknowledgeMode,
+) -> None:
+    """The ACK of the copied one waits for the NACK, and would settle what was handed out meanwhile."""
+    talk = Talk(mode)
+    talk.answers_nacks = False
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a", "x", "c")
+    assert talk.receive() == "a#1"
+    talk.core.undecodable(talk.held(), LookupError("unknown encoding: foo"), talk.now)
+    talk.answer()
+    talk.wrote()
+    talk.rollback() if mode is TRANSACTED else talk.core.recover(talk.now)
+    assert "NACK a" in talk.wrote()
+    assert talk.receive() is None
+    talk.answers_nacks = True
+    talk.wrote()
+    assert talk.receive() == "c#1"
