@@ -29,13 +29,16 @@ from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Reject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 
 #: Calls what is inside: give it the message (of a batch the list), or another one in its place. `await` it where it is
 #: around an `async def` handler.
 CallNext: TypeAlias = "Callable[[Any], Any]"
+
+#: What the handler is called with, by position and by name; raises for what does not fit.
+Arguments: TypeAlias = "Callable[[Any], tuple[Sequence[Any], Mapping[str, Any]]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,42 +116,52 @@ class Around:
         self._handler = handler
         self._chain: Sequence[Callable[[Any, CallNext], Any]] = chain(handler, middleware)[::-1]
 
-    def call(self, taken: Any, innermost: CallNext) -> Any:
-        """What the outermost returns; raises what it raises, and Reject if the handler has not run."""
+    def call(self, taken: Any, arguments: Arguments) -> Any:
+        """What the outermost returns; raises what it raises, and what says why if the handler has not run."""
         if not self._chain:
-            return innermost(taken)
+            args, named = arguments(taken)
+            return self._handler(*args, **named)
         ran = False
+        misfit: BaseException | None = None
 
         def call_next(given: Any) -> Any:
-            nonlocal ran
+            nonlocal ran, misfit
             try:
-                result = innermost(given)
-                check_ran(self._handler, result)
-            finally:
-                ran = True
+                args, named = arguments(given)
+            except BaseException as error:
+                misfit = error
+                raise
+            ran = True
+            result = self._handler(*args, **named)
+            check_ran(self._handler, result)
             return result
 
         result = self._nested(call_next)(taken)
-        self._check_called(ran)
+        self._check_called(ran, misfit)
         return result
 
-    async def acall(self, taken: Any, innermost: CallNext) -> Any:
+    async def acall(self, taken: Any, arguments: Arguments) -> Any:
         """As `call`, for an `async def` handler."""
         if not self._chain:
-            return await innermost(taken)
+            args, named = arguments(taken)
+            return await self._handler(*args, **named)
         ran = False
+        misfit: BaseException | None = None
 
         async def call_next(given: Any) -> Any:
-            nonlocal ran
+            nonlocal ran, misfit
             try:
-                result = await innermost(given)
-                check_ran(self._handler, result)
-            finally:
-                ran = True
+                args, named = arguments(given)
+            except BaseException as error:
+                misfit = error
+                raise
+            ran = True
+            result = await self._handler(*args, **named)
+            check_ran(self._handler, result)
             return result
 
         result = await self._nested(call_next)(taken)
-        self._check_called(ran)
+        self._check_called(ran, misfit)
         return result
 
     def _nested(self, call_next: CallNext) -> CallNext:
@@ -156,8 +169,11 @@ class Around:
             call_next = _step(middleware, call_next)
         return call_next
 
-    def _check_called(self, ran: bool) -> None:  # noqa: FBT001 - what it is about
+    def _check_called(self, ran: bool, misfit: BaseException | None) -> None:  # noqa: FBT001 - what it is about
+        """Raise what kept the handler from being called, also if a middleware has swallowed that."""
         if not ran:
+            if misfit is not None:
+                raise misfit
             names = ", ".join(name_of(one) for one in reversed(self._chain))
             text = (
                 f"middleware ({names}) returned, and {name_of(self._handler)} was not called: return"

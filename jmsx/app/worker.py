@@ -420,15 +420,14 @@ class Worker:
     def _call_inside(self, taken: Message | list[Message], database: Any) -> Any:
         handler, parameters = self.consumer.handler, self.consumer.parameters
 
-        def innermost(given: Message | list[Message]) -> Any:
-            arguments, named = parameters.arguments(given, self._session, database)
-            return handler(*arguments, **named)
+        def arguments(given: Message | list[Message]) -> tuple[list[Any], dict[str, Any]]:
+            return parameters.arguments(given, self._session, database)
 
         if self._loop is None:
-            result = self._around.call(taken, innermost)
+            result = self._around.call(taken, arguments)
         else:
             result = self._await(
-                self._loop, lambda: self._in_time(self._around.acall(taken, innermost))
+                self._loop, lambda: self._in_time(self._around.acall(taken, arguments))
             )
         check_ran(handler, result)
         return result

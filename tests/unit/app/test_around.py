@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -188,6 +188,49 @@ def test_batches(kind: str) -> None:
         mq.advance("2s")
         assert sizes == [3]
         assert len(mq.dead_letters()) == 1
+
+
+@KINDS
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("awaited", [False, True])
+def test_what_does_not_fit_cannot_be_swallowed(kind: str, batch: bool, awaited: bool) -> None:  # noqa: FBT001 - parameters
+    """The handler was not called with it; what fits is handled."""
+
+    def deaf(taken: Any, call_next: CallNext) -> object:
+        with suppress(Exception):
+            return call_next(taken)
+        return None
+
+    async def adeaf(taken: Any, call_next: CallNext) -> object:
+        with suppress(Exception):
+            return await call_next(taken)
+        return None
+
+    got: list[int] = []
+
+    def one(number: int) -> None:
+        got.append(number)
+
+    async def aone(number: int) -> None:
+        got.append(number)
+
+    def many(numbers: list[int]) -> None:
+        got.extend(numbers)
+
+    async def amany(numbers: list[int]) -> None:
+        got.extend(numbers)
+
+    handler: Any = (amany if awaited else many) if batch else (aone if awaited else one)
+    options: dict[str, Any] = {"batch": 3, "batch_timeout": "1s"} if batch else {}
+    app = App(middleware=[Layer(deaf, adeaf)])
+    app.consumer("queue://numbers", **options)(handler)
+    with harness(app, kind) as mq:
+        for text in ("1", "none", "2"):
+            mq.send("queue://numbers", text)
+        mq.advance("2s")
+        assert got == [1, 2]
+        assert [letter.reason for letter in mq.dead_letters()] == ["rejected"]
+        assert mq.messages("queue://numbers") == []
 
 
 @KINDS
