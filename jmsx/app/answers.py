@@ -59,6 +59,9 @@ def answer_to(
         )
     sending = Sending(persistent=request.persistent, priority=request.priority)
     answer = sending.message(to, returned)
+    if isinstance(returned, Message):  # which others may return, too
+        answer = _copied(returned)
+        answer.reply_to = returned.reply_to
     if answer.correlation_id is None:
         answer.correlation_id = request.correlation_id or request.message_id
     return answer, to, sending.of_producer

@@ -212,6 +212,27 @@ def test_what_a_handler_returns_answers(kind: str, mode: str) -> None:
 
 
 @KINDS
+def test_a_message_that_answers_many(kind: str) -> None:
+    """Each gets a copy of it, with its own correlation id."""
+    app, done = App(), Message("done", type="answer", properties={"a": 1})
+
+    @app.consumer("queue://a")
+    def handle(body: str) -> Message:
+        del body
+        return done
+
+    with harness(app, kind) as mq:
+        for name in ("c1", "c2"):
+            mq.send("queue://a", "x", reply_to="queue://answers", correlation_id=name)
+        answers = mq.messages("queue://answers")
+        assert [one.correlation_id for one in answers] == ["c1", "c2"]
+        assert [(one.text, one.type, one.properties["a"]) for one in answers] == [
+            ("done", "answer", 1)
+        ] * 2
+        assert (done.correlation_id, done.message_id) == (None, None)
+
+
+@KINDS
 def test_an_answer_in_a_transaction(kind: str) -> None:
     """Is sent with it, and only once, however often the handler failed before."""
     app = App(redelivery_policy=RedeliveryPolicy(initial_redelivery_delay=60.0))
