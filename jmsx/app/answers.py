@@ -61,7 +61,10 @@ def answer_to(
     answer = sending.message(to, returned)
     if isinstance(returned, Message):  # which others may return, too
         answer = _copied(returned)
-        answer.reply_to = returned.reply_to
+        if (
+            not returned.delivery_count
+        ):  # else it came in, and that is where its own sender is answered
+            answer.reply_to = returned.reply_to
     if answer.correlation_id is None:
         answer.correlation_id = request.correlation_id or request.message_id
     return answer, to, sending.of_producer

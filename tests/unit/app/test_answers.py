@@ -312,6 +312,30 @@ def test_an_answer_to_oneself_ends(kind: str) -> None:
 
 
 @KINDS
+def test_a_request_that_is_its_own_answer(kind: str) -> None:
+    """Asks for no answer, either; a new message may."""
+    app, got = App(), list[Message]()
+
+    @app.consumer("queue://q")
+    def echo(message: Message) -> Message | None:
+        got.append(message)
+        return message if len(got) < 9 else None
+
+    @app.consumer("queue://new")
+    def new(body: str) -> Message:
+        return Message(body, reply_to="queue://more")
+
+    with harness(app, kind) as mq:
+        mq.send("queue://q", "x", reply_to="queue://q", correlation_id="c", properties={"a": 1})
+        assert [(one.text, one.correlation_id, one.properties["a"]) for one in got] == [
+            ("x", "c", 1)
+        ] * 2
+        assert [str(one.reply_to) for one in got] == ["queue://q", "None"]
+        mq.send("queue://new", "x", reply_to="queue://answers")
+        assert [str(one.reply_to) for one in mq.messages("queue://answers")] == ["queue://more"]
+
+
+@KINDS
 def test_with_a_store_that_commits_first(kind: str, tmp_path: Path) -> None:
     """There is no answer in a transaction with that; in another mode there is, once."""
     store = DatabaseStore(lambda: sqlite3.connect(tmp_path / "x.db", check_same_thread=False))
