@@ -503,6 +503,7 @@ class Worker:
         except IllegalStateError as error:
             if running.loop_closed:
                 self._lose_loop(error)
+                raise Unhandled from error
             raise
         finally:
             self._on_loop = None

@@ -16,12 +16,14 @@ from jmsx import (
     BatchError,
     ConfigurationError,
     Discard,
+    IllegalStateError,
     MemoryStore,
     Message,
     RedeliveryPolicy,
     Reject,
     Retry,
 )
+from jmsx.app.loops import Running
 from jmsx.app.middleware import CallNext, Layer
 from jmsx.app.pacing import CircuitBreaker, RateLimit
 from jmsx.errors import ConnectionFailedError, JmsxError
@@ -627,6 +629,34 @@ def test_an_async_handler_is_cancelled(kind: str) -> None:
         assert "did not return in its timeout of 0.05 s, and was cancelled" in str(first)
         assert second.error_message == "own"
     assert ended == ["slow"]
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "client", "individual", "transacted"])
+@pytest.mark.parametrize("judging", [{"retry_on": OSError}, {"give_up_on": Exception}])
+def test_a_loop_that_is_closed_under_a_handler(
+    kind: str, mode: str, judging: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is none of the message's faults: it is given back, and no dead letter."""
+
+    def closed(running: Running) -> None:
+        running.loop_closed = True
+        raise IllegalStateError("the event loop was closed")
+
+    monkeypatch.setattr(Running, "result", closed)
+    app = App()
+
+    async def ship(order: Message) -> None:
+        del order
+
+    app.consumer("queue://orders", name="ship", mode=mode, **judging)(ship)
+    with (  # noqa: PT012 - it is told when the app ends
+        pytest.raises(IllegalStateError, match="loop was closed"),
+        harness(app, kind) as mq,
+    ):
+        broker = mq.broker
+        mq.send("queue://orders", "x")
+    assert len(broker.queue("orders").browse()) == 1
 
 
 def test_a_plain_handler_goes_on(caplog: pytest.LogCaptureFixture) -> None:
