@@ -160,22 +160,9 @@ class Circuit:
             self._told(False, 0)  # noqa: FBT003 - that it is closed
 
     def _counts(self, error: BaseException) -> bool:
-        """Whether it says that something is away; of a batch, if its cause does, or what each that failed has."""
-        from jmsx.app.batches import BatchError  # noqa: PLC0415 - which needs this module
-
-        if self._is_named(error):
-            return True
-        told = error.__cause__ if isinstance(error, Retry) else error
-        if not isinstance(told, BatchError):
-            return False
-        return isinstance(told.__cause__, self._on) or all(
-            self._is_named(told.error_of(message)) for message in told.failed
-        )
-
-    def _is_named(self, error: BaseException) -> bool:
+        cause = error.__cause__ if isinstance(error, Steering) else error
         if isinstance(error, Steering) and not isinstance(error, Retry):
             return False
-        cause = error.__cause__ if isinstance(error, Steering) else error
         return isinstance(error if cause is None else cause, self._on)
 
 

@@ -525,28 +525,6 @@ def test_other_errors_do_not_count() -> None:
 
 
 @KINDS
-@pytest.mark.parametrize("named", [False, True])
-def test_a_pause_because_of_a_batch_error(kind: str, named: bool) -> None:  # noqa: FBT001 - a parameter
-    """Its cause counts, and so do the errors of its messages; a probe that fails so begins the next pause."""
-    app, calls = App(redelivery_policy=PATIENT), list[int]()
-
-    @app.consumer("queue://rows", batch=2, batch_timeout=0.1, breaker=SERVICE)
-    def write(rows: list[Message]) -> None:
-        calls.append(len(rows))
-        if named:
-            raise BatchError(dict.fromkeys(rows, ConnectionError("service is away")))
-        raise BatchError(rows) from ConnectionError("service is away")
-
-    with harness(app, kind) as mq:
-        for _ in range(2):
-            mq.send("queue://rows", "x")
-        mq.advance("20s")
-        assert len(calls) == 3
-        mq.advance("30s")
-        assert calls[3:] == [1]  # the probe, alone
-
-
-@KINDS
 def test_draining_gives_back_what_waits(kind: str) -> None:
     """At once, and as if nobody had seen it."""
     service = Service()
