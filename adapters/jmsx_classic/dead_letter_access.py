@@ -4,6 +4,9 @@ Dead letter queues of ActiveMQ Classic, looked at with a browser, and emptied by
 What is sent back is one transaction with the acknowledgement of what lay there, so nothing that happens to this process
 or to the broker leaves a message in two places or in none. ACKs and COMMIT go out when every SEND has its receipt: an
 ERROR for a SEND without one would not spoil the transaction. Source: BROKER.md C18, C20, C42.
+
+Where the broker closes the connection because of a message whose body it was to translate (C67), all is read as it lies
+there, and each body that did not come so is looked at alone.
 """
 
 from __future__ import annotations
@@ -23,8 +26,14 @@ from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
 from jmsx.drivers.exchange import Talk
+from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
-from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, UnsupportedError
+from jmsx.errors import (
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    InvalidDestinationError,
+    UnsupportedError,
+)
 from jmsx.jms.session import link_of
 from jmsx_classic.copies import replayed_headers
 from jmsx_classic.destinations import destination_uri
@@ -75,6 +84,9 @@ class ClassicDeadLetters:
         self._address = link.address
         # The pauses of a slow replay are the caller's, and nobody sends heart-beats in them
         self._options = replace(link.options, heartbeat=(0.0, 0.0))
+        self._looking = Looking(DIALECT, self._options, Machine())
+        #: Whether the broker translates all that lies in a queue, of those that a browser was shown to their end
+        self._translates: dict[str, bool] = {}
 
     def queues(self) -> list[str]:
         """Those that are called like one: Classic does not tell over STOMP what its strategies are."""
@@ -110,23 +122,56 @@ class ClassicDeadLetters:
             if queue not in self._all():
                 return None
         except UnsupportedError:  # no advisories
-            return sum(1 for _ in self.look(queue))
+            return sum(1 for _ in self._shown(queue))
         asked = Statistics(self._session)
         told = None if asked.broker() is None else asked.queues([queue]).get(queue, {}).get("size")
-        return told if isinstance(told, int) else sum(1 for _ in self.look(queue))
+        return told if isinstance(told, int) else sum(1 for _ in self._shown(queue))
 
     def look(self, queue: str, *, bodies: bool = False) -> Iterator[DeadLetter]:
         """What a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known."""
         with suppress(UnsupportedError):
             if queue not in self._all():  # a browser would make it
                 raise InvalidDestinationError(f"there is no queue {queue}")
+        for frame in self._shown(queue):
+            yield _letter(self._whole(frame, queue), bodies=bodies)
+
+    def _shown(self, queue: str) -> Iterator[MessageFrame]:
+        """What a browser is shown: translated, until the broker closes the connection, and from there on as it is."""
         headers = DIALECT.writing.browse_headers(
             destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
         )
+        known = Counter[str]()
+        if self._translates.get(queue, True):
+            try:
+                for frame in self._browsed(queue, headers):
+                    yield frame
+                    known[DIALECT.reading.message_id(frame.headers)] += 1
+            except ConnectionFailedError:  # if it is for another reason, the next one tells it
+                pass
+            else:
+                self._translates[queue] = True
+                return
+        for frame in self._browsed(queue, DIALECT.untranslated(headers)):
+            message_id = DIALECT.reading.message_id(frame.headers)
+            if known[message_id]:
+                known[message_id] -= 1
+            else:
+                yield frame
+        self._translates[queue] = False
+
+    def _browsed(self, queue: str, headers: Mapping[str, str]) -> Iterator[MessageFrame]:
         with self._talk() as talk:
             talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
-            while (frame := talk.message(queue)).headers.get("browser") != "end":
-                yield _letter(frame, bodies=bodies)
+            while not DIALECT.ends_browsing((frame := talk.message(queue)).headers):
+                yield frame
+
+    def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
+        """`frame`, with the body that comes only translated, if it has such a one."""
+        if UNDECODABLE_HEADER in frame.headers or DIALECT.reading.carries(
+            frame.headers, frame.body
+        ):
+            return frame
+        return self._looking.look(_delivery(frame, queue), self._address) or frame
 
     def replay(
         self, queue: str, letters: Sequence[DeadLetter], to: str | None = None
@@ -158,15 +203,69 @@ class ClassicDeadLetters:
         Several links are used, one after the other. An id does not say which are meant: two may have one (C46).
         """
         wanted = Counter(letters)
+        if queue not in self._translates:  # a link must not end while a COMMIT is under way
+            for _ in self._shown(queue):
+                pass
         while wanted.total():
             left = wanted.total()
             with self._talk() as talk:
-                for batch in _batches(talk, queue, wanted, instead):
+                for batch in self._batches(talk, queue, wanted, instead):
                     _commit(talk, batch, queue)
                     yield [one.id for one in batch]
                 talk.end()
             if wanted.total() == left:  # they are not there any more
                 return
+
+    def _batches(
+        self,
+        talk: Talk,
+        queue: str,
+        wanted: Counter[DeadLetter],
+        instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
+    ) -> Iterator[list[_Taken]]:
+        """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well."""
+        with_body = {one.id for one in wanted if not one.stuck}
+        batch: list[_Taken] = []
+        subscriptions, held, taken = 0, 0, 0
+        while wanted.total() and taken < LINK:
+            if held >= subscriptions * _PREFETCH - BATCH:
+                subscriptions += 1
+                talk.send(self._subscribe(queue, f"move-{subscriptions}"))
+            try:
+                frame = talk.message(queue)
+            except BrokerTimeoutError:  # that was all
+                break
+            if (
+                not self._translates[queue]
+                and DIALECT.reading.message_id(frame.headers) in with_body
+            ):
+                frame = self._whole(frame, queue)
+            letter = _letter(frame)
+            if not wanted[letter]:
+                held += 1
+                continue
+            wanted[letter] -= 1
+            taken += 1
+            ack_id = frame.headers.get(DIALECT.ack_header, "")
+            batch.append(_Taken(letter.id, ack_id, instead(letter, frame)))
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _subscribe(self, queue: str, name: str) -> Frame:
+        headers: Mapping[str, str] = DIALECT.writing.subscribe_headers(
+            destination=f"queue://{queue}",
+            ack=StompAck.CLIENT_INDIVIDUAL,
+            selector=None,
+            durable_name=None,
+            no_local=False,
+            options={"prefetchSize": str(_PREFETCH)},
+        )
+        if not self._translates[queue]:
+            headers = DIALECT.untranslated(headers)
+        return Frame("SUBSCRIBE", {"id": name, **headers})
 
     @contextmanager
     def _talk(self) -> Iterator[Talk]:
@@ -184,50 +283,6 @@ class _Taken(NamedTuple):
     id: str
     ack_id: str
     instead: list[Frame]  #: SENDs
-
-
-def _batches(
-    talk: Talk,
-    queue: str,
-    wanted: Counter[DeadLetter],
-    instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
-) -> Iterator[list[_Taken]]:
-    """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well."""
-    batch: list[_Taken] = []
-    subscriptions, held, taken = 0, 0, 0
-    while wanted.total() and taken < LINK:
-        if held >= subscriptions * _PREFETCH - BATCH:
-            subscriptions += 1
-            talk.send(_subscribe(queue, f"move-{subscriptions}"))
-        try:
-            frame = talk.message(queue)
-        except BrokerTimeoutError:  # that was all
-            break
-        letter = _letter(frame)
-        if not wanted[letter]:
-            held += 1
-            continue
-        wanted[letter] -= 1
-        taken += 1
-        ack_id = frame.headers.get(DIALECT.ack_header, "")
-        batch.append(_Taken(letter.id, ack_id, instead(letter, frame)))
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _subscribe(queue: str, name: str) -> Frame:
-    headers = DIALECT.writing.subscribe_headers(
-        destination=f"queue://{queue}",
-        ack=StompAck.CLIENT_INDIVIDUAL,
-        selector=None,
-        durable_name=None,
-        no_local=False,
-        options={"prefetchSize": str(_PREFETCH)},
-    )
-    return Frame("SUBSCRIBE", {"id": name, **headers})
 
 
 def _commit(talk: Talk, batch: Sequence[_Taken], queue: str) -> None:

@@ -21,11 +21,12 @@ from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
 from tests.integration.broker_support import eventually, python
 from tests.integration.support import fresh_queue
+from tests.jdk import NEEDS_JDK, run_peer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jmsx_broker import Broker
+    from jmsx_broker import Broker, ClassicBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
@@ -285,3 +286,36 @@ def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:
     assert f"dead letter in {dead.uri}: max_redeliveries, after 2 deliveries" in told.output
     assert f"the broker has it in {dead.name}, as " in told.output
     assert ": max_redeliveries, TimeoutError: late, since 2" in told.output
+
+
+@NEEDS_JDK
+def test_an_object_message_hides_nothing(classic_broker: ClassicBroker, tmp_path: Path) -> None:
+    """Classic closes the connection of who has it translate one; all is seen and moved all the same, maps whole."""
+    dead, target, out = fresh_queue(), fresh_queue(), tmp_path / "dead.jsonl"
+    put(classic_broker, dead, "first")
+    kinds = ("map", "object", "text", "map", "object", "stream")
+    run_peer("BodyPeer", classic_broker.openwire_url, dead.name, "persistent", *kinds)
+    put(classic_broker, dead, "last")
+    assert printed(classic_broker, "ls", dead.name) == [{"queue": dead.name, "messages": 8}]
+    assert sum(one["count"] for one in printed(classic_broker, "groups", dead.name)) == 8
+    shown = printed(classic_broker, "show", dead.name)
+    sent = ["jmsx", *kinds, "jmsx"]
+    assert [one["headers"].get("kind", "jmsx") for one in shown] == sent
+    bodiless = [one["id"] for one in shown if "does not come over STOMP" in one["stuck"]]
+    assert bodiless == [shown[place]["id"] for place in (2, 5, 6)]
+    assert "does not come over STOMP" in run(classic_broker, "show", dead.name, bodiless[0])
+    run(classic_broker, "export", dead.name, str(out))
+    texts = [json.loads(line)["text"] for line in out.read_text("utf-8").splitlines()]
+    assert [text is None for text in texts] == [one["id"] in bodiless for one in shown]
+    assert "<map>" in texts[1]
+    told = printed(classic_broker, "replay", dead.name, "--to", target.uri, "--yes")
+    assert told == {"planned": 5, "done": 5, "missing": 0, "dry_run": False}
+    assert [one["id"] for one in printed(classic_broker, "show", dead.name)] == bodiless
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(target)
+        came = [message for message in (consumer.receive(5.0) for _ in range(5)) if message]
+    content = {"a": 1, "b": 2}
+    assert [one.body for one in came] == ["first", content, "Zürich 😀", content, "last"]
+    assert "3 done" in run(classic_broker, "purge", dead.name, "--yes")
+    assert classic_broker.statistics(dead.name).size == 0
