@@ -59,7 +59,7 @@ class Subscriptions:
         self._left: dict[str, ConsumerMemory] = {}  #: closed consumers, for which more may come
         self.linked = False  #: there is a link to write to
         #: To be subscribed on it, when what has to come before is done.
-        self._awaited: list[tuple[ConsumerCore, Request]] = []
+        self._awaited: dict[str, Request] = {}
 
     def __iter__(self) -> Iterator[ConsumerCore]:
         return iter(list(self._consumers.values()))
@@ -168,26 +168,24 @@ class Subscriptions:
         A consumer that is refused stays open for the next link.
         """
         self.linked = True
-        requests = []
         for consumer in self:
 
             def then(
                 now: float, error: JmsxError | None, consumer: ConsumerCore = consumer
             ) -> JmsxError | None:
-                if error is None:
+                if error is None and consumer.settings.subscription_id in self:
                     consumer.reports.opened(now)
                 return error
 
             request = self._requests.open("SUBSCRIBE", consumer.settings.destination, then)
-            self._awaited.append((consumer, request))
-            requests.append(request)
-        return requests
+            self._awaited[consumer.settings.subscription_id] = request
+        return list(self._awaited.values())
 
     def subscribe(self) -> None:
         """Subscribe all consumers that `reopen` has prepared."""
-        awaited, self._awaited = self._awaited, []
-        for consumer, request in awaited:
-            self._subscribe(consumer, request)
+        awaited, self._awaited = self._awaited, {}
+        for subscription_id, request in awaited.items():
+            self._subscribe(self._consumers[subscription_id], request)
 
     def lose(self, now: float) -> None:
         """Remember what was not settled, because the link is gone and the broker delivers it again."""
@@ -200,9 +198,7 @@ class Subscriptions:
         for consumer, delivery in self._dead_letters.lose(now):
             self._lost_deliveries.note(consumer, [delivery], handed_out=False)
         self._lost_deliveries.trim()
-        for subscription_id in self._closing:
-            self._forget(subscription_id)
-        self._closing.clear()
+        self.close_deferred(now)
         self._farewells.clear()
         self._left.clear()
 
@@ -255,13 +251,15 @@ class Subscriptions:
         consumer = self._consumers.get(subscription_id)
         if consumer is None:
             return answered("UNSUBSCRIBE", subscription_id)
-        if committing or (consumer.settings.transacted and consumer.delivered):
+        if self._is_subscribed(consumer) and (
+            committing or (consumer.settings.transacted and consumer.delivered)
+        ):
             self._closing.append(subscription_id)
             return answered("UNSUBSCRIBE", consumer.settings.destination)
         return self._unsubscribe(consumer, now, idle=idle)
 
     def close_deferred(self, now: float) -> None:
-        """Close the consumers that waited for the end of the transaction."""
+        """Close the consumers that waited for the end of the transaction, or of the link."""
         closing, self._closing = self._closing, []
         for subscription_id in closing:
             if subscription_id in self._consumers:
@@ -272,6 +270,10 @@ class Subscriptions:
         for consumer in self:
             self._unsubscribe(consumer, now, idle=idle)
         return [request for request in self._farewells if not request.done]
+
+    def _is_subscribed(self, consumer: ConsumerCore) -> bool:
+        """Return whether the broker has, or may have, the consumer's SUBSCRIBE on the present link."""
+        return self.linked and consumer.settings.subscription_id not in self._awaited
 
     def _forget(self, subscription_id: str) -> None:
         consumer = self._consumers.pop(subscription_id, None)
@@ -293,9 +295,12 @@ class Subscriptions:
 
     def _unsubscribe(self, consumer: ConsumerCore, now: float, *, idle: bool = True) -> Request:
         settings = consumer.settings
-        if not self.linked:  # the broker has forgotten it
+        if not self._is_subscribed(consumer):  # the broker has forgotten it
             self._forget(settings.subscription_id)
             consumer.close_without_link(now)
+            awaited = self._awaited.pop(settings.subscription_id, None)
+            if awaited is not None:
+                self._requests.answer(awaited.receipt_id, now)
             return answered("UNSUBSCRIBE", settings.destination)
         consumer.flush(AckTrigger.CLOSE, now)
         if settings.acknowledges_itself and consumer.delivered and idle:

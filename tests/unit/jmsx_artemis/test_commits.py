@@ -6,7 +6,12 @@ import pytest
 
 from jmsx.core.actions import Transmit
 from jmsx.core.delivery import Held
-from jmsx.core.events import MessageSent, TransactionEnded
+from jmsx.core.events import (
+    MessageSent,
+    SubscriptionClosed,
+    SubscriptionOpened,
+    TransactionEnded,
+)
 from jmsx.core.frames import Frame
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -58,6 +63,34 @@ def test_a_consumer_that_closes_between_the_two_waits_for_the_second() -> None:
     assert talk.wrote() == ["ACK a ?"]
     talk.answer()
     assert (outcome(request), talk.wrote()) == ("done", ["UNSUBSCRIBE 1 ?"])
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_consumer_that_closes_while_a_commit_is_repeated(*, linked: bool) -> None:
+    """The broker does not know it on the new link, and is told nothing of it; the others are subscribed."""
+    talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000)
+    for name in "12":
+        talk.subscribe(name)
+    talk.comes("a")
+    talk.receive()
+    talk.send()
+    request = talk.commit()
+    talk.cut()
+    if not linked:
+        talk.core.close_consumer("1", talk.now)
+    restored = talk.core.link_opened("Artemis", 0.01, talk.now)
+    if linked:
+        talk.core.close_consumer("1", talk.now)
+    talk.answer()
+    talk.answer()
+    assert (outcome(request), talk.wrote()[-1]) == ("done", "SUBSCRIBE 2 ?")
+    talk.answer()
+    assert all(one.done and one.error is None for one in restored)
+    assert not [one for one in talk.frames if one.command == "UNSUBSCRIBE"]
+    assert [one.consumer for one in talk.reported(SubscriptionClosed)] == ["consumer-1"]
+    assert [one.consumer for one in talk.reported(SubscriptionOpened)] == [
+        f"consumer-{name}" for name in "122"
+    ]
 
 
 def test_every_consumer_is_acknowledged_and_the_last_one_confirmed() -> None:
