@@ -545,7 +545,9 @@ class SessionCore:
             events.ReceiptMissed(at=now, command=request.command, subject=request.subject)
         )
         request.end(now, error)
-        if request.command == "COMMIT" and not marked:
+        if request.command == "COMMIT" and marked:
+            self._consumers.close_deferred(now)
+        elif request.command == "COMMIT":
             self._outbox.disconnect(f"{request.command} {request.subject} was not answered")
 
     # Inside ----------------------------------------------------------------------------------------------------------

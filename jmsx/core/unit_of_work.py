@@ -214,7 +214,11 @@ class UnitOfWork:
     def commit(
         self, consumers: Sequence[ConsumerCore], now: float, then: Callable[[float], None]
     ) -> Request:
-        """Commit; `then(now)` runs when it is committed. A transaction with nothing in it is committed at once."""
+        """
+        Commit; `then(now)` runs when the transaction has ended, and its link has not.
+
+        A transaction with nothing in it is committed at once.
+        """
         batches = [(each, list(each.delivered)) for each in consumers]
         transaction, broker = self._transaction, self.settings.broker
         if not batches and not transaction.sends:
@@ -229,7 +233,10 @@ class UnitOfWork:
                 self._committed(batches, now)
                 then(now)
                 return None
-            return self._not_committed(batches, error, now, broker)
+            told = self._not_committed(batches, error, now, broker)
+            if isinstance(error, TransactionRolledBackError):  # told on a link that stays
+                then(now)
+            return told
 
         if self.markers is not None:
             frames = self._in_a_transaction(batches)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.events import DeliveryEnded, MessageSent, TransactionEnded
+from jmsx.core.events import DeliveryEnded, MessageSent, SubscriptionClosed, TransactionEnded
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
@@ -174,6 +174,36 @@ def test_marker_that_was_faster_than_the_answer() -> None:
     talk.cut()
     assert outcome(request) == "done"
     assert outcomes(talk)[0] == ["committed"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_consumer_that_closed_meanwhile_is_closed_then(*, told: bool) -> None:
+    """Also if the commit was rolled back, or nobody ever tells: the link stays, and it is read no more."""
+    talk = begin()
+    request = talk.commit()
+    talk.cut()
+    reopen(talk)
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == []
+    if told:
+        marker(talk, 1)
+    else:
+        talk.core.abandon(request, BrokerTimeoutError("too late"), talk.now)
+    assert request.done
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+
+
+@pytest.mark.parametrize("kind", LINK_ERRORS)
+def test_a_consumer_that_closed_is_told_as_closed_when_its_link_is_lost(
+    kind: type[LinkError],
+) -> None:
+    """Its transaction ends with the link; nothing is read on the next one."""
+    talk = begin()
+    talk.core.close_consumer("1", talk.now)
+    talk.unanswered(kind)
+    talk.cut()
+    assert len(talk.reported(SubscriptionClosed)) == 1
+    assert not talk.core.is_open("1")
 
 
 def test_markers_of_others_say_nothing() -> None:
