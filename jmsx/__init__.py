@@ -13,7 +13,6 @@ from jmsx.plugins import on_demand as _on_demand
 
 if TYPE_CHECKING:
     from jmsx.app.application import App
-    from jmsx.app.batches import BatchError
     from jmsx.app.health import HealthLimits
     from jmsx.app.middleware import Layer
     from jmsx.app.pacing import CircuitBreaker, RateLimit
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from jmsx.jms.consumer import MessageConsumer
     from jmsx.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
     from jmsx.jms.message import MapMessage, Message
-    from jmsx.jms.outcomes import Discard, Duplicate, Reject, Retry
+    from jmsx.jms.outcomes import BatchError, Discard, Duplicate, Reject, Retry
     from jmsx.jms.producer import MessageProducer
     from jmsx.jms.session import Session
     from jmsx.observe import Observer
@@ -149,7 +148,7 @@ _HOMES: Final = {
     "AcknowledgeMode": "jmsx.core.modes",
     "App": "jmsx.app.application",
     "ArtemisRedeliveryPolicy": "jmsx.core.policy",
-    "BatchError": "jmsx.app.batches",
+    "BatchError": "jmsx.jms.outcomes",
     "BrokerError": "jmsx.errors",
     "BrokerFaultError": "jmsx.errors",
     "BrokerTimeoutError": "jmsx.errors",

@@ -1,9 +1,9 @@
 """The app face: `App`, and `@app.consumer(...)` for plain functions. Built on the JMS face, and on nothing else."""
 
 from jmsx.app.application import App
-from jmsx.app.batches import BatchError
 from jmsx.app.health import HealthLimits
 from jmsx.app.parameters import Header, Property
 from jmsx.app.registration import Consumer
+from jmsx.jms.outcomes import BatchError
 
 __all__ = ["App", "BatchError", "Consumer", "Header", "HealthLimits", "Property"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from jmsx.app.parameters import MisfitError
 from jmsx.app.registration import Consumer
@@ -16,6 +15,8 @@ from jmsx.errors import ConfigurationError
 from jmsx.jms.gathering import Gathering
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import (
+    NOT_OF_IT,
+    BatchError,
     Discard,
     Duplicate,
     Reject,
@@ -34,50 +35,7 @@ if TYPE_CHECKING:
 #: What became of each message; None: it is done.
 Outcomes = dict[Message, BaseException | None]
 
-#: What is wrong with a BatchError that names nothing of its batch.
-_NOT_OF_IT: Final = (
-    "BatchError(failed=[...]) names messages of the batch that failed, one at least, and it does not; so all of the"
-    " batch failed"
-)
-
 _log = logger("jmsx.app")
-
-
-class BatchError(Exception):
-    """
-    Some messages of a batch failed, and the others are done.
-
-    Each that failed is delivered again by its own count and the redelivery policy. In a SESSION_TRANSACTED session, and
-    with a DatabaseStore, nothing of the batch is done then: the others come again at once, without those that failed,
-    as redelivered, and have not failed.
-
-    Args:
-        failed: the messages; or a mapping of them to what each of them failed with, which may be Retry, Reject or
-            Discard too. Without a mapping that is the cause of this error, or this error itself.
-        reason: in words.
-
-    Raises ConfigurationError if `failed` is neither, or empty.
-
-    """
-
-    def __init__(
-        self, failed: Iterable[Message] | Mapping[Message, BaseException], reason: str = ""
-    ) -> None:
-        own: dict[Message, BaseException] = {}
-        if isinstance(failed, Mapping):
-            own = dict(failed)
-        named = list(own or (failed if isinstance(failed, Iterable) else ()))
-        fit = named and all(isinstance(one, Message) for one in named)
-        if not fit or not all(isinstance(one, BaseException) for one in own.values()):
-            raise ConfigurationError(_NOT_OF_IT)
-        super().__init__(reason or f"{len(named)} messages of the batch failed")
-        self.failed: tuple[Message, ...] = tuple(named)
-        self._own = own
-
-    def error_of(self, message: Message) -> BaseException:
-        """What one of the messages failed with."""
-        cause = self if self.__cause__ is None else self.__cause__
-        return self._own.get(message, cause)
 
 
 class BatchWorker(Worker):
@@ -192,7 +150,7 @@ class BatchWorker(Worker):
                     self.consumer.judged(error.error_of(message)) if message in named else others
                 )
             return
-        whole = ConfigurationError(_NOT_OF_IT) if isinstance(error, BatchError) else error
+        whole = ConfigurationError(NOT_OF_IT) if isinstance(error, BatchError) else error
         # nobody knows which message it was: they come again one by one, and it is given up alone
         judged = self.consumer.judged(whole)
         alone = len(left) == 1 or not isinstance(judged, Reject)

@@ -16,7 +16,7 @@ from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import by_name, check_whole, wrong_type
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError
-from jmsx.jms.outcomes import Retry, Steering
+from jmsx.jms.outcomes import BatchError, Retry, Steering, told_by
 from jmsx.log import logger, shortened
 
 if TYPE_CHECKING:
@@ -160,10 +160,17 @@ class Circuit:
             self._told(False, 0)  # noqa: FBT003 - that it is closed
 
     def _counts(self, error: BaseException) -> bool:
-        cause = error.__cause__ if isinstance(error, Steering) else error
+        """Whether it says that something is away; of a batch, if what one of its messages failed with does."""
+        if isinstance(error, Retry) and error.__cause__ is not None:
+            error = error.__cause__
+        if isinstance(error, BatchError):
+            return any(self._is_counted(error.error_of(one)) for one in error.failed)
+        return self._is_counted(error)
+
+    def _is_counted(self, error: BaseException) -> bool:
         if isinstance(error, Steering) and not isinstance(error, Retry):
             return False
-        return isinstance(error if cause is None else cause, self._on)
+        return isinstance(told_by(error), self._on)
 
 
 class Bucket:
@@ -196,15 +203,20 @@ class Gate:
 
     def enter(self, messages: int, machine: Machine, pause: Callable[[float], object]) -> bool:
         """Have the caller `pause` for seconds until its handler may be called; returns whether it had to."""
-        waited = False
-        while self.circuit is not None and (left := self.circuit.wait(machine.monotonic())) > 0:
-            waited = True
-            pause(left)
+        waited = self._pass_circuit(machine, pause)
         if self._bucket is not None:
             left = self._bucket.take(messages, machine.monotonic())
             if left > 0:
                 waited = True
                 pause(left)
+                self._pass_circuit(machine, pause)  # it may have opened meanwhile
+        return waited
+
+    def _pass_circuit(self, machine: Machine, pause: Callable[[float], object]) -> bool:
+        waited = False
+        while self.circuit is not None and (left := self.circuit.wait(machine.monotonic())) > 0:
+            waited = True
+            pause(left)
         return waited
 
     def ended(self, error: BaseException | None, now: float) -> None:

@@ -292,9 +292,14 @@ class Worker:
             self.call = None
 
     def _enter(self, messages: Sequence[Message]) -> None:
-        """Wait until the handler may be called; raises Unhandled if these cannot be settled any more then."""
+        """
+        Wait until the handler may be called with these.
+
+        Raises Unhandled if they cannot be settled any more then, and if a single one is to be the probe.
+        """
         waited = self._gate.enter(len(messages), self._machine, self._wait)
-        if waited and delivery_of(messages[0]).epoch != self._link.epoch:
+        lost = waited and delivery_of(messages[0]).epoch != self._link.epoch
+        if lost or (len(messages) > 1 and self._gate.one_only):
             raise Unhandled
 
     def _handle(self, message: Message) -> None:

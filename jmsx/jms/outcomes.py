@@ -10,6 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,21 @@ from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import LARGEST, check_number
 from jmsx.core.policy import Policy
 from jmsx.core.values import Disposition, Failure
-from jmsx.errors import cause_of, exc_info_of, from_a_signal, text_of, traceback_of
+from jmsx.errors import (
+    ConfigurationError,
+    cause_of,
+    exc_info_of,
+    from_a_signal,
+    text_of,
+    traceback_of,
+)
+from jmsx.jms.message import Message
+
+#: What is wrong with a BatchError that names nothing of its batch.
+NOT_OF_IT: Final = (
+    "BatchError(failed=[...]) names messages of the batch that failed, one at least, and it does not; so all of the"
+    " batch failed"
+)
 
 #: Frames of a traceback that are looked at: a recursion has thousands.
 _FRAMES: Final = 100
@@ -66,6 +81,43 @@ class Discard(Steering):
 
 class Duplicate(Steering):
     """The message was done before: acknowledge it, counted. An idempotency store (`dedupe=`) says it by itself."""
+
+
+class BatchError(Exception):
+    """
+    Some messages of a batch failed, and the others are done.
+
+    Each that failed is delivered again by its own count and the redelivery policy. In a SESSION_TRANSACTED session, and
+    with a DatabaseStore, nothing of the batch is done then: the others come again at once, without those that failed,
+    as redelivered, and have not failed.
+
+    Args:
+        failed: the messages; or a mapping of them to what each of them failed with, which may be Retry, Reject or
+            Discard too. Without a mapping that is the cause of this error, or this error itself.
+        reason: in words.
+
+    Raises ConfigurationError if `failed` is neither, or empty.
+
+    """
+
+    def __init__(
+        self, failed: Iterable[Message] | Mapping[Message, BaseException], reason: str = ""
+    ) -> None:
+        own: dict[Message, BaseException] = {}
+        if isinstance(failed, Mapping):
+            own = dict(failed)
+        named = list(own or (failed if isinstance(failed, Iterable) else ()))
+        fit = named and all(isinstance(one, Message) for one in named)
+        if not fit or not all(isinstance(one, BaseException) for one in own.values()):
+            raise ConfigurationError(NOT_OF_IT)
+        super().__init__(reason or f"{len(named)} messages of the batch failed")
+        self.failed: tuple[Message, ...] = tuple(named)
+        self._own = own
+
+    def error_of(self, message: Message) -> BaseException:
+        """What one of the messages failed with."""
+        cause = self if self.__cause__ is None else self.__cause__
+        return self._own.get(message, cause)
 
 
 class Again(Steering):

@@ -25,7 +25,7 @@ from jmsx import (
 )
 from jmsx.app.loops import Running
 from jmsx.app.middleware import CallNext, Layer
-from jmsx.app.pacing import CircuitBreaker, RateLimit
+from jmsx.app.pacing import Circuit, CircuitBreaker, RateLimit
 from jmsx.errors import ConnectionFailedError, JmsxError
 from jmsx.testing import harness
 
@@ -522,6 +522,119 @@ def test_other_errors_do_not_count() -> None:
         assert len(mq.handler("ship").calls) == 5
         mq.advance("30s")
         assert app.ready().ok
+
+
+@KINDS
+@pytest.mark.parametrize("named", [False, True])
+def test_a_pause_because_of_a_batch_error(kind: str, named: bool) -> None:  # noqa: FBT001 - a parameter
+    """Its cause counts, and so do the errors of its messages; a probe that fails so begins the next pause."""
+    app, calls = App(redelivery_policy=PATIENT), list[int]()
+
+    @app.consumer("queue://rows", batch=2, batch_timeout=0.1, breaker=SERVICE)
+    def write(rows: list[Message]) -> None:
+        calls.append(len(rows))
+        if named:
+            raise BatchError(dict.fromkeys(rows, ConnectionError("service is away")))
+        raise BatchError(rows) from ConnectionError("service is away")
+
+    with harness(app, kind) as mq:
+        for _ in range(2):
+            mq.send("queue://rows", "x")
+        mq.advance("20s")
+        assert len(calls) == 3
+        mq.advance("30s")
+        assert calls[3:] == [1]  # the probe, alone
+
+
+def circuit(**breaker: Any) -> Circuit:
+    """That opens at the first failure that counts."""
+    return Circuit(CircuitBreaker(failures=1, **breaker), "ship")
+
+
+def of_batch(*errors: BaseException) -> BatchError:
+    """Of messages that failed with these."""
+    return BatchError({Message(f"{error}"): error for error in errors})
+
+
+def retried(error: BaseException) -> Retry:
+    """Because of `error`."""
+    retry = Retry()
+    retry.__cause__ = error
+    return retry
+
+
+def emptied() -> BatchError:
+    """Of no message."""
+    error = of_batch(OSError())
+    error.failed = ()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "counts"),
+    [
+        (of_batch(OSError(), OSError()), True),
+        (of_batch(ValueError(), OSError()), True),
+        (of_batch(retried(OSError())), True),
+        (retried(of_batch(OSError())), True),
+        (of_batch(ValueError()), False),
+        (of_batch(Reject("x"), Discard("x")), False),
+        (BatchError([Message("x")]), False),
+        (emptied(), False),
+    ],
+)
+def test_what_a_batch_error_stands_for(error: BaseException, counts: bool) -> None:  # noqa: FBT001 - a parameter
+    """What its messages failed with, and not it itself."""
+    one = circuit(on=OSError)
+    one.ended(error, 0.0)
+    assert one.is_closed is not counts
+
+
+def test_what_a_batch_error_stands_for_by_default() -> None:
+    """All exceptions count then, save what says that a message is at fault itself."""
+    one = circuit()
+    for error in (of_batch(Reject("x"), Discard("x")), emptied()):
+        one.ended(error, 0.0)
+        assert one.is_closed
+    one.ended(BatchError([Message("x")]), 0.0)
+    assert not one.is_closed
+
+
+def test_a_probe_that_fails_as_a_batch_error() -> None:
+    """The next pause begins."""
+    one = circuit(on=OSError, pause=30.0)
+    one.ended(of_batch(OSError()), 0.0)
+    assert one.wait(30.0) == 0.0
+    one.ended(of_batch(ValueError(), OSError()), 31.0)
+    assert one.wait(31.0) == 30.0
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+def test_a_batch_that_was_gathered_before_the_pause(kind: str, mode: str) -> None:
+    """It is not the probe as a whole: all of it goes back, and one message comes alone."""
+    app, calls = App(), list[list[str]]()
+
+    @app.consumer(
+        "queue://rows", batch=5, batch_timeout=3.0, breaker=SERVICE, mode=mode, name="write"
+    )
+    def write(rows: list[Message]) -> None:
+        calls.append([row.text for row in rows])
+        assert all(row.delivery_count == 1 for row in rows)
+
+    with harness(app, kind) as mq:
+        for body in "abc":
+            mq.send("queue://rows", body)
+        mq.advance("1s")
+        gate = app._gates["write"]
+        for _ in range(3):
+            gate.ended(ConnectionError(), 1001.0)
+        assert not app.ready().ok
+        mq.advance("29s")
+        assert calls == []
+        mq.advance("10s")
+        assert calls == [["a"], ["b", "c"]]
+        assert mq.messages("queue://rows") == []
 
 
 @KINDS
