@@ -282,6 +282,12 @@ class Talk:
         for _ in requests:
             self.answer()
 
+    def lose(self) -> None:
+        """The link is lost and a new one is up; `wrote()` tells only what comes behind."""
+        self.cut()
+        self.reopen()
+        self.wrote()
+
     # The application -------------------------------------------------------------------------------------------------
 
     def settings(self, name: str = "1", **fields: Any) -> ConsumerSettings:

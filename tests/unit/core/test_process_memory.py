@@ -40,12 +40,6 @@ def told(talk: Talk, *consumers: str) -> tuple[str, bool]:
     return called(delivery), delivery.redelivered
 
 
-def forgetful(talk: Talk) -> None:
-    """The broker is killed, and has forgotten all that it did not write to its disk."""
-    talk.cut()
-    talk.reopen()
-
-
 WAYS: dict[str, tuple[AcknowledgeMode, Any]] = {
     "received": (AUTO, lambda talk: talk.receive()),
     "listened": (AUTO, lambda talk: (talk.listen(), talk.wait_until(1.0))),
@@ -69,7 +63,7 @@ def test_acknowledged_and_forgotten_by_the_broker(
     talk.comes("x,a", "x,b")
     settle(talk)
     assert [frame.split()[0] for frame in talk.wrote()][-1:] in (["ACK"], ["COMMIT"])
-    forgetful(talk)
+    talk.lose()
     talk.comes("x,a", "x,c")
     assert [told(talk), told(talk)] == [
         (f"{name(dialect, 'a')}#2", True),
@@ -98,7 +92,7 @@ def test_another_session_of_the_process_knows_it_too(dialect: Dialect, *, settle
     if settled:
         one.core.acknowledge(delivery, one.now)
     for talk in (one, two):
-        forgetful(talk)
+        talk.lose()
     two.comes("a")
     assert told(two)[0].endswith("#2")
 
@@ -116,10 +110,10 @@ def test_what_another_session_got_meanwhile() -> None:
     """A link is lost with a message that nobody has seen; another session gets it, and loses it to this one again."""
     one, two = two_sessions()
     one.comes("a")
-    forgetful(one)
+    one.lose()
     two.comes("a")
     assert told(two) == ("a#1", False)
-    forgetful(two)
+    two.lose()
     one.comes("a")
     assert told(one) == ("a#2", True)
 
@@ -139,7 +133,7 @@ def test_counts_go_on_from_the_last_delivery() -> None:
     talk.subscribe(policy=at_most(3))
     talk.comes("a")
     assert [talk.listen(BROKEN), talk.listen(BROKEN), talk.receive()] == ["a#1", "a#2", "a#3"]
-    forgetful(talk)
+    talk.lose()
     talk.comes("a")
     assert [talk.listen(BROKEN), talk.listen(BROKEN), talk.listen()] == ["a#4", "a#5", None]
     assert talk.ended()[-1] == "a#5 dead_lettered"
@@ -214,7 +208,7 @@ def test_moved_back_after_all_sorts_of_things() -> None:
     talk.subscribe()
     talk.comes("a")
     talk.held()
-    forgetful(talk)
+    talk.lose()
     talk.comes("a", redelivered="true")
     assert talk.listen(REJECTED) == "a#2"
     assert talk.wrote() == ["NACK a"]
@@ -231,7 +225,7 @@ def test_original_of_a_dead_letters_copy() -> None:
     talk.answer()
     assert talk.wrote()[-2:] == settled("a")
     talk.answer()
-    forgetful(talk)
+    talk.lose()
     talk.comes("a")
     assert talk.listen(BROKEN) == "a#3"
     assert talk.wrote() == copies("a", to="queue:dead", number=2)
@@ -248,7 +242,7 @@ def test_another_message_of_the_same_id(other: dict[str, Any]) -> None:
     talk.subscribe(origin="queue://>")
     talk.comes("a")
     talk.receive()
-    forgetful(talk)
+    talk.lose()
     talk.comes("a", **other)
     assert told(talk) == ("a#1", False)
 
@@ -259,7 +253,7 @@ def test_a_message_of_a_topic_does_not_come_again() -> None:
     talk.subscribe(kind=DestinationKind.TOPIC, origin="topic://q:s")
     talk.comes("a")
     talk.receive()
-    forgetful(talk)
+    talk.lose()
     talk.comes("a")
     assert told(talk) == ("a#1", False)
 
@@ -270,7 +264,7 @@ def test_a_ledger_that_has_forgotten_it_does_not_win() -> None:
     talk.subscribe(policy=at_most(0))
     talk.comes("a")
     talk.receive()
-    forgetful(talk)
+    talk.lose()
     talk.comes("a")
     delivery = talk.core.handing_out.offer(["1"], talk.now)
     assert delivery is not None
@@ -327,7 +321,7 @@ def test_another_session_is_told_what_the_broker_would_count(dialect: Dialect) -
         one.held()
         one.core.recover(one.now)
     one.held()
-    forgetful(one)
+    one.lose()
     two.comes("a")
     one.comes("a")
     assert told(two)[0].endswith("#2")
@@ -348,7 +342,7 @@ def test_a_dead_letter_tells_of_all_its_attempts(dialect: Dialect) -> None:
     one.held()
     one.core.rollback(one.now)
     one.held()
-    forgetful(one)
+    one.lose()
     two.comes("a")
     assert two.listen(BROKEN) == "a#2"
     two.wrote()
@@ -369,7 +363,7 @@ def test_original_of_a_message_that_was_sent_back(dialect: Dialect) -> None:
     assert talk.listen(BROKEN) is not None
     talk.answer()
     talk.wrote()
-    forgetful(talk)
+    talk.lose()
     talk.comes("a")
     delivery = talk.held()
     assert (delivery.delivery_count, delivery.redelivered) == (2, True)

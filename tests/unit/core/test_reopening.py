@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     from jmsx.core.modes import AcknowledgeMode
 
 
-def lose(talk: Talk) -> None:
-    """The link is lost, and a new one is up."""
-    talk.cut()
-    talk.reopen()
-    talk.wrote()
-
-
 # -- subscriptions ----------------------------------------------------------------------------------------------------
 
 
@@ -70,7 +63,7 @@ def test_refused_subscription_waits_for_the_next_link() -> None:
     talk.refuse("Durable consumer is in use")
     assert outcome(request) != "done"
     assert talk.core.is_open("1")
-    lose(talk)
+    talk.lose()
     talk.comes("a")
     assert talk.receive() == "a#1"
 
@@ -199,7 +192,7 @@ def test_failure_of_a_lost_link_is_nobody_elses(mode: AcknowledgeMode) -> None:
     talk.subscribe()
     talk.comes("old")
     old = talk.held()
-    lose(talk)
+    talk.lose()
     talk.comes("new")
     new = talk.held()
     talk.core.failed(old, BROKEN, talk.now)
@@ -240,7 +233,7 @@ def test_what_was_in_hand_is_one_delivery_more() -> None:
     talk.subscribe()
     talk.comes("a", "b")
     talk.held()
-    lose(talk)
+    talk.lose()
     talk.comes("a", "b")
     first = talk.held()
     assert called(first) == "a#2"
@@ -254,7 +247,7 @@ def test_what_nobody_saw_is_not_counted() -> None:
     talk.subscribe(policy=at_most(0))
     for _ in range(3):
         talk.comes("a", redelivered="true" if talk.core.epoch > 1 else "")
-        lose(talk)
+        talk.lose()
     talk.comes("a", redelivered="true")
     delivery = talk.held()
     assert called(delivery) == "a#1"
@@ -273,7 +266,7 @@ def test_what_others_got_is_forgotten() -> None:
     talk.subscribe(prefetch=1000)
     for turn in range(5):
         talk.comes(*[f"{turn}-{number}" for number in range(1000)])
-        lose(talk)
+        talk.lose()
     assert [attempt_of(talk, name) for name in ("4-0", "3-999", "0-0")] == [1, 1, 1]
     assert attempt_of(talk, "from elsewhere") == 2
 
@@ -283,10 +276,10 @@ def test_all_of_a_large_loss_is_kept() -> None:
     talk = Talk(AUTO)
     talk.subscribe(prefetch=9000)
     talk.comes(*[f"{number}" for number in range(9000)])
-    lose(talk)
+    talk.lose()
     talk.comes("x")
-    lose(talk)
-    lose(talk)
+    talk.lose()
+    talk.lose()
     assert attempt_of(talk, "0") == 1
 
 
@@ -296,10 +289,10 @@ def test_failures_go_on_where_they_were() -> None:
     talk.subscribe(policy=at_most(3))
     talk.comes("a")
     fail(talk, 2)
-    lose(talk)
+    talk.lose()
     talk.comes("a", redelivered="true")
     assert talk.listen(BROKEN) == "a#3"
-    lose(talk)
+    talk.lose()
     talk.comes("a", redelivered="true")
     assert talk.listen(BROKEN) == "a#4"
     assert talk.wrote() == ["NACK a"]
@@ -315,7 +308,7 @@ def test_transacted_poison_is_dead_lettered_when_it_comes_once_too_often() -> No
     for attempt in (1, 2):
         talk.comes("a", redelivered="true" if attempt > 1 else "")
         assert called(talk.held()) == f"a#{attempt}"
-        lose(talk)
+        talk.lose()
         talk.rollback()
     talk.comes("a", redelivered="true")
     assert talk.take() is None
@@ -329,7 +322,7 @@ def test_pause_before_a_redelivery_goes_on() -> None:
     talk.comes("a")
     fail(talk, 1)
     talk.now = 0.5
-    lose(talk)
+    talk.lose()
     talk.comes("a", redelivered="true")
     assert talk.take() is None
     talk.wait_until(1.999)
@@ -347,7 +340,7 @@ def test_dead_lettered_message_is_only_acknowledged() -> None:
     talk.listen(REJECTED)
     assert talk.wrote() == ["SEND queue:dead 'poison' ?"]
     talk.answer()
-    lose(talk)
+    talk.lose()
     talk.comes("old", "poison", redelivered="true")
     assert talk.drain() == ["old#2"]
     assert talk.wrote() == ["ACK old", "ACK poison"]
@@ -360,7 +353,7 @@ def test_queue_message_may_come_back_to_another_consumer_of_the_session() -> Non
     talk.subscribe("2")
     talk.comes("a", to="1")
     talk.held("1")
-    lose(talk)
+    talk.lose()
     talk.comes("a", to="2")
     assert talk.receive("2") == "a#2"
 
@@ -371,6 +364,6 @@ def test_topic_message_does_not_come_back() -> None:
     talk.subscribe(kind=DestinationKind.TOPIC, origin="topic://q:s")
     talk.comes("a")
     talk.held()
-    lose(talk)
+    talk.lose()
     talk.comes("a")
     assert talk.receive() == "a#1"
