@@ -6,6 +6,9 @@ The same expressions run against a real broker in tests/integration/parity/selec
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 
 from jmsx.testing.selector import Selector, SelectorSyntaxError, SelectorValueError, Value
@@ -75,3 +78,27 @@ def test_names_with_hyphens() -> None:
     assert Selector("a-b = '1'", hyphens=True).matches({"a-b": "1"}.get)
     with pytest.raises(SelectorValueError):
         Selector("a-b = 1").matches({"a": "1", "b": "1"}.get)
+
+
+@pytest.mark.parametrize("affinity", ["NUMERIC", "TEXT", "BLOB"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("NOT n = 6", False), ("f > 2", False), ("s > 'a'", None), ("n IN (5)", None), ("1", None), ("t = TRUE", True),
+        ("n + 1 = 51", True),
+    ],
+)  # fmt: skip
+def test_sqlite_answers_otherwise(text: str, affinity: str, *, expected: bool | None) -> None:
+    """Whatever the type of its columns; so the parser stays. What is refused is None here."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        texts = {name: PROPERTIES[name] for name in "nfst"}
+        db.execute(f"CREATE TABLE message ({', '.join(f'{name} {affinity}' for name in texts)})")
+        db.execute("INSERT INTO message VALUES (?, ?, ?, ?)", [*texts.values()])
+        answer = db.execute(f"SELECT {text} FROM message").fetchone()[0]  # noqa: S608 - the selectors above
+    try:
+        ours = Selector(text).matches(PROPERTIES.get)
+    except SelectorSyntaxError:
+        ours = None
+    assert ours is expected
+    assert answer in {0, 1}
+    assert ours is not bool(answer)
