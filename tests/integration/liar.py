@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from jmsx.core.frames import Frame, parse_headers
+from tests.integration.listening import HOST, Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:0,0\n\n\0"
 
@@ -78,39 +78,21 @@ class Liar:
 
     def __init__(self, *scripts: Callable[[Client], object]) -> None:
         self._scripts = scripts
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"stomp://127.0.0.1:{self._server.getsockname()[1]}"
         self.clients: list[Client] = []
-        self._threads: list[threading.Thread] = []
-        self._run_in_thread(self._accept)
+        self._listener = Listener(self._meet)
+        self.url = f"stomp://{HOST}:{self._listener.port}"
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for plug in (self._server, *(client.socket for client in self.clients)):
-            with contextlib.suppress(OSError):
-                plug.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for thread in self._threads:
-            thread.join(10)
-            assert not thread.is_alive()
+        self._listener.close()
 
-    def _run_in_thread(self, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                plug, _ = self._server.accept()
-            except OSError:
-                return
-            client = Client(plug)
-            self.clients.append(client)
-            script = self._scripts[min(len(self.clients), len(self._scripts)) - 1]
-            self._run_in_thread(partial(_serve, client, script))
+    def _meet(self, plug: socket.socket) -> Iterable[Callable[[], None]]:
+        client = Client(plug)
+        self.clients.append(client)
+        script = self._scripts[min(len(self.clients), len(self._scripts)) - 1]
+        return (partial(_serve, client, script),)
 
 
 def _serve(client: Client, script: Callable[[Client], object]) -> None:

@@ -11,8 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urlsplit
 
+from tests.integration.listening import HOST, Listener
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     #: How many bytes of a chunk still pass before the cut; None: the time has not come, all of them pass.
     Trap: TypeAlias = Callable[[bytes], int | None]
@@ -29,14 +31,12 @@ class Proxy:
         self._traps: dict[bool, Trap] = {}  #: by whether they wait for bytes to the broker
         self._frozen: frozenset[socket.socket] = frozenset()
         self._deaf: set[socket.socket] = set()  #: are being cut, and hear nothing more
-        self._threads: list[threading.Thread] = []
         self.sprung = threading.Event()  #: the trap has cut a connection
         self.visitors = 0
         self.turned_away = 0
         self._open = True
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"{address.scheme}://127.0.0.1:{self._server.getsockname()[1]}"
-        self._begin(self._accept)
+        self._listener = Listener(self._meet)
+        self.url = f"{address.scheme}://{HOST}:{self._listener.port}"
 
     def cut(self) -> None:
         """Reset every connection there is."""
@@ -121,13 +121,9 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
         self.cut()
         self.thaw()
-        for thread in self._threads:
-            thread.join(5)
+        self._listener.close()
 
     def _set_trap(self, trap: Trap, *, to_broker: bool) -> None:
         self.sprung.clear()
@@ -140,33 +136,25 @@ class Proxy:
             pairs, self._pairs = self._pairs, set()
         return pairs
 
-    def _begin(self, run: Callable[[], None]) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(target=run, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            if not self._open:
-                self.turned_away += 1
-                _reset(client)
-                continue
-            self.visitors += 1
-            try:
-                broker = socket.create_connection(self._target, timeout=5)
-            except OSError:
-                _reset(client)
-                continue
-            broker.settimeout(None)
-            with self._lock:
-                self._pairs.add((client, broker))
-            self._begin(partial(self._relay, client, broker, to_broker=True))
-            self._begin(partial(self._relay, broker, client, to_broker=False))
+    def _meet(self, client: socket.socket) -> Iterable[Callable[[], None]]:
+        """The two relays of a connection; none if the client is turned away."""
+        if not self._open:
+            self.turned_away += 1
+            _reset(client)
+            return ()
+        self.visitors += 1
+        try:
+            broker = socket.create_connection(self._target, timeout=5)
+        except OSError:
+            _reset(client)
+            return ()
+        broker.settimeout(None)
+        with self._lock:
+            self._pairs.add((client, broker))
+        return (
+            partial(self._relay, client, broker, to_broker=True),
+            partial(self._relay, broker, client, to_broker=False),
+        )
 
     def _relay(self, source: socket.socket, sink: socket.socket, *, to_broker: bool) -> None:
         with contextlib.suppress(OSError):

@@ -6,12 +6,11 @@ Every call ends in its deadline, with a result or a typed error, and nothing is 
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +25,7 @@ from jmsx.errors import (
     TransactionInDoubtError,
 )
 from tests.integration.broker_support import eventually
+from tests.integration.liar import Client, Liar
 from tests.integration.support import (
     AUTO,
     CLIENT,
@@ -49,50 +49,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
 
-CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:0,0\n\n\0"
 
+def says(greeting: bytes = b"", *, hang_up: bool = False) -> Callable[[Client], None]:
+    """What is no broker: it says the same to everyone who connects, and then listens until he goes."""
 
-class Impostor:
-    """A TCP server that says the same to everyone who connects, and then listens until he goes."""
+    def script(client: Client) -> None:
+        client.socket.recv(65536)
+        client.say(greeting)
+        while not hang_up and client.socket.recv(65536):
+            pass
 
-    def __init__(self, *, greeting: bytes = b"", hang_up: bool = False, late: bytes = b"") -> None:
-        self._greeting = greeting
-        self._late = late  #: said after the second frame of the client
-        self._hang_up = hang_up
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"stomp://127.0.0.1:{self._server.getsockname()[1]}"
-        self.visitors = 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join(5)
-
-    def _run(self) -> None:
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            self.visitors += 1
-            with client, contextlib.suppress(OSError):
-                self._serve(client)
-
-    def _serve(self, client: socket.socket) -> None:
-        heard = client.recv(65536).count(b"\0")
-        client.sendall(self._greeting)
-        said = False
-        while not self._hang_up and (data := client.recv(65536)):
-            heard += data.count(b"\0")
-            if heard > 1 and not said:
-                said = True
-                client.sendall(self._late)
+    return script
 
 
 # Connecting ----------------------------------------------------------------------------------------------------------
@@ -159,14 +126,14 @@ def test_a_server_that_is_no_broker(
     hang_up: bool,
 ) -> None:
     """Connecting ends in its deadline, says what is wrong, and leaves nothing behind."""
-    with Impostor(greeting=greeting, hang_up=hang_up) as impostor, nothing_left():
+    with Liar(says(greeting, hang_up=hang_up)) as impostor, nothing_left():
         connection = Connection(impostor.url, connect_timeout=0.5)
         call = within(3, connection.create_session)
         assert type(call.error) is not JmsxError
         assert isinstance(call.error, error), call.error
         assert words in str(call.error)
         connection.close()
-        assert impostor.visitors == 1
+        assert len(impostor.clients) == 1
 
 
 def test_nobody_listens() -> None:
@@ -182,7 +149,7 @@ def test_nobody_listens() -> None:
 def test_one_of_several_brokers_answers(classic_broker: Broker, queue: Queue) -> None:
     """failover: goes past brokers that are silent, refuse or talk nonsense."""
     address = classic_broker.url
-    with Impostor() as silent, Impostor(greeting=b"SSH-2.0\r\n", hang_up=True) as ssh:
+    with Liar(says()) as silent, Liar(says(b"SSH-2.0\r\n", hang_up=True)) as ssh:
         url = f"failover:({silent.url},{ssh.url},{address})?randomize=false"
         with nothing_left(), Connection(url, connect_timeout=0.5) as connection:
             connection.create_session().create_producer(queue).send(Message("x"))

@@ -20,8 +20,9 @@ from jmsx_broker.wire import Wire
 from jmsx_eventlog import EventLog
 from jmsx_prometheus import PrometheusObserver, serve
 from tests.integration.liar import CONNECTED, Client, Liar, message, receipt
+from tests.integration.listening import HOST
 from tests.integration.support import Diary, within
-from tests.integration.tls_support import HOST, Authority, TlsServer, greet
+from tests.integration.tls_support import Authority, TlsServer, greet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,9 @@ import pytest
 
 from jmsx import Connection, TlsOptions
 from jmsx.errors import ConfigurationError, ConnectionFailedError, JmsxError, TlsError
+from tests.integration.listening import HOST
 from tests.integration.support import nothing_left, within
-from tests.integration.tls_support import HOST, Authority, TlsServer, greet
+from tests.integration.tls_support import Authority, TlsServer, greet
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,9 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.drivers.connect import connect
 from jmsx.errors import TlsError
+from tests.integration.listening import HOST
 from tests.integration.support import Outcome, within
-from tests.integration.tls_support import HOST, Authority, TlsServer
+from tests.integration.tls_support import Authority, TlsServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,8 +17,9 @@ from jmsx.drivers.connect import connect
 from jmsx.drivers.tcp import TcpStream
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
+from tests.integration.listening import HOST
 from tests.integration.support import AUTO, Diary, fresh_queue, put, text
-from tests.integration.tls_support import HOST, Authority, TlsServer
+from tests.integration.tls_support import Authority, TlsServer
 
 if TYPE_CHECKING:
     import ssl

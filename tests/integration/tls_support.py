@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import socket
 import ssl
-import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from tests.integration.liar import Client
+from tests.integration.listening import HOST, Listener
 
-HOST = "127.0.0.1"
-CONNECTED = b"CONNECTED\nversion:1.2\nserver:ActiveMQ/6.1.8\nheart-beat:0,0\n\n\0"
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Authority:
 
 class TlsServer:
     """
-    Serves one client after the other by `script`, with this certificate.
+    Serves every client by `script`, each in a thread of its own, with this certificate.
 
     The socket is closed when the script returns. `clients`: whose certificates the clients need.
     """
@@ -87,42 +87,29 @@ class TlsServer:
         self.asked_for: list[str | None] = []  #: the names that clients asked for (SNI)
         self._context.sni_callback = lambda _tls, name, _context: self.asked_for.append(name)
         self._script = script
-        self._server = socket.create_server((HOST, 0))
-        self.port: int = self._server.getsockname()[1]
+        self._listener = Listener(self._meet)
+        self.port = self._listener.port
         self.url = f"stomp+ssl://{HOST}:{self.port}"
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join(10)
-        assert not self._thread.is_alive()
+        self._listener.close()
 
-    def _run(self) -> None:
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            client.settimeout(10)
-            with client, contextlib.suppress(OSError):
-                tls = self._context.wrap_socket(client, server_side=True)
-                with tls:
-                    self._script(tls)
+    def _meet(self, client: socket.socket) -> Iterable[Callable[[], None]]:
+        client.settimeout(10)
+        return (partial(self._serve, client),)
+
+    def _serve(self, client: socket.socket) -> None:
+        with (
+            client,
+            contextlib.suppress(OSError),
+            self._context.wrap_socket(client, server_side=True) as tls,
+        ):
+            self._script(tls)
 
 
 def greet(client: ssl.SSLSocket) -> None:
-    """Say CONNECTED, answer every receipt that is asked for, until the client goes."""
-    while data := client.recv(65536):
-        if data.startswith(b"CONNECT\n"):
-            client.sendall(CONNECTED)
-        for part in data.split(b"\nreceipt:")[1:]:
-            receipt = part.partition(b"\n")[0]
-            client.sendall(b"RECEIPT\nreceipt-id:" + receipt + b"\n\n\0")
-        if b"DISCONNECT" in data:
-            return
+    """Answer as a broker does, until the client goes."""
+    Client(client).obey()
