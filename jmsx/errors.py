@@ -226,7 +226,7 @@ def cause_of(error: BaseException) -> BaseException | None:
 
 
 def text_of(error: BaseException) -> str:
-    """Its own words, if it has any."""
+    """The words of `error`; its class, where it cannot be printed."""
     try:
         return str(error)
     except BaseException as another:

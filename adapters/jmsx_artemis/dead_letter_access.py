@@ -63,7 +63,7 @@ class ArtemisDeadLetters:
         return sorted(self._ask(_dead_letter_queues()))
 
     def count(self, queue: str) -> int | None:
-        """How many the broker tells."""
+        """How many messages the broker counts in `queue`; None: there is no such queue."""
 
         def inquiry() -> Inquiry[int | None]:
             found = yield from queues("NAME", queue)
@@ -116,7 +116,7 @@ class ArtemisDeadLetters:
         )
 
     def remove(self, queue: str, letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
-        """The broker deletes each."""
+        """Have the broker delete `letters`, and give the ids of each batch that is gone."""
         return self._each(letters, lambda one: _told(queue, "removeMessage", whole(one)))
 
     def _each(

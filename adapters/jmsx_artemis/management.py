@@ -156,7 +156,7 @@ class ArtemisManagement:
             ) from error
 
     def remove_durable(self, client_id: str, subscription: str) -> Inquiry[None]:
-        """Its queue is the subscription."""
+        """Delete a durable subscription: on Artemis that is a queue called `CLIENT_ID.SUBSCRIPTION`."""
         queue = yield from _subscription(f"{client_id}.{subscription}")
         if queue is None:
             raise InvalidDestinationError(

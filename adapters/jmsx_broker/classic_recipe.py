@@ -83,7 +83,7 @@ class ClassicRecipe:
     users: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, listeners: Listeners) -> dict[str, str]:
-        """Its activemq.xml."""
+        """The broker's configuration, by file name: its activemq.xml."""
         return {_FILE: self._activemq_xml(listeners)}
 
     def _activemq_xml(self, listeners: Listeners) -> str:

@@ -91,7 +91,7 @@ class OwnBroker(Broker):
 
     @property
     def product(self) -> Product:
-        """What it is made of."""
+        """Which broker it is, in which version."""
         return self._recipe.product
 
     @property

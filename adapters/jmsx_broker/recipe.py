@@ -39,7 +39,7 @@ class Recipe(Protocol):
 
     @property
     def product(self) -> Product:
-        """What it is made of."""
+        """Which broker it is, in which version."""
 
     @property
     def users(self) -> Mapping[str, str]:

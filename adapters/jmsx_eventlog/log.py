@@ -112,7 +112,7 @@ class EventLog:
 
     @property
     def errors(self) -> int:
-        """How often the disk refused."""
+        """How often a write to the log's files failed."""
         return self._writer.errors if self._writer else 0
 
     @property

@@ -262,7 +262,7 @@ class ConsumerSeries:
         self._note_failure("acknowledgement_dropped", "", event.at + offset, event.messages)
 
     def note_subscribed(self, event: SubscriptionOpened) -> None:
-        """Show how it is configured."""
+        """Set the gauges that show how the consumer is configured."""
         self._settled_by(event.ack_mode)
         self._tally(
             "jmsx_consumer_info",

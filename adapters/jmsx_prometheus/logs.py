@@ -19,7 +19,7 @@ class LogNumbers(Protocol):
 
     @property
     def errors(self) -> int:
-        """How often the disk refused."""
+        """How often a write to the log's files failed."""
 
     @property
     def queued(self) -> int:

@@ -149,7 +149,7 @@ class Clocks:
         return self._of("least_us", writer)
 
     def most(self, writer: str = "writer") -> pl.Expr:
-        """The same, at the most."""
+        """Microseconds that the clock of each row's `writer` is ahead, at the most."""
         return self._of("most_us", writer)
 
     def earliest(self, instant: str, writer: str = "writer") -> pl.Expr:
@@ -157,7 +157,7 @@ class Clocks:
         return pl.col(instant) - self.most(writer)
 
     def latest(self, instant: str, writer: str = "writer") -> pl.Expr:
-        """The same: not after this."""
+        """An instant that the clock of each row's `writer` showed, by a clock that is set right: not after this."""
         return pl.col(instant) - self.least(writer)
 
     @property

@@ -36,7 +36,7 @@ _Node = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """What leads where."""
+    """To which queues and subscriptions what is sent to a destination is copied, and who reads them."""
 
     expects: (
         pl.DataFrame

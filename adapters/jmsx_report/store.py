@@ -211,7 +211,7 @@ class Store:
                     yield run
 
     def remove(self, run: Run) -> None:
-        """Take a run away, at once."""
+        """Remove the folder of `run`; whoever looks sees all of it or nothing."""
         self._take_out(run.folder)
 
     def _take_out(self, folder: Path) -> None:

@@ -79,12 +79,12 @@ class Asked:
         self._fault = ""
 
     def answered(self, answer: Message) -> None:
-        """It has come."""
+        """Let `answer()` return `answer`, which has come."""
         self._answer = answer
         self._done.set()
 
     def fail(self, fault: str) -> None:
-        """It will not come."""
+        """Let `answer()` raise UnansweredError, because of `fault` no answer will come."""
         self._fault = fault
         self._done.set()
 
@@ -106,13 +106,13 @@ class Requests(Shared["_Desk"]):
         self._desk: _Desk | None = None
 
     def asked(self) -> Asked:
-        """For one request."""
+        """A place for the answer to one request."""
         return Asked(self._machine)
 
     def ask(
         self, sending: Sending, to: Destination | str, body: Message | Data, asked: Asked
     ) -> Message:
-        """As `App.request`."""
+        """Send the request and wait for its answer in `asked`, as `App.request` does."""
         if sending.reply_to is not None or (isinstance(body, Message) and body.reply_to):
             raise ConfigurationError(
                 "request() waits for the answer at a queue of its own; with a reply_to of yours use send()"

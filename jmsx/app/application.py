@@ -203,7 +203,7 @@ class App:
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
-        """The registered consumers."""
+        """The consumers that `@app.consumer` has registered, in that order."""
         return self._registry.consumers
 
     @overload

@@ -24,7 +24,7 @@ class Availability:
         self._since: float | None = None  #: away, seconds, monotonic
 
     def away(self, consumer: str, error: StoreError) -> None:
-        """A worker could not use it."""
+        """Note that a worker could not use the store, and log the first time."""
         with self._lock:
             first = self._since is None
             self._since = self._since or time.monotonic()
@@ -32,7 +32,7 @@ class Availability:
             _log.error("store away: consumer waits", consumer=consumer, error=str(error))
 
     def back(self, consumer: str) -> None:
-        """A worker could use it."""
+        """Note that a worker could use the store, and log if it was away."""
         if self._since is None:
             return
         with self._lock:

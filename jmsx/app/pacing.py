@@ -174,7 +174,7 @@ class Circuit:
 
 
 class Bucket:
-    """What is left of a RateLimit."""
+    """Says when the next messages may be handled under a RateLimit."""
 
     def __init__(self, limit: RateLimit) -> None:
         self._interval = limit.interval
@@ -225,7 +225,7 @@ class Gate:
             self.circuit.ended(error, now)
 
     def paused(self, now: float) -> str | None:
-        """Why no handler is called."""
+        """Why no handler is called: the circuit breaker is open; None: handlers are called."""
         return None if self.circuit is None else self.circuit.paused(now)
 
 

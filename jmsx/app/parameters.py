@@ -70,7 +70,7 @@ class Header:
 
 
 class Of(Enum):
-    """What a parameter is given."""
+    """What of a delivery a handler's parameter is given."""
 
     MESSAGE = "the message"
     SESSION = "the session"
@@ -82,7 +82,7 @@ class Of(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One of a handler's."""
+    """One parameter of a handler, and how to find its value."""
 
     name: str
     of: Of

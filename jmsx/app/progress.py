@@ -59,7 +59,7 @@ class Movement:
         return self.subscribed and self.in_hand == 0 and self.moved_at <= moment
 
     def note(self, event: Event) -> None:
-        """Follow `event`."""
+        """Note what `event` says of messages that come and go."""
         self.poison_frames.note(event)
         match event:
             case DeadLetterFailed():

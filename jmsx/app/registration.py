@@ -268,7 +268,7 @@ class Consumer:
 
     @property
     def kind(self) -> DestinationKind:
-        """What it reads from."""
+        """Whether it reads a queue, a topic, or a durable subscription."""
         if self.durable is not None:
             return DestinationKind.DURABLE
         return DestinationKind.TOPIC if self.destination.is_topic else DestinationKind.QUEUE

@@ -129,7 +129,7 @@ class Registry:
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
-        """The registered consumers."""
+        """The consumers that `@app.consumer` has registered, in that order."""
         return tuple(self._consumers.values())
 
     def decorator(

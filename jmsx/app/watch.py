@@ -85,7 +85,7 @@ class Watch:
             asking.abort()
 
     def close(self) -> None:
-        """As `leave`, and see it end."""
+        """Ask the broker no more, and wait until the thread has ended."""
         self.leave()
         if threading.current_thread() is not self._thread:
             self._thread.join(LEAVING)

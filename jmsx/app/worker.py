@@ -151,7 +151,7 @@ class Worker:
 
     @staticmethod
     def _mode(consumer: Consumer) -> AcknowledgeMode:
-        """Of its session."""
+        """The acknowledge mode of the session that serves `consumer`."""
         return consumer.mode
 
     @property
@@ -177,7 +177,7 @@ class Worker:
 
     @property
     def session_id(self) -> str:
-        """Of its session."""
+        """The id of its session."""
         return self._link.session_id
 
     @property
@@ -192,12 +192,12 @@ class Worker:
 
     @property
     def options(self) -> ConnectionOptions:
-        """Of its connection."""
+        """The options of its connection."""
         return self._link.options
 
     @property
     def address(self) -> BrokerAddress:
-        """Of its broker."""
+        """The address of the broker that it is connected to, or was last."""
         return self._link.address
 
     @property
@@ -257,7 +257,7 @@ class Worker:
         self._connection.abort()
 
     def state(self, progress: Progress, stranded: int) -> WorkerState:
-        """How it stands, for a probe."""
+        """What the health probes tell of it: its link, its call, and what it waits for."""
         call, now = self.call, self._machine.monotonic()
         return WorkerState(
             consumer=self.consumer.name,

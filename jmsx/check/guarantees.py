@@ -103,7 +103,7 @@ class Bench:
         return connection
 
     def queue(self) -> Queue:
-        """One that is empty."""
+        """A new queue that nobody else uses, emptied by `clear()`."""
         self._queues.append(Queue(f"{self._names}.{len(self._queues)}"))
         return self._queues[-1]
 

@@ -24,7 +24,7 @@ _err = console(stderr=True)
 
 
 class Found(NamedTuple):
-    """Dead letters that are meant."""
+    """The dead letters that a command is about, as its filters chose them."""
 
     letters: list[DeadLetter]
     hidden: str  #: what the broker does not show of the queue, a sentence; empty: nothing

@@ -175,7 +175,7 @@ class Delivery:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its end is still open."""
+        """Whether it is neither acknowledged nor ended otherwise."""
         return self.state not in ENDED and self.state not in ACKNOWLEDGED
 
     @property

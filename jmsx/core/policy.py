@@ -285,7 +285,7 @@ class PolicyByError:
 
     @property
     def all(self) -> tuple[Policy, ...]:
-        """Every one of them."""
+        """The default policy, and those of single classes of errors."""
         return (self.default, *self.by_error.values())
 
     def given_up(self, redelivery_count: int) -> bool:

@@ -87,13 +87,13 @@ class Unlimited:
         """Do nothing, as `settled` and `reset`: nothing is counted."""
 
     def settled(self, batch: Sequence[Delivery], older: int = 0) -> None:
-        """Do nothing."""
+        """Do nothing: nothing is counted."""
 
     def reset(self) -> None:
-        """Do nothing."""
+        """Do nothing: nothing is counted."""
 
     def full(self, unsettled: int) -> bool:  # noqa: ARG002 - as many as there are
-        """Return False."""
+        """Return False: without a window there is always room."""
         return False
 
     def patience(self, unsettled: int) -> None:

@@ -22,14 +22,14 @@ _log = logger("jmsx.session")
 
 
 class Complaints:
-    """Those of one session."""
+    """Logs a session's dead letters, ERRORs that answer nothing, and a frame that ends one link after the other."""
 
     def __init__(self) -> None:
         self._lines = Seldom(PAUSE)
         self._poison_frames = PoisonFrames()
 
     def observe(self, event: Event, source: Source) -> None:
-        """Log `event` if it is one, or tells of a dead letter."""
+        """Log `event` if it tells of one of these; ERRORs at most once in `PAUSE` seconds."""
         match event:
             case DeliveryEnded():
                 self._poison_frames.note(event)

@@ -131,7 +131,7 @@ class Engine:
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that serves the link."""
         self._thread.start()
 
     def adopt(self, core: SessionCore, source: Source, server: str, seconds: float) -> None:

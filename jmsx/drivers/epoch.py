@@ -70,7 +70,7 @@ class Seal:
             link.expect(self.mark, origin=before + dash)
 
     def put_on(self, frame: Frame) -> Frame:
-        """`frame` as it is written."""
+        """Return `frame` with this link's mark behind its id and receipt, as it is written."""
         if not self._suffix or (
             "receipt" not in frame.headers and frame.command not in _SUBSCRIBING
         ):

@@ -118,7 +118,7 @@ class Talk:
 
     @property
     def broker(self) -> str:
-        """Its address."""
+        """The broker's address, as text."""
         return str(self._link.address)
 
     def connect(self) -> None:

@@ -144,7 +144,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         return self._transport.splitter.incomplete
 
     def describe_incomplete(self) -> str:
-        """That frame, for a person."""
+        """Say in words which frame has begun to come in, for a log line or an error."""
         return self._told(self._transport.splitter.describe())
 
     def drop(self, *, at_once: bool = False) -> None:

@@ -45,7 +45,7 @@ class Machine(SystemClock):
         return queue.SimpleQueue()
 
     def changed(self, lock: Any) -> Changed:
-        """A condition of an RLock."""
+        """A condition on `lock`, an RLock, by which threads tell each other of changes."""
         return Changed(lock)
 
     def event(self) -> threading.Event:

@@ -66,7 +66,7 @@ class Connection:
         return Session(self._links.add(AcknowledgeMode(mode)))
 
     def start(self) -> None:
-        """Begin to hand out messages."""
+        """Begin to hand out messages; before that, `receive()` and listeners get nothing."""
         self._links.start()
 
     def stop(self, timeout: float | None = None) -> bool:

@@ -139,7 +139,7 @@ def _uncalled(result: object) -> bool:
 
 
 def name_of(handler: object) -> str:
-    """What people call it."""
+    """The name by which logs and errors call `handler`: its `__qualname__`, or that of its class."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     name = getattr(handler, "__qualname__", None)

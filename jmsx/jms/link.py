@@ -133,7 +133,7 @@ class SessionLink:
 
     @property
     def broker(self) -> str:
-        """The same, as text."""
+        """The broker that it is connected to, or was last, as text."""
         return self.engine.source.broker
 
     @property

@@ -103,7 +103,7 @@ class Message:
 
     @property
     def readable(self) -> bool:
-        """Whether `body` can be read."""
+        """Whether `body` can be read: not if STOMP does not carry what the sender put into it."""
         try:
             self.body  # noqa: B018 - it is the reading that may fail
         except MessageNotReadableError:

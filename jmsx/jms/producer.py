@@ -143,7 +143,7 @@ class MessageProducer:
         return key
 
     def close(self) -> None:
-        """Send no more; idempotent."""
+        """Let `send()` raise IllegalStateError from now on; the session stays open, and a second call does nothing."""
         self._closed = True
 
     def _may_repeat(self) -> bool:

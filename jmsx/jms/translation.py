@@ -99,17 +99,17 @@ class ReceivedMessage(Message):
 
     @property
     def key(self) -> str | None:
-        """As of a Message."""
+        """The identity that a jmsx sender gave this message, else the broker's own; as `Message.key`."""
         return self._identity.key
 
     @property
     def identity(self) -> str | None:
-        """As of a Message."""
+        """Its key and a digest of its body, by which an idempotency store knows it; None: nothing names it."""
         return self._identity.name or None
 
     @property
     def body(self) -> Body:
-        """As of a Message."""
+        """The body: text, bytes, the entries of a map, or None; raises MessageNotReadableError as `Message.body`."""
         if self._unread and self._octets is not None:
             try:
                 self._body = self._dialect.reading.decode_body(self._came.headers, self._octets)
@@ -148,27 +148,27 @@ class ReceivedMessage(Message):
 
     @cached_property
     def correlation_id(self) -> str | None:  # type: ignore[override]  # may be set, as there
-        """As of a Message, and so are all that follow."""
+        """JMSCorrelationID: which message it answers, or whatever its sender put there; None: nothing."""
         return self._came.headers.get("correlation-id")
 
     @cached_property
     def type(self) -> str | None:  # type: ignore[override]  # may be set, as there
-        """JMSType."""
+        """JMSType: what kind of message its sender calls it; None: nothing."""
         return self._came.headers.get("type")
 
     @cached_property
     def reply_to(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
-        """Where an answer goes."""
+        """JMSReplyTo: where its sender waits for an answer; None: nowhere."""
         return _destination(self._dialect.reading.addresses(self._came.headers).reply_to)
 
     @cached_property
     def destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
-        """Where it came from."""
+        """JMSDestination: the queue or topic that it was read from; None if the broker does not say."""
         return _destination(self._dialect.reading.addresses(self._came.headers).destination)
 
     @cached_property
     def original_destination(self) -> Destination | None:  # type: ignore[override]  # may be set, as there
-        """Of a dead letter."""
+        """Of a dead letter: the queue or topic that it was read from before; None: the broker does not say."""
         return _destination(self._dialect.reading.addresses(self._came.headers).original)
 
     @cached_property
@@ -193,7 +193,7 @@ class ReceivedMessage(Message):
 
     @cached_property
     def priority(self) -> int:  # type: ignore[override]  # may be set, as there
-        """From 0 to 9."""
+        """JMSPriority: from 0 to 9, the highest; 4 if nothing is said."""
         priority = whole(self._came.headers.get("priority"), most=9)
         return 4 if priority is None else priority
 
@@ -209,7 +209,7 @@ class ReceivedMessage(Message):
         return {name: headers[told] for name, told in GROUP_HEADERS.items() if told in headers}
 
     def acknowledge(self) -> None:
-        """As of a Message."""
+        """Settle it, in CLIENT mode with all that its session has delivered, as `Message.acknowledge`."""
         if self._acknowledge is not None:
             self._acknowledge()
 

@@ -213,7 +213,7 @@ class DatabaseStore:
             self._delete.run(connection, oldest=self._now_ms() - round(seconds * 1000))
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: the store itself keeps no connection open."""
 
     def _insert_row(self, connection: Any, place: str, key: str, now: int) -> bool:
         """Note the message as done; False if it is. Raises StoreError if the database is away."""

@@ -46,7 +46,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is no file to open."""
 
     def once(self, identity: StoreKey, work: Callable[[Any], object]) -> bool:
         """Do `work(None)`, unless that was done for the message; the second of two at a time waits for the first."""

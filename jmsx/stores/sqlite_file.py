@@ -121,7 +121,7 @@ class OwnFile:
             self.close()
 
     def after_fork_in_parent(self) -> None:
-        """Others may go on."""
+        """Let other threads go on, in the parent."""
         if self._forking == threading.get_ident():
             self._forking = None
             self.lock.release()

@@ -17,7 +17,7 @@ class FakeClock:
 
     @property
     def now(self) -> float:
-        """Seconds, monotonic."""
+        """The time in seconds: `start`, and what `advance` has added to it."""
         return self._now
 
     def monotonic(self) -> float:

@@ -193,7 +193,7 @@ class Harness:
 
     @property
     def now(self) -> float:
-        """Seconds since it began."""
+        """Virtual seconds since the harness began."""
         return self._world.monotonic() - START
 
     def handler(self, handler: Callable[..., object] | str) -> HandlerRecord:

@@ -87,7 +87,7 @@ class FakeBrokerServer:
 
     @property
     def port(self) -> int:
-        """The port on 127.0.0.1."""
+        """The port of 127.0.0.1 at which it listens."""
         port: int = self._listener.getsockname()[1]
         return port
 

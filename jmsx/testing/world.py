@@ -111,7 +111,7 @@ class World(Machine):
         return _Inbox(self, idle=not awaited)
 
     def check_files(self, uri: BrokerUri) -> None:
-        """None are needed."""
+        """Do nothing: links in memory need no files."""
 
     def changed(self, lock: Any) -> Changed:
         """As Machine's."""
@@ -155,7 +155,7 @@ class World(Machine):
             self._busy.add(thread)
 
     def ended(self, thread: threading.Thread) -> None:
-        """It is over."""
+        """A thread that `begun` was told of has come to its end."""
         with self._turn:
             self._busy.discard(thread)
             self._came += 1
@@ -350,12 +350,12 @@ class MemoryLink(StompLink):
         self._world.transmit(self._wire, data)
 
     def written(self, data: bytes) -> int:
-        """All of it."""
+        """Return all bytes: what is sent to memory is written at once."""
         return len(data)
 
     @property
     def unread(self) -> bool:
-        """Nothing ever is."""
+        """Return False: what was sent has been read at once."""
         return False
 
     def hang_up(self, *, at_once: bool = False) -> None:

@@ -131,7 +131,7 @@ class Subscription(ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more."""
+        """Whether its prefetch window is full, so that it takes no more."""
         prefetch = self.options.prefetch
         return prefetch == 0 or len(self.dispatched) - self.extension >= prefetch
 

@@ -106,7 +106,7 @@ class TopicSubscription(Subscription):
                 break
 
     def close(self) -> None:
-        """Get no more copies."""
+        """Leave the topic, and get no more copies of what is published."""
         self._topic.subscriptions.remove(self)
 
 
