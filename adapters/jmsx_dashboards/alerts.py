@@ -105,44 +105,44 @@ _DEAD_LETTER_STEPS: Final = (
     "Mend the cause first; only then move the dead letters back.",
 )
 
-_LOSS: Final = (
-    Alert(
-        name="JmsxDeadLetterBudgetFastBurn",
-        expr="",
-        wait="2m",
-        severity=Severity.PAGE,
-        labels=_WHERE,
-        summary="{destination} spends its budget of dead letters 14 times too fast",
-        description=(
-            "Over the last 5 minutes and the last hour more than 14.4 times as many messages of"
-            " {destination} in {job} were dead-lettered as its budget allows (0.1 %, if it has none of"
-            " its own): a month's budget lasts two days."
-        ),
-        panel="Dead letters by reason",
-        impact="Work is not done. The messages are kept in the dead letter queue.",
-        causes=_DEAD_LETTER_CAUSES,
-        steps=_DEAD_LETTER_STEPS,
-        queries=(_BY_CAUSE,),
-        commands=("jmsx dlq groups BROKER", "jmsx dlq replay BROKER QUEUE --dry-run"),
+_DEATHS_BURN: Final = Alert(
+    name="JmsxDeadLetterBudgetFastBurn",
+    expr="",
+    wait="2m",
+    severity=Severity.PAGE,
+    labels=_WHERE,
+    summary="{destination} spends its budget of dead letters 14 times too fast",
+    description=(
+        "Over the last 5 minutes and the last hour more than 14.4 times as many messages of"
+        " {destination} in {job} were dead-lettered as its budget allows (0.1 %, if it has none of"
+        " its own): a month's budget lasts two days."
     ),
-    Alert(
+    panel="Dead letters by reason",
+    impact="Work is not done. The messages are kept in the dead letter queue.",
+    causes=_DEAD_LETTER_CAUSES,
+    steps=_DEAD_LETTER_STEPS,
+    queries=(_BY_CAUSE,),
+    commands=(
+        "jmsx dlq ls --broker BROKER",
+        "jmsx dlq groups QUEUE --broker BROKER",
+        "jmsx dlq replay QUEUE --broker BROKER --dry-run",
+    ),
+)
+
+_LOSS: Final = (
+    _DEATHS_BURN,
+    replace(
+        _DEATHS_BURN,
         name="JmsxDeadLetterBudgetSlowBurn",
-        expr="",
         wait="15m",
         severity=Severity.TICKET,
-        labels=_WHERE,
         summary="{destination} spends its budget of dead letters 6 times too fast, for hours",
         description=(
             "Over the last 30 minutes and the last 6 hours more than 6 times as many messages of"
             " {destination} in {job} were dead-lettered as its budget allows (0.1 %, if it has none of"
             " its own)."
         ),
-        panel="Dead letters by reason",
         impact="Work is not done, slowly. The messages are kept in the dead letter queue.",
-        causes=_DEAD_LETTER_CAUSES,
-        steps=_DEAD_LETTER_STEPS,
-        queries=(_BY_CAUSE,),
-        commands=("jmsx dlq groups BROKER", "jmsx dlq replay BROKER QUEUE --dry-run"),
     ),
     Alert(
         name="JmsxDeadLetterPublishFailing",
@@ -318,7 +318,7 @@ _PROGRESS: Final = (
             "their processes are up and cannot subscribe",
         ),
         steps=("Start the consumers, or take their queue out of service on purpose.",),
-        commands=("jmsx broker stats", "jmsx check BROKER"),
+        commands=("jmsx broker stats QUEUE --url BROKER", "jmsx check BROKER"),
     ),
     Alert(
         name="JmsxConsumerStalled",
@@ -514,7 +514,7 @@ _ANSWERS: Final = (
             "See the send's time to its receipt: is it slow for all?",
             "Look at the broker's memory and disk limits.",
         ),
-        commands=("jmsx broker stats",),
+        commands=("jmsx broker stats QUEUE --url BROKER",),
     ),
     Alert(
         name="JmsxInstanceGone",

@@ -76,7 +76,7 @@ services:
     working_dir: /app
     # Put an `app.py` with your `app` beside this file.
     command: sh -c "pip install --quiet 'jmsx[cli,prometheus,eventlog]' && jmsx run app:app --health 0.0.0.0:9000"
-    environment: {JMSX_BROKER: "stomp://broker:61613"}
+    environment: {JMSX_BROKER_URL: "stomp://broker:61613"}
     volumes: ["./app.py:/app/app.py:ro"]
     depends_on: [broker]
   prometheus:

@@ -120,23 +120,23 @@ CAUSES: Final = {
     ),
     "max_redeliveries": Cause(
         "The handler raised `error_type` each time until the policy's limit; the message is a dead letter.",
-        "jmsx dlq groups QUEUE",
+        "jmsx dlq groups QUEUE --broker BROKER",
         "Mend the cause, which each dead letter's headers name with the place in the code; then"
-        " `jmsx dlq replay QUEUE --dry-run`, and again without it.",
+        " `jmsx dlq replay QUEUE --broker BROKER --dry-run`, and again without it.",
     ),
     "rejected": Cause(
         "The handler said that this message can never be done: it raised `Reject` or an error of `give_up_on`.",
-        "jmsx dlq show QUEUE",
+        "jmsx dlq show QUEUE --broker BROKER",
         "Look at one message whole: who sent it? Mend the sender, or the handler; then replay.",
     ),
     "expired": Cause(
         "The time to live was over before a handler saw the message.",
-        "jmsx broker stats QUEUE",
+        "jmsx broker stats QUEUE --url BROKER",
         "A backlog, or senders who give too little time. Add consumers, or give more time.",
     ),
     "undecodable": Cause(
         "The body or a header cannot be read as what it says to be; no handler saw it.",
-        "jmsx dlq show QUEUE",
+        "jmsx dlq show QUEUE --broker BROKER",
         "Look who sent it: mostly a release that writes another format.",
     ),
     "dead_letter_refused": Cause(

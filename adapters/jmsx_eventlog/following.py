@@ -25,7 +25,9 @@ _SETTLED_NS: Final = 1_000_000_000
 _FRAME: Final = frozenset({"v", "kind", "writer", "seq", "ts_us", "mono_us", "session_id", "epoch"})
 
 
-def follow(directory: Path, *, last: int, wait: Callable[[], object]) -> Iterator[str]:
+def follow(
+    directory: Path, *, last: int, wait: Callable[[], object], kind: str | None = None
+) -> Iterator[str]:
     """
     Word the `last` lines of living writers, and then each line that is written, one text a line, without end.
 
@@ -35,6 +37,7 @@ def follow(directory: Path, *, last: int, wait: Callable[[], object]) -> Iterato
         directory: of an `EventLog`, or of many hosts below it.
         last: how many lines of those that are there.
         wait: is called whenever nothing is left to be read.
+        kind: only events of this kind, such as `conn.lost`.
 
     Raises:
         ConfigurationError: there is no such folder.
@@ -47,13 +50,13 @@ def follow(directory: Path, *, last: int, wait: Callable[[], object]) -> Iterato
     before: list[tuple[int, str]] = []
     for segment in log.segments.values():
         if segment.living:
-            before += _told(segment.rest(_LOOKED_AT))
+            before += _told(segment.rest(_LOOKED_AT), kind)
         segment.done = not segment.living
     yield from (text for _, text in sorted(before)[max(0, len(before) - last) :])
     while True:
         log.forget()
         log.look()
-        new = [told for segment in log.segments.values() for told in _told(segment.rest())]
+        new = [told for segment in log.segments.values() for told in _told(segment.rest(), kind)]
         yield from (text for _, text in sorted(new))
         if not new:
             wait()
@@ -135,8 +138,8 @@ class _Log:
         self.segments = {key: one for key, one in self.segments.items() if not one.done}
 
 
-def _told(data: bytes) -> Iterator[tuple[int, str]]:
-    """Each line as its time and in words."""
+def _told(data: bytes, kind: str | None) -> Iterator[tuple[int, str]]:
+    """Each line, if it is of `kind`, as its time and in words."""
     for line in data.split(b"\n")[:-1]:
         try:
             found = orjson.loads(line)
@@ -144,7 +147,8 @@ def _told(data: bytes) -> Iterator[tuple[int, str]]:
             found = None
         at = found.get("ts_us") if isinstance(found, dict) else None
         if isinstance(found, dict) and isinstance(at, int):
-            yield at, _worded(at, found)
+            if kind is None or found.get("kind") == kind:
+                yield at, _worded(at, found)
         else:
             yield 0, f"no line of an event log: {line.decode(errors='replace')}"
 

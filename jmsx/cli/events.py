@@ -84,15 +84,18 @@ def tail(
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, help="So many of those that are there first.")
     ] = 10,
+    kind: Annotated[
+        str | None, typer.Option(help="Only events of this kind, such as conn.lost.")
+    ] = None,
 ) -> None:
     """
-    Show what is written to an event log, by every writer, one line of JSON an event, until it is interrupted (Ctrl-C).
+    Show what is written to an event log, by every writer, one line an event, until it is interrupted (Ctrl-C).
 
-    Example: jmsx events tail /var/log/jmsx -n 0
+    Example: jmsx events tail /var/log/jmsx -n 0 --kind conn.lost
     """
     follow = plugins.load("jmsx.logs", "follow")
     try:
-        for said in follow(directory, last=lines, wait=_wait):
+        for said in follow(directory, last=lines, wait=_wait, kind=kind):
             _out.print(visible(said, keep=""))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

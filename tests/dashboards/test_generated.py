@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner
 
+from jmsx import plugins
+from jmsx.cli.commands import app as main
 from jmsx_dashboards.alerts import ALERTS
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.cli import app
@@ -23,7 +28,7 @@ from jmsx_dashboards.texts import CAUSES
 from jmsx_prometheus import PrometheusObserver
 from jmsx_prometheus.catalogue import METRICS
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS
-from tests.dashboards import generate
+from tests.dashboards import generate, lint
 from tests.dashboards.sdk import Dashboard, JSONEncoder
 from tests.dashboards.stories import lifetime, stand_still
 from tests.dashboards.tools import promtool
@@ -99,6 +104,61 @@ def test_every_cause_has_its_runbook() -> None:
     assert reasons <= told
     assert {*DEAD_LETTER_REASONS} <= told
     assert told == {*CAUSES}
+
+
+#: By the word that stands for it in a command that we write down: what the command's own parser calls it.
+_PLACES = {
+    "BROKER": {"broker", "url"},
+    "DIR": {"out", "folder"},
+    "EVENTS": {"directory", "events"},
+    "FILE.toml": {"budgets"},
+    "FILE": {"metrics"},
+    "KEY": {"message"},
+    "QUEUE": {"queue"},
+    "URL": {"grafana", "prometheus", "runbooks"},
+}
+
+
+def _parsed(typed: str) -> dict[str, Any]:
+    """What the parser of the command line makes of a command; raises click's error for one that cannot be typed."""
+    _, *words = shlex.split(typed)
+    command: Any = get_command(main)
+    while hasattr(command, "commands"):
+        name = words.pop(0)
+        command = (
+            get_command(plugins.load("jmsx.commands", name))
+            if name in plugins.names("jmsx.commands")
+            else command.get_command(typer.Context(command), name)
+        )
+        assert command is not None, f"{typed}: there is no {name}"
+    return dict(command.make_context(typed, words).params) if words else {}
+
+
+def test_every_command_can_be_typed() -> None:
+    """Each `jmsx …` of runbooks and stack, by the real parser; what stands for something is where that belongs."""
+    found = set()
+    for path in (*_ROOT.rglob("*.md"), *_ROOT.rglob("*.yml")):
+        text = path.read_text(encoding="utf-8")
+        found |= set(
+            re.findall(r"^jmsx .+$|(?<=`)jmsx [^`\n]+(?=`)|jmsx run [^\"\n]+", text, re.MULTILINE)
+        )
+    assert len(found) >= 15
+    for typed in found:
+        given = _parsed(typed)
+        for word in set(typed.split()) & _PLACES.keys():
+            names = {name for name, value in given.items() if word in str(value)}
+            assert names & _PLACES[word], (typed, word)
+
+
+def test_every_query_of_a_runbook_reads_what_there_is() -> None:
+    """Also those that no alert has: each metric and label is in the catalogue, or recorded."""
+    queries = {
+        query
+        for path in (_ROOT / "runbooks").glob("*.md")
+        for query in re.findall(r"```promql\n(.+?)\n```", path.read_text("utf-8"), re.DOTALL)
+    }
+    assert len(queries) > len(ALERTS)
+    assert [one for query in queries for one in lint.query_problems(query, query)] == []
 
 
 @pytest.mark.parametrize("path", _BOARDS, ids=lambda path: path.stem)

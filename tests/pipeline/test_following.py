@@ -49,6 +49,21 @@ def told(directory: Path, *steps: Callable[[], object], last: int = 0) -> list[s
     return found
 
 
+def test_one_kind_is_enough(tmp_path: Path) -> None:
+    """Of what is there and of what comes, only that is said."""
+    segment = tmp_path / "w-000000000000.jsonl.open"
+    segment.write_bytes(line(1, n=1) + line(2, kind="conn.lost", n=2) + line(3, n=3))
+
+    def more() -> None:
+        with segment.open("ab") as file:
+            file.write(line(4, n=4) + line(5, kind="conn.lost", n=5))
+
+    found: list[str] = []
+    with pytest.raises((StopAsyncIteration, RuntimeError)):
+        found.extend(follow(tmp_path, last=1, wait=Steps(more), kind="conn.lost"))
+    assert numbers(found) == [2, 5]
+
+
 def numbers(found: list[str]) -> list[int]:
     """The members n of what was said."""
     return [int(text.rpartition("n=")[2]) for text in found]
