@@ -530,6 +530,7 @@ class ConsumerCore:
         """
         Deliver `batch` (oldest first, all handed out) again after the policy's delay; False if the policy is exhausted.
 
+        Where redelivery is blocking, the longest of several delays holds up all of them.
         The newest message decides for the whole batch. An exhausted batch is left untouched; make it a dead letter.
         `order`: its place among the messages of other consumers if there is no delay; after a delay it comes before
         them. Source: `ActiveMQMessageConsumer.java:1274-1391`.
@@ -551,11 +552,11 @@ class ConsumerCore:
         for delivery in batch:
             delivery.step(DeliveryInput.FAIL if blocking else DeliveryInput.REST)
         if blocking:
-            self.paused_until = now + delay if delay > 0 else None
+            if delay > 0 and (self.paused_until is None or now + delay > self.paused_until):
+                self.paused_until = now + delay
             for delivery in batch:
                 delivery.order = -math.inf if delay > 0 else order
-            self.waiting.extendleft(reversed(batch))
-            self._idle_since = None
+            self._wait_again(batch)
         else:
             self.schedule.add(now + max(delay, 0.0), batch)
         for delivery in alive:
@@ -581,7 +582,18 @@ class ConsumerCore:
         self._changes(self)
         for delivery in batch:
             delivery.step(DeliveryInput.TAKE_BACK)
-        self.waiting.extendleft(reversed(batch))
+        self._wait_again(batch)
+
+    def _wait_again(self, batch: list[Delivery]) -> None:
+        """Put `batch` (oldest first) in front of what came later; some that are older may wait again already."""
+        if not batch:
+            return
+        front = list(batch)
+        while self.waiting and self.waiting[0].arrival < batch[-1].arrival:
+            front.append(self.waiting.popleft())
+        if len(front) > len(batch):
+            front.sort(key=lambda one: one.arrival)
+        self.waiting.extendleft(reversed(front))
         self._idle_since = None
 
     def close_without_link(self, now: float) -> None:
@@ -625,11 +637,6 @@ class ConsumerCore:
             self.wanted_since = now
             self.widened = True
             self._outbox.transmit(*self.window.open(self.unsettled))
-
-    def pause(self, until: float | None) -> None:
-        """Hand out nothing before `until` (seconds, monotonic); None: there is no pause."""
-        self._changes(self)
-        self.paused_until = until
 
     def end_pause(self, now: float) -> None:
         """End the pause before a redelivery if its time has come."""

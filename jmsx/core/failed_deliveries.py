@@ -70,13 +70,7 @@ class FailedDeliveries:
     def give_back_each(
         self, consumer: ConsumerCore, failed: Sequence[tuple[Delivery, Failure]], now: float
     ) -> None:
-        """
-        Do with deliveries (oldest first, all of them handed out) as each one's own failure says, by its own count.
-
-        Where redelivery is blocking, the longest of their delays holds up what is behind them, and so does one that
-        goes on already.
-        """
-        paused_until = consumer.paused_until
+        """Do with deliveries (oldest first, all handed out) as each one's own failure says, by its own count."""
         for batch, failure in reversed(_runs(failed)):  # each is put in front of those before it
             if failure.disposition in _NOT_FAILED:
                 if failure.disposition is Disposition.UNDO:
@@ -84,7 +78,6 @@ class FailedDeliveries:
                         delivery.note_undone()
                 consumer.release(batch)
                 continue
-            consumer.pause(None)
             for delivery in batch:
                 consumer.take_delivered(delivery)
                 delivery.ended_at = now
@@ -94,9 +87,6 @@ class FailedDeliveries:
                 consumer.owe(batch, _FORGET[failure.disposition])
             else:
                 self._dispose(consumer, batch, failure, now)
-            until = (paused_until, consumer.paused_until)
-            paused_until = max((at for at in until if at is not None), default=None)
-        consumer.pause(paused_until)
 
     def _dispose(
         self, consumer: ConsumerCore, batch: list[Delivery], failure: Failure, now: float

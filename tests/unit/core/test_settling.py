@@ -146,6 +146,22 @@ def test_a_delay_that_goes_on_is_not_cut_short() -> None:
     assert talk.drain() == ["a#2", "b#2"]
 
 
+@pytest.mark.parametrize("failure", [BROKEN, UNSEEN, LATER])
+def test_what_is_given_back_later_waits_behind_what_is_older(failure: Failure) -> None:
+    """A part of what was handed out is settled; `recover()` gives back the rest, and ends no pause."""
+    talk = Talk(INDIVIDUAL)
+    talk.subscribe()
+    batch = taken(talk, "a", "b", "c", "d", "e")
+    settle(talk, batch[1:4], b=failure, d=failure)
+    talk.core.recover(talk.now)
+    if failure is LATER:
+        talk.wait_until(8.9)
+        assert talk.receive() is None
+        talk.wait_until(9.0)
+    second = 1 if failure is UNSEEN else 2
+    assert talk.drain() == ["a#2", f"b#{second}", f"d#{second}", "e#2"]
+
+
 def test_a_transaction_is_rolled_back() -> None:
     """What did not fail itself is handed out again, uncounted; the sends are undone."""
     talk = Talk(TRANSACTED)
