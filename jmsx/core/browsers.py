@@ -113,7 +113,9 @@ class Browsers:
 
     def next_timer(self) -> float | None:
         """Return when the oldest question has waited long enough (seconds, monotonic), or None."""
-        return min((one.until for one in self._questions.values()), default=None)
+        if not self._questions:  # nearly always, and asked for each message
+            return None
+        return min(one.until for one in self._questions.values())
 
     def handle_timer(self, now: float) -> None:
         """Answer the questions whose time is over with False."""

@@ -113,6 +113,12 @@ class SessionCore:
         self.handing_out = HandingOut(
             dialect, self._consumers, self._work, self._failed_deliveries, self._dead_letters
         )
+        self._timers = (
+            self._consumers.agenda.next_timer,
+            self._dead_letters.next_timer,
+            self.broker_errors.next_timer,
+            self.browsers.next_timer,
+        )
 
     @property
     def transacted(self) -> bool:
@@ -225,15 +231,9 @@ class SessionCore:
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` is next due (seconds, monotonic), or None."""
-        all_of_them = (
-            self._consumers.agenda,
-            self._dead_letters,
-            self.broker_errors,
-            self.browsers,
-        )
         due = None
-        for one in all_of_them:
-            at = one.next_timer()
+        for next_timer in self._timers:
+            at = next_timer()
             if at is not None and (due is None or at < due):
                 due = at
         return due
