@@ -32,8 +32,6 @@ _UNESCAPED_COMMANDS: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 
 def escape(text: str) -> str:
     """Return `text` as it is written in a header line."""
-    if text.isalnum():
-        return text
     text = text.replace("\\", "\\\\").replace(":", "\\c")
     return text.replace("\n", "\\n").replace("\r", "\\r")
 
@@ -97,7 +95,10 @@ class Frame:
         if self.command in _UNESCAPED_COMMANDS:
             lines = [f"{name}:{value}\n" for name, value in headers]
         else:
-            lines = [f"{_escaped_name(name)}:{escape(value)}\n" for name, value in headers]
+            lines = [
+                f"{_escaped_name(name)}:{value if value.isalnum() else escape(value)}\n"
+                for name, value in headers
+            ]
         head = f"{self.command}\n{''.join(lines)}\n"
         return head.encode("utf-8", "replace") + self.body + b"\0"
 

@@ -144,8 +144,9 @@ class UnitOfWork:
         transaction.touch(sent.at)
         output = transaction.next_output(self._dialect, of_none=self._repeats_unanswered)
         known = {} if output is None else self._dialect.output_headers(output)
-        headers = {**known, **sent.frame.headers}
-        sent = replace(sent, frame=replace(sent.frame, headers=headers))
+        if known:
+            headers = {**known, **sent.frame.headers}
+            sent = replace(sent, frame=replace(sent.frame, headers=headers))
         transaction.sends.append(sent)
         if known and transaction.repeats:
             return self._send_behind_barrier(sent)

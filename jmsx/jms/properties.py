@@ -94,7 +94,6 @@ def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
 
     Raises MessageFormatError, before anything is written.
     """
-    reserved, numbers = dialect.reserved, {**_NUMBERS, **dialect.numbers}
     given: dict[str, object] = dict(message.properties)
     given.pop(DELIVERY_COUNT, None)  # of a message that came in; it says nothing of what is sent
     for name, field in (("JMSXGroupID", "group_id"), ("JMSXGroupSeq", "group_sequence")):
@@ -103,6 +102,9 @@ def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
             raise MessageFormatError(f"group_id of a message must be a str, not {own!r}")
         if own is not None:
             given.setdefault(name, own)
+    if not given:
+        return {}
+    reserved, numbers = dialect.reserved, {**_NUMBERS, **dialect.numbers}
     headers = {
         _checked(name, reserved): property_text(name, value)
         for name, value in given.items()

@@ -254,6 +254,8 @@ def _check_header(name: str, text: str, limit: int) -> None:
         raise MessageFormatError(
             f"header {name!r} has a NUL character: programs on the way that split frames there would break"
         )
+    if name.isascii() and text.isascii() and 2 * (len(name) + len(text)) < limit:
+        return  # short, whatever of it is escaped
     try:
         size = len(escape(f"{name}{text}").encode()) + 1
     except UnicodeEncodeError as error:
