@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jmsx_dashboards.model import OVERVIEW, Board, Panel, Query, Row, View
-from jmsx_dashboards.recordings import DEPTH
+from jmsx_dashboards.recordings import BUDGET, DEPTH
 from jmsx_dashboards.shapes import (
     AT_ALL,
     B,
@@ -228,11 +228,12 @@ _WORK: Final = Row(
         ),
         gauge(
             "Dead-letter budget left",
-            "What is left of a budget of 0.1 % of the shown time's messages, by queue. Below 0 it is spent: mend before"
-            " you release.",
+            "What is left of each queue's budget (0.1 %, if it has none of its own) over the shown time. Below 0 it is"
+            " spent: mend before you release.",
             "percentunit",
             f"1 - sum by (destination) (increase(jmsx_dead_lettered_messages_total{{{D}}}{R}))"
-            f" / sum by (destination) (increase(jmsx_settled_messages_total{{{D}}}{R})) / 0.001",
+            f" / sum by (destination) (increase(jmsx_settled_messages_total{{{D}}}{R}))"
+            f" / max by (destination) ({BUDGET})",
             "{{destination}}",
             thresholds=((0.0, "yellow"), (0.5, "green")),
             base_color="red",
@@ -243,6 +244,14 @@ _WORK: Final = Row(
 _CONFIGURATION: Final = Row(
     "Configuration",
     (
+        stat(
+            "Workers started again",
+            "Worker processes (`jmsx run`, `--workers`) that died in the shown time, and were started again. Good is 0."
+            " Else its log tells by which signal or exit code; what they held came again.",
+            "short",
+            f"sum(increase(jmsx_worker_restarts_total{{{J}}}{R})) or vector(0)",
+            AT_ALL,
+        ),
         Panel(
             title="Consumers",
             view=View.TABLE,

@@ -11,6 +11,8 @@ BUDGET_WINDOWS: Final = ("5m", "30m", "1h", "6h")
 SETTLED_IN_AN_HOUR: Final = "job_destination:jmsx_settled_messages:increase1h"
 #: How many messages wait in a queue, whoever told it.
 DEPTH: Final = "destination:jmsx_broker_depth_messages:max"
+#: The share of a destination's messages that may become dead letters.
+BUDGET: Final = "destination:jmsx_dead_letter_budget:ratio"
 
 _BY_DESTINATION: Final = ("job", "destination")
 #: What differs between the processes and workers of a job.
@@ -25,7 +27,23 @@ def late_ratio(seconds: float) -> str:
 def recordings(settings: Settings) -> tuple[Recording, ...]:
     """All rules."""
     late = (_late(seconds, window) for seconds in settings.seconds for window in BUDGET_WINDOWS)
-    return (*map(_dead_lettered, BUDGET_WINDOWS), *late, *_FIXED)
+    return (*map(_dead_lettered, BUDGET_WINDOWS), *late, _allowed(settings), *_FIXED)
+
+
+def _allowed(settings: Settings) -> Recording:
+    """The budgets themselves, for the boards, which are the same for all settings."""
+    shares = [
+        (f'{{destination="{name}"}}', budget.dead_letters)
+        for name, budget in settings.of_destination.items()
+    ]
+    return Recording(
+        record=BUDGET,
+        expr=" or ".join(
+            f"max by (destination) (jmsx_consumer_info{matchers}) * {share:g}"
+            for matchers, share in (*shares, ("", settings.budget.dead_letters))
+        ),
+        labels=("destination",),
+    )
 
 
 def _dead_lettered(window: str) -> Recording:

@@ -1,4 +1,4 @@
-"""Rules, their tests, runbooks and the table of metrics, as text."""
+"""Rules, runbooks and the table of metrics, as text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from jmsx_dashboards.alerts import ALERTS, alerts
+from jmsx_dashboards.alerts import alerts
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.model import Alert, Links, Recording, Settings, scaled, shortened
 from jmsx_dashboards.recordings import recordings
-from jmsx_dashboards.scenarios import SCENARIOS, STEP, Point, Recorded, Scenario, Series
-from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY
+from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, SUPERVISOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 RULES_FILE: Final = "jmsx_rules.yml"
 _WRITTEN: Final = "# Made by `jmsx dashboards export`.\n"
-_ALERTS: Final = {alert.name: alert for alert in ALERTS}
 
 
 def rules(links: Links, settings: Settings) -> str:
@@ -38,25 +36,12 @@ def rules(links: Links, settings: Settings) -> str:
             "rules": [_alert(alert, links, scale) for alert in alerts(settings)],
         },
     ]
-    return _yaml({"groups": groups})
-
-
-def rule_tests(
-    links: Links, scenarios: Iterable[Scenario] = SCENARIOS, rules_file: str = RULES_FILE
-) -> str:
-    """Write promtool's tests of `rules_file`."""
-    tests = [_test(scenario, links) for scenario in scenarios]
-    return _yaml({"rule_files": [rules_file], "evaluation_interval": f"{STEP}s", "tests": tests})
+    return as_yaml({"groups": groups})
 
 
 def runbook(alert: Alert) -> str:
     """Write what to do when `alert` fires."""
     quoted = {label: f"`{label}`" for label in alert.labels}
-    stories = "\n".join(
-        f"- {scenario.title}: {_told(scenario)}"
-        for scenario in SCENARIOS
-        if scenario.alert == alert.name
-    )
     held = "" if alert.wait == "0m" else f", for {alert.wait}"
     asked = "\n".join(f"\n```promql\n{query}\n```" for query in alert.queries)
     typed = "\n".join(alert.commands)
@@ -84,12 +69,6 @@ Panel "{alert.panel}" of the board {_board_of(alert)}, and this query{held}:
 ## What to do
 
 {_bullets(alert.steps, quoted)}
-
-## How it was tested
-
-`promtool test rules` plays these:
-
-{stories}
 """
 
 
@@ -199,6 +178,7 @@ def metrics_table() -> str:
         f"| `{row.name}` | {', '.join(f'`{label}`' for label in row.labels)} | {row.help} |"
         for row in PIPELINE
     )
+    supervisor = "\n".join(f"| `{row.name}` | {row.kind} | {row.help} |" for row in SUPERVISOR)
     labels = "\n".join(f"| `{label}` | {about} |" for label, about in sorted(LABELS.items()))
     raw = "\n".join(f"- `{name}`: {reason}." for name, reason in RAW_ONLY.items())
     return f"""# Metrics of jmsx
@@ -216,6 +196,14 @@ Gauges in a file for node_exporter's textfile collector; made by `jmsx_prometheu
 | name | labels | what it says |
 |---|---|---|
 {pipeline}
+
+## Of a supervisor
+
+`jmsx run` with `--workers` has these beside those of the workers, each of which has the label `worker`.
+
+| name | type | what it counts |
+|---|---|---|
+{supervisor}
 
 ## Labels
 
@@ -244,58 +232,10 @@ def _alert(alert: Alert, links: Links, timescale: float = 1.0) -> dict[str, Any]
     }
 
 
-def _test(scenario: Scenario, links: Links) -> dict[str, Any]:
-    alert = _ALERTS[scenario.alert]
-    written: dict[str, Any] = {
-        "name": f"{scenario.alert}: {scenario.title}",
-        "interval": f"{STEP}s",
-        "input_series": [_series(series) for series in scenario.series],
-        "alert_rule_test": [_point(alert, point, links) for point in scenario.points],
-    }
-    if scenario.recorded:
-        written["promql_expr_test"] = [_recorded(value) for value in scenario.recorded]
-    return written
-
-
-def _series(series: Series) -> dict[str, str]:
-    return {"series": _worded(series.name, series.labels), "values": series.values}
-
-
-def _point(alert: Alert, point: Point, links: Links) -> dict[str, Any]:
-    firing = []
-    if point.firing is not None:
-        labels = {"severity": alert.severity.value, **point.firing}
-        firing.append(
-            {"exp_labels": labels, "exp_annotations": links.rendered(alert, point.firing)}
-        )
-    return {"eval_time": _minutes(point.minute), "alertname": alert.name, "exp_alerts": firing}
-
-
-def _recorded(value: Recorded) -> dict[str, Any]:
-    samples = [{"labels": _worded("", labels), "value": number} for labels, number in value.values]
-    expr = f"round({value.record}, 0.000001)"  # promtool compares floats bit by bit
-    return {"expr": expr, "eval_time": _minutes(value.minute), "exp_samples": samples}
-
-
-def _worded(name: str, labels: dict[str, str]) -> str:
-    pairs = ", ".join(f'{label}="{value}"' for label, value in labels.items())
-    return f"{name}{{{pairs}}}"
-
-
-def _minutes(minute: float) -> str:
-    return f"{int(minute * 60)}s"
-
-
-def _told(scenario: Scenario) -> str:
-    return ", ".join(
-        f"{'fires' if point.firing is not None else 'quiet'} at {point.minute:g} min"
-        for point in scenario.points
-    )
-
-
 def _bullets(lines: Iterable[str], quoted: dict[str, str]) -> str:
     return "\n".join(f"- {line.format(**quoted)}" for line in lines)
 
 
-def _yaml(value: object) -> str:
+def as_yaml(value: object) -> str:
+    """Write YAML that says who made it."""
     return _WRITTEN + yaml.safe_dump(value, sort_keys=False, width=10_000, allow_unicode=True)

@@ -515,6 +515,12 @@ PIPELINE: Final[tuple[Metric, ...]] = (
     ),
 )
 
+#: What `jmsx run --workers` adds to those of its workers (`jmsx/cli/supervisor.py`).
+SUPERVISOR: Final[tuple[Metric, ...]] = (
+    _counter("jmsx_worker_restarts_total", (), "Workers that died and were started again."),
+    _gauge("jmsx_workers_running", (), "Worker processes."),
+)
+
 #: Metrics that no panel and no alert shows, and why.
 RAW_ONLY: Final[dict[str, str]] = {
     "jmsx_transaction_messages": "how an application cuts its work; nobody needs it at night",
@@ -523,9 +529,9 @@ RAW_ONLY: Final[dict[str, str]] = {
 
 BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in METRICS}
 
-#: Those of reports too, for dashboards and rules.
+#: Those of reports and supervisors too, for dashboards and rules.
 SHOWN: Final[dict[str, Metric]] = {
-    sample: metric for metric in (*METRICS, *PIPELINE) for sample in metric.samples
+    sample: metric for metric in (*METRICS, *PIPELINE, *SUPERVISOR) for sample in metric.samples
 }
 
 BY_SAMPLE: Final[dict[str, Metric]] = {

@@ -322,25 +322,16 @@ class Supervisor:
     def _metrics(self, _environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         answers = self._ask_all("metrics")
         told = {number: body for number, (code, body) in answers.items() if code == _OK}
-        own = {
-            "jmsx_worker_restarts": (
-                *("# HELP jmsx_worker_restarts_total Workers that died and were started again.",),
-                *(
-                    "# TYPE jmsx_worker_restarts_total counter",
-                    f"jmsx_worker_restarts_total {self.restarts}",
-                ),
-            ),
-            "jmsx_workers_running": (
-                *(
-                    "# HELP jmsx_workers_running Worker processes.",
-                    "# TYPE jmsx_workers_running gauge",
-                ),
-                f"jmsx_workers_running {len(self._running())}",
-            ),
-        }
-        text = merged(told) + "".join(f"{line}\n" for lines in own.values() for line in lines)
+        own = f"""\
+# HELP jmsx_worker_restarts_total Workers that died and were started again.
+# TYPE jmsx_worker_restarts_total counter
+jmsx_worker_restarts_total {self.restarts}
+# HELP jmsx_workers_running Worker processes.
+# TYPE jmsx_workers_running gauge
+jmsx_workers_running {len(self._running())}
+"""
         start("200 OK", [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")])
-        return [text.encode()]
+        return [f"{merged(told)}{own}".encode()]
 
     def _ask_all(self, path: str) -> dict[int, tuple[int, str]]:
         """By number of the worker: HTTP's code and what it said."""

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from jmsx_dashboards import texts
 from jmsx_dashboards.alerts import ALERTS
 from jmsx_dashboards.files import files
 from jmsx_dashboards.model import Links, Settings
 from tests.dashboards.lint import panels, problems
+from tests.dashboards.rule_tests import rule_tests
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "dashboards"
 
@@ -27,7 +27,7 @@ PLAYED: Final = Path(__file__).with_name("matrix.json")
 def written() -> dict[str, str]:
     """All files: their paths below `dashboards` and their text."""
     links = Links()
-    ours = {"prometheus/jmsx_rules_test.yml": texts.rule_tests(links), "README.md": readme()}
+    ours = {"prometheus/jmsx_rules_test.yml": rule_tests(links), "README.md": readme()}
     return files(links, Settings()) | ours
 
 

@@ -15,9 +15,9 @@ from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.grafana import ANNOTATIONS, VARIABLES
 from jmsx_dashboards.model import TARGET_LABELS, WORKER, Alert, Panel, Recording, View
 from jmsx_dashboards.recordings import RECORDINGS
-from jmsx_dashboards.scenarios import SCENARIOS
 from jmsx_prometheus.catalogue import LABELS, METRICS, PIPELINE, RAW_ONLY, SHOWN, Kind
 from tests.dashboards.promql import PromqlError, Selector, selectors
+from tests.dashboards.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -23,12 +23,12 @@ from jmsx_dashboards.alerts import ALERTS
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.cli import app
 from jmsx_dashboards.model import Links
-from jmsx_dashboards.scenarios import SCENARIOS
 from jmsx_dashboards.texts import CAUSES
 from jmsx_prometheus import PrometheusObserver
 from jmsx_prometheus.catalogue import METRICS
 from jmsx_prometheus.consumers import DEAD_LETTER_REASONS
 from tests.dashboards import generate, lint
+from tests.dashboards.scenarios import SCENARIOS
 from tests.dashboards.sdk import Dashboard, JSONEncoder
 from tests.dashboards.stories import lifetime, stand_still
 from tests.dashboards.tools import promtool

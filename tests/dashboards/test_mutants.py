@@ -13,7 +13,8 @@ from jmsx_dashboards import texts
 from jmsx_dashboards.alerts import ALERTS
 from jmsx_dashboards.model import Alert, Links
 from jmsx_dashboards.recordings import RECORDINGS
-from jmsx_dashboards.scenarios import SCENARIOS, Scenario
+from tests.dashboards.rule_tests import rule_tests
+from tests.dashboards.scenarios import SCENARIOS, Scenario
 from tests.dashboards.tools import promtool
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _survives(mutant: Alert, folder: Path) -> bool:
 
 def _passes(scenario: Scenario, rules: Path) -> bool:
     tests = rules.with_name("tests.yml")
-    tests.write_text(texts.rule_tests(Links(), [scenario], rules.name))
+    tests.write_text(rule_tests(Links(), [scenario], rules.name))
     return promtool("test", "rules", tests).returncode == 0
 
 

@@ -14,7 +14,7 @@ from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.cli import app
 from jmsx_dashboards.model import Budget, Settings, read_budgets, scaled
 from jmsx_dashboards.pictures import told
-from jmsx_dashboards.recordings import recordings
+from jmsx_dashboards.recordings import BUDGET, recordings
 from tests.dashboards.live import free_port
 
 if TYPE_CHECKING:
@@ -106,6 +106,9 @@ def test_a_destination_has_its_own_budget(tmp_path: Path) -> None:
         'over_300s:ratio_rate5m{destination="queue://batch.night"}'
         in exprs["JmsxLatencyBudgetFastBurn"]
     )
+    (allowed,) = [one.expr for one in recordings(settings) if one.record == BUDGET]
+    assert '(jmsx_consumer_info{destination="queue://batch.night"}) * 0.01 or ' in allowed
+    assert allowed.endswith("(jmsx_consumer_info) * 0.001")
     assert {one.record for one in recordings(settings)} >= {
         f"job_destination:jmsx_end_to_end_latency_over_{seconds}s:ratio_rate1h"
         for seconds in (30, 300)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jmsx
+from jmsx_prometheus.catalogue import SUPERVISOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,7 +152,9 @@ def test_workers_share_the_work_and_drain(shop: Shop) -> None:
         assert 'worker="0"' in metrics
         assert 'worker="1"' in metrics
         assert "jmsx_workers_running 2\n" in metrics
-        assert metrics.count("# TYPE jmsx_worker_restarts_total counter") == 1
+        for row in SUPERVISOR:
+            head = f"# HELP {row.name} {row.help}\n# TYPE {row.name} {row.kind}\n{row.name} "
+            assert metrics.count(head) == 1
         left = workers(process)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=40)

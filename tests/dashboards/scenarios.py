@@ -7,12 +7,12 @@ would be found out. All series have a sample each 30 s; `promtool test rules` pl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from jmsx_dashboards.alerts import BURNS
 from jmsx_dashboards.model import Budget
-from jmsx_dashboards.recordings import BUDGET_WINDOWS, DEPTH, SETTLED_IN_AN_HOUR
+from jmsx_dashboards.recordings import BUDGET, BUDGET_WINDOWS, DEPTH, SETTLED_IN_AN_HOUR
 
 STEP: Final = 30  #: seconds between two samples
 JOB: Final = "shop"
@@ -28,6 +28,11 @@ _WHERE: Final = {"job": JOB, "destination": DESTINATION}
 _WHO: Final = {**_WHERE, "consumer": CONSUMER}
 _LINK: Final = {**_TARGET, "broker": BROKER}
 _SERIES: Final = {**_TARGET, "destination": DESTINATION, "consumer": CONSUMER}
+_SETTINGS: Final = {
+    "ack_mode": "auto",
+    "optimize_acknowledge": "false",
+    "maximum_redeliveries": "6",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,52 +274,49 @@ _NONE_WAITS: Final = Series(
     "jmsx_redelivery_pending_messages", {**_SERIES, "blocking": "false"}, held((0, 90))
 )
 
+
+def _stalled(
+    title: str, unsettled: str, settled: str, points: tuple[Point, ...], *more: Series
+) -> Scenario:
+    """A consumer that holds so many messages, settles so many, and none of which waits unless `more` says so."""
+    series = (
+        Series("jmsx_unsettled_messages", _SERIES, unsettled),
+        _NONE_WAITS,
+        *more,
+        _settled(settled),
+    )
+    return Scenario("JmsxConsumerStalled", title, series, points)
+
+
 _PROGRESS: Final = (
-    Scenario(
-        "JmsxConsumerStalled",
+    _stalled(
         "settles, stops, and is restarted",
-        (
-            Series("jmsx_unsettled_messages", _SERIES, held((5, 30), (0, 10))),
-            _NONE_WAITS,
-            _settled(counted((20, 5), (0, 35))),
-        ),
+        held((5, 30), (0, 10)),
+        counted((20, 5), (0, 35)),
         (*_never(9, 12), *_fires(_SERIES, 17, 29), *_never(32)),
     ),
-    Scenario(
-        "JmsxConsumerStalled",
-        "nothing to do",
-        (
-            Series("jmsx_unsettled_messages", _SERIES, held((0, 30))),
-            _NONE_WAITS,
-            _settled(held((200, 30))),
+    replace(
+        _stalled(
+            "nothing to do",
+            held((0, 30)),
+            held((200, 30)),
+            _never(12, 25),
+            Series("jmsx_consumer_info", {**_SERIES, **_SETTINGS}, held((1, 30))),
         ),
-        _never(12, 25),
+        recorded=(Recorded(BUDGET, 10, (({"destination": DESTINATION}, 0.001),)),),
     ),
-    Scenario(
-        "JmsxConsumerStalled",
+    _stalled(
         "waits for a planned back-off of half an hour",
-        (
-            Series("jmsx_unsettled_messages", _SERIES, held((5, 60))),
-            _NONE_WAITS,
-            Series(
-                "jmsx_redelivery_pending_messages",
-                {**_SERIES, "blocking": "true"},
-                held((1, 30), (0, 30)),
-            ),
-            _settled(held((200, 60))),
-        ),
+        held((5, 60)),
+        held((200, 60)),
         (*_never(12, 29), *_fires(_SERIES, 37, 55)),
-    ),
-    Scenario(
-        "JmsxConsumerStalled",
-        "busy",
-        (
-            Series("jmsx_unsettled_messages", _SERIES, held((5, 30))),
-            _NONE_WAITS,
-            _settled(counted((1, 30))),
+        Series(
+            "jmsx_redelivery_pending_messages",
+            {**_SERIES, "blocking": "true"},
+            held((1, 30), (0, 30)),
         ),
-        _never(12, 25),
     ),
+    _stalled("busy", held((5, 30)), counted((1, 30)), _never(12, 25)),
     Scenario(
         "JmsxRedeliveryStorm",
         "30 % for 20 minutes",
