@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from jmsx.app.bodies import Data
 from jmsx.app.sender import Sending, Shared
@@ -19,6 +20,7 @@ from jmsx.drivers.machine import Machine
 from jmsx.errors import (
     BrokerTimeoutError,
     ConfigurationError,
+    ConnectionFailedError,
     IllegalStateError,
     InvalidDestinationError,
     UnansweredError,
@@ -26,7 +28,7 @@ from jmsx.errors import (
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message
-from jmsx.jms.session import link_of
+from jmsx.jms.session import Session, link_of
 from jmsx.log import logger
 from jmsx.observe import Observer
 
@@ -70,13 +72,18 @@ def answer_to(
     return answer, to, sending.of_producer
 
 
-class Asked:
+class PendingRequest:
     """A request that waits for its answer; of one caller."""
 
     def __init__(self, machine: Machine) -> None:
         self._done = machine.event()
         self._answer: Message | None = None
         self._fault = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is to be waited for any more."""
+        return self._done.is_set()
 
     def answered(self, answer: Message) -> None:
         """Let `answer()` return `answer`, which has come."""
@@ -97,94 +104,106 @@ class Asked:
         return self._answer
 
 
-class Requests(Shared["_Desk"]):
+class Requests(Shared["_ReplyQueue"]):
     """Asks, from any thread; `connect` opens a connection with one observer more."""
 
     def __init__(self, connect: Callable[[Observer], Connection], machine: Machine) -> None:
-        super().__init__(_WHAT, lambda: connect(self), self._open)
-        self._machine = machine
-        self._desk: _Desk | None = None
+        def started() -> Connection:
+            connection = connect(self)
+            connection.start()  # which connects to nothing yet, for it has no client id
+            return connection
 
-    def asked(self) -> Asked:
+        super().__init__(_WHAT, started, self._open, machine)
+        #: By session id, those that somebody waits at: also one whose connection was replaced.
+        self._queues: WeakValueDictionary[str, _ReplyQueue] = WeakValueDictionary()
+
+    def pending(self) -> PendingRequest:
         """A place for the answer to one request."""
-        return Asked(self._machine)
+        return PendingRequest(self._machine)
 
     def ask(
-        self, sending: Sending, to: Destination | str, body: Message | Data, asked: Asked
+        self,
+        sending: Sending,
+        to: Destination | str,
+        body: Message | Data,
+        pending: PendingRequest,
     ) -> Message:
-        """Send the request and wait for its answer in `asked`, as `App.request` does."""
+        """Send the request and wait for its answer in `pending`, as `App.request` does."""
         if sending.reply_to is not None or (isinstance(body, Message) and body.reply_to):
             raise ConfigurationError(
                 "request() waits for the answer at a queue of its own; with a reply_to of yours use send()"
             )
         patience: Duration = PATIENCE if sending.timeout is None else sending.timeout
-        until = self._machine.monotonic() + bounded("timeout", patience)
+        deadline = self._machine.monotonic() + bounded("timeout", patience)
         message = _copied(sending.message(to, body))
-        with self.using() as desk:
-            return desk.ask(message, to, sending.of_producer, asked, until)
+        queue = self.opened(deadline)
+        return queue.ask(message, to, sending.of_producer, pending, deadline)
 
     def observe(self, event: Event, source: Source) -> None:
         """No answer comes over a link that is gone."""
-        desk = self._desk
-        if (
-            isinstance(event, LinkClosed)
-            and desk is not None
-            and desk.session_id == source.session_id
-        ):
-            desk.fail(f"the connection to {source.broker} is gone ({event.reason})")
+        queue = self._queues.get(source.session_id) if isinstance(event, LinkClosed) else None
+        if queue is not None and isinstance(event, LinkClosed):
+            queue.fail(f"the connection to {source.broker} is gone ({event.reason})")
 
-    def _open(self, connection: Connection) -> _Desk:
-        self._desk = _Desk(connection, self._machine)
-        return self._desk
+    def _open(self, session: Session) -> _ReplyQueue:
+        queue = _ReplyQueue(session, self._machine)
+        self._queues[link_of(session).session_id] = queue
+        return queue
 
 
-class _Desk:
-    """One connection, with the queue where answers come."""
+class _ReplyQueue:
+    """The temporary queue where answers come, in the session that asks."""
 
-    def __init__(self, connection: Connection, machine: Machine) -> None:
-        session = connection.create_session()
+    def __init__(self, session: Session, machine: Machine) -> None:
         self._link = link_of(session)
-        self.session_id = self._link.session_id
         self._machine = machine
         self._queue = session.create_temporary_queue()
         self._producer = session.create_producer()
-        self._asked: dict[str, Asked] = {}  #: by correlation id
+        self._pending: dict[str, PendingRequest] = {}  #: by correlation id
         session.create_consumer(self._queue, listener=self._take, name="answers")
-        connection.start()
 
     def ask(
         self,
         message: Message,
         to: Destination | str,
         options: dict[str, Any],
-        asked: Asked,
-        until: float,
+        pending: PendingRequest,
+        deadline: float,
     ) -> Message:
-        """Send `message` and wait for its answer, until `until` (seconds, monotonic)."""
+        """Send `message` and wait for its answer, until the deadline (seconds, monotonic)."""
         name = message.correlation_id or uuid.uuid4().hex
-        if self._asked.setdefault(name, asked) is not asked:
+        if self._pending.setdefault(name, pending) is not pending:
             raise IllegalStateError(
                 f"an answer to {name!r} is awaited already; give another correlation_id"
             )
         message.correlation_id, message.reply_to = name, self._queue
         try:
-            left = until - self._machine.monotonic()
-            self._producer.send(message, destination=to, **{**options, "timeout": max(left, 0.001)})
-            return asked.answer(until - self._machine.monotonic())
+            # an outage is waited through first, so that nothing is sent that nobody waits for any more
+            self._link.calls.submit(f"SEND {to}", lambda _core, _now: None, self._left(deadline))
+            left = self._left(deadline)
+            if pending.is_over or left <= 0:
+                raise ConnectionFailedError(
+                    f"the connection was there too late for request {name} to {to}; nothing was sent"
+                )
+            self._producer.send(message, destination=to, **{**options, "timeout": left})
+            return pending.answer(self._left(deadline))
         except (BrokerTimeoutError, UnansweredError) as error:
             raise UnansweredError(f"request {name} to {to}: {error}") from error
         finally:
-            self._asked.pop(name, None)
+            self._pending.pop(name, None)
 
     def fail(self, fault: str) -> None:
         """Whoever waits does so in vain."""
-        for asked in list(self._asked.values()):
-            asked.fail(fault)
+        for pending in list(self._pending.values()):
+            pending.fail(fault)
+
+    def _left(self, deadline: float) -> float:
+        return max(deadline - self._machine.monotonic(), 0.0)
 
     def _take(self, answer: Message) -> None:
-        asked = self._asked.pop(answer.correlation_id or "", None)
-        if asked is not None:
-            asked.answered(answer)
+        pending = self._pending.pop(answer.correlation_id or "", None)
+        if pending is not None:
+            pending.answered(answer)
             return
         _log.info(
             "answer dropped: nobody waits for it",

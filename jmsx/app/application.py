@@ -190,8 +190,8 @@ class App:
 
     def _make_senders(self) -> None:
         """Connections of their own, opened at first use: nothing that others name as reply-to ends the app's own."""
-        self._sender = Sender(lambda: self.connect(client_id=None))
-        self._replier = Sender(lambda: self.connect(client_id=None))
+        self._sender = Sender(lambda: self.connect(client_id=None), self._machine)
+        self._replier = Sender(lambda: self.connect(client_id=None), self._machine)
         self._requests = Requests(
             lambda observer: self._connection(observer, client_id=None), self._machine
         )
@@ -366,8 +366,9 @@ class App:
             options: how it is sent, the fields of `Sending`: properties, delay, expires, priority, persistent, group,
                 correlation_id, reply_to, dedupe_id, timeout, confirm. Durations are seconds, a timedelta or "2s".
 
-        Raises what `MessageProducer.send` does, such as MessageFormatError for what JSON cannot say, ConfigurationError
-        for options that make no sense, UnsupportedError for a delay or a dedupe_id where this broker has none, and
+        Raises what `MessageProducer.send` does, such as MessageFormatError for what JSON cannot say,
+        ConnectionFailedError if there was no connection within `timeout`: then nothing was sent, ConfigurationError for
+        options that make no sense, UnsupportedError for a delay or a dedupe_id where this broker has none, and
         IllegalStateError in a transacted handler with a DatabaseStore.
 
         """
@@ -415,15 +416,16 @@ class App:
             options: as of `send`; `timeout` is for all of it, 30 s if it is not given. Without `expires` the request
                 is handled also when nobody waits any more.
 
-        Raises what `send` does; UnansweredError if no answer came in time, the connection was lost, or the app was
-        stopped: then nobody knows whether the request was handled; IllegalStateError on the app's event loop.
+        Raises what `send` does, such as ConnectionFailedError if there was no connection in time: then nothing was
+        sent; UnansweredError if no answer came in time, the connection was lost, or the app was stopped: then nobody
+        knows whether the request was handled; IllegalStateError on the app's event loop.
 
         """
         if self._loop is not None and self._loop.here:
             raise IllegalStateError(
                 "request() would hold up the event loop that handlers run on: await app.arequest() there"
             )
-        return self._requests.ask(Sending.of(options), to, body, self._requests.asked())
+        return self._requests.ask(Sending.of(options), to, body, self._requests.pending())
 
     async def arequest(
         self,
@@ -431,13 +433,17 @@ class App:
         body: Message | Data = None,
         **options: Unpack[SendKeywords],
     ) -> Message:
-        """As `request`, while the event loop goes on."""
+        """
+        As `request`, while the event loop goes on.
+
+        Who is cancelled before there was a connection has sent nothing; later on nobody knows.
+        """
         requests, sending = self._requests, Sending.of(options)
-        asked = requests.asked()
+        pending = requests.pending()
         try:
-            return await beside(requests.ask, sending, to, body, asked)
+            return await beside(requests.ask, sending, to, body, pending)
         except asyncio.CancelledError:
-            asked.fail("the request was cancelled")
+            pending.fail("the request was cancelled")
             raise
 
     def wait(self, timeout: float | None = None) -> None:

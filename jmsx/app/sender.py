@@ -6,9 +6,7 @@ That is opened at first use. In a transacted handler of the app the handler's se
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from concurrent.futures import Future
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 
@@ -16,21 +14,18 @@ from jmsx.app.bodies import Data, written
 from jmsx.core.destination_names import is_swapped
 from jmsx.core.durations import Duration, bounded
 from jmsx.core.option_checks import check_flag, check_text, unknown
-from jmsx.drivers.locks import Alone, reentered
+from jmsx.drivers.locks import NonReentrantLock, reentered
+from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import tell_of_forks
-from jmsx.errors import (
-    ConfigurationError,
-    ConnectionFailedError,
-    LinkError,
-    SendUnconfirmedError,
-)
+from jmsx.errors import ConfigurationError, ConnectionFailedError
 from jmsx.jms.connection import Connection
 from jmsx.jms.destination import Destination
 from jmsx.jms.message import Message, PropertyValue
 from jmsx.jms.producer import MessageProducer, check_priority
+from jmsx.jms.session import Session, link_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 
@@ -73,7 +68,9 @@ class Sending:
     correlation_id: str | None = None  #: what it belongs to, or answers
     reply_to: Destination | str | None = None  #: where an answer is awaited
     dedupe_id: str | None = None  #: the broker drops a second message with it; on Artemis
-    timeout: Duration | None = None  #: for the broker's confirmation; None: `request_timeout`
+    timeout: Duration | None = (
+        None  #: for the connection and the broker's confirmation; None: `request_timeout` for that
+    )
     confirm: bool = True  #: wait for the broker's confirmation; without, a lost link loses it
 
     def __post_init__(self) -> None:
@@ -151,78 +148,73 @@ class Sending:
 
 class Shared(Generic[T]):
     """
-    What `open_on` makes of a connection that `connect` opens at its first use, for all threads; a lost one is replaced.
+    What `open_on` makes of a session, for all threads; a lost one is replaced at its next use.
 
-    `what`: the call that a signal handler must not make in the middle of it.
+    The session is on a connection of its own, from `connect`, which a thread of its own opens at the first use: so each
+    caller waits for it as long as that one will. `what`: the call that a signal handler must not make in the middle of
+    it.
     """
 
     def __init__(
-        self, what: str, connect: Callable[[], Connection], open_on: Callable[[Connection], T]
+        self,
+        what: str,
+        connect: Callable[[], Connection],
+        open_on: Callable[[Session], T],
+        machine: Machine,
     ) -> None:
         self._what = what
         self._connect = connect
         self._open_on = open_on
-        self._alone = Alone(what)
-        self._line: _Line[T] | None = None
+        self._machine = machine
+        self._guard = NonReentrantLock(what)
+        self._shared: _SharedConnection[T] | None = None
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: the next use opens a connection of its own."""
-        self._alone = Alone(self._what)
-        self._line = None
+        self._guard = NonReentrantLock(self._what)
+        self._shared = None
 
-    @contextlib.contextmanager
-    def using(self) -> Iterator[T]:
+    def opened(self, deadline: float | None = None) -> T:
         """
-        It, open; after an error that ends the connection the next use opens a new one.
+        It, open; raises what opening it raises, for all who wait for that.
 
-        Raises IllegalStateError in a signal handler that interrupts who opens it.
+        Raises ConnectionFailedError if it is not open at the deadline (seconds, monotonic; None: it has none), and
+        IllegalStateError in a signal handler or an observer that interrupts who opens it.
         """
-        line = None
-        try:
-            line = self._current()
-            opened = line.ready()
-        except BaseException:
-            if line is not None:
-                self._drop(line)
-            raise
-        try:
-            yield opened
-        except (LinkError, SendUnconfirmedError):
-            self._drop(line)
-            raise
+        return self._current().ready(deadline)
 
     def close(self) -> None:
         """Close the connection in good order, if there is one."""
-        line = self._take()
-        if line is not None:
-            line.connection.close()
+        shared = self._take()
+        if shared is not None:
+            shared.connection.close()
 
     def abort(self) -> None:
         """Drop the connection, if there is one, also while it is being opened."""
-        line = self._take()
-        if line is not None:
-            line.connection.abort()
+        shared = self._take()
+        if shared is not None:
+            shared.connection.abort()
 
-    def _current(self) -> _Line[T]:
-        with self._alone():
-            line = self._line
-            if line is None:
-                line = self._line = _Line(self._connect(), self._open_on)
-            elif line.is_opened_here():
+    def _current(self) -> _SharedConnection[T]:
+        with self._guard():
+            shared, lost = self._shared, None
+            if shared is None or shared.is_lost:
+                lost = shared
+                shared = self._shared = _SharedConnection(
+                    self._connect(), self._open_on, self._machine
+                )
+            elif shared.is_opened_here:
                 raise reentered(self._what)
-            return line
+            shared.begin()
+        if lost is not None:
+            lost.connection.abort()
+        return shared
 
-    def _drop(self, line: _Line[T]) -> None:
-        with self._alone.lock:
-            if self._line is line:  # not what another thread has put in its place
-                self._line = None
-        line.drop()
-
-    def _take(self) -> _Line[T] | None:
-        with self._alone.lock:
-            line, self._line = self._line, None
-        return line
+    def _take(self) -> _SharedConnection[T] | None:
+        with self._guard.lock:
+            shared, self._shared = self._shared, None
+        return shared
 
 
 class Sender(Shared[MessageProducer]):
@@ -232,49 +224,82 @@ class Sender(Shared[MessageProducer]):
     Threads wait side by side, each for its own receipt: a broker that is slow to answer one delays no other.
     """
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        super().__init__(_WHAT, connect, lambda one: one.create_session().create_producer())
+    def __init__(self, connect: Callable[[], Connection], machine: Machine) -> None:
+        super().__init__(_WHAT, connect, lambda session: session.create_producer(), machine)
 
     def send(self, message: Message, to: Destination | str, options: dict[str, Any]) -> str:
-        """Send one message and wait for the broker's receipt; returns its key."""
-        with self.using() as producer:
-            return producer.send(message, destination=to, **options)
+        """Send one message and wait for the broker's receipt; returns its key. `timeout` is for all of it."""
+        timeout: float | None = options.get("timeout")
+        if timeout is None:
+            return self.opened().send(message, destination=to, **options)
+        deadline = self._machine.monotonic() + timeout
+        producer = self.opened(deadline)
+        # whoever asks how long it was is told what was asked for, if nothing had to be opened
+        left = round(deadline - self._machine.monotonic(), 3)
+        if left <= 0:
+            raise ConnectionFailedError(
+                f"the connection was opened too late for a timeout of {timeout:g} s; nothing was sent to {to}"
+            )
+        return producer.send(message, destination=to, **{**options, "timeout": left})
 
 
-class _Line(Generic[T]):
-    """One connection, and what is opened on it; who comes while somebody opens it shares the outcome."""
+class _SharedConnection(Generic[T]):
+    """One connection, and what is opened on it by a thread of its own; all who wait for that share the outcome."""
 
-    def __init__(self, connection: Connection, open_on: Callable[[Connection], T]) -> None:
+    def __init__(
+        self, connection: Connection, open_on: Callable[[Session], T], machine: Machine
+    ) -> None:
         self.connection = connection
         self._open_on = open_on
-        self._opened: Future[T] = Future()
-        self._lock = threading.RLock()
+        self._machine = machine
+        self._lock = threading.Lock()
+        self._thread = machine.thread(self._run, "jmsx-open")
+        self._done = machine.event()
+        self._session: Session | None = None
         self._opener: int | None = None  #: the thread that opens it
+        self._opened: T | None = None
+        self._error: BaseException | None = None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is of no more use: it could not be opened, or its link is gone for good."""
+        return self._error is not None or (
+            self._opened is not None
+            and self._session is not None
+            and link_of(self._session).lost_for_good
+        )
+
+    @property
     def is_opened_here(self) -> bool:
         """Whether this thread is at it, and so would wait for itself."""
-        return self._opener == threading.get_ident() and not self._opened.done()
+        return self._opener == threading.get_ident() and not self._done.is_set()
 
-    def ready(self) -> T:
-        """What is opened on it; who comes first opens it, and others wait for that."""
+    def begin(self) -> None:
+        """Have it opened, if nobody is at it; also where another caller was interrupted before that."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def ready(self, deadline: float | None) -> T:
+        """As `Shared.opened`."""
+        left = None if deadline is None else max(deadline - self._machine.monotonic(), 0.0)
+        if not self._done.wait(left):
+            raise ConnectionFailedError(
+                f"{self.connection!r} reached no broker in the {left:g} s of the caller's timeout; nothing was sent"
+            )
+        if self._error is not None:
+            raise self._error
+        return self._opened  # type: ignore[return-value]  # it is open
+
+    def _run(self) -> None:
         with self._lock:
-            first = self._opener is None
-            if first:
-                self._opener = threading.get_ident()
-        if first:
-            try:
-                self._opened.set_result(self._open_on(self.connection))
-            except BaseException as error:
-                self._fail(error)
-                raise
-        return self._opened.result()
-
-    def drop(self) -> None:
-        """It is of no more use, also if this thread was interrupted before it could open it."""
-        if self.is_opened_here():
-            self._fail(ConnectionFailedError("opening the connection was interrupted"))
-        self.connection.abort()
-
-    def _fail(self, error: BaseException) -> None:
-        if not self._opened.done():
-            self._opened.set_exception(error)
+            if self._opener is not None:
+                return
+            self._opener = threading.get_ident()
+        try:
+            self._session = self.connection.create_session()
+            self._opened = self._open_on(self._session)
+        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            self._error = error
+            self.connection.abort()
+        finally:
+            self._done.set()

@@ -20,9 +20,9 @@ def reentered(what: str) -> IllegalStateError:
     )
 
 
-class Alone:
+class NonReentrantLock:
     """
-    A lock for `with alone():`.
+    A lock for `with lock():`.
 
     Raises IllegalStateError, and does not wait for ever, in a signal handler that interrupts the thread which has it.
     """

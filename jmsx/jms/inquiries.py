@@ -16,7 +16,7 @@ from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Management
 from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
 from jmsx.drivers.exchange import Exchange, UnansweredError
-from jmsx.drivers.locks import Alone
+from jmsx.drivers.locks import NonReentrantLock
 from jmsx.drivers.machine import Machine
 from jmsx.errors import InvalidClientIdError, UnsupportedError
 from jmsx.log import logger
@@ -45,7 +45,7 @@ class Inquiries:
     def __init__(self, uri: BrokerUri, machine: Machine) -> None:
         self._uri = uri
         self._machine = machine
-        self._alone = Alone(
+        self._alone = NonReentrantLock(
             "what asks the broker's management"
         )  #: one inquiry at a time, so that one warning says it all
         #: By broker, destination and the redeliveries that the consumer's policy allows, which decide the advice.

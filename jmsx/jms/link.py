@@ -101,6 +101,11 @@ class SessionLink:
         return self.engine.alive and self.dispatcher.alive
 
     @property
+    def lost_for_good(self) -> bool:
+        """Whether there will be no link any more."""
+        return self.engine.error is not None
+
+    @property
     def connected(self) -> bool:
         """Whether there is a link, as far as we know, with all consumers on it."""
         return self.engine.reachable

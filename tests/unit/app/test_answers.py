@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from pathlib import Path  # noqa: TC003 - pytest asks what it is
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -19,6 +21,7 @@ from pydantic import BaseModel, Field
 from jmsx import (
     App,
     ConfigurationError,
+    ConnectionFailedError,
     DatabaseStore,
     IllegalStateError,
     InvalidDestinationError,
@@ -30,6 +33,9 @@ from jmsx import (
 )
 from jmsx.app.answers import answer_to
 from jmsx.testing import harness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
 ONCE = RedeliveryPolicy(maximum_redeliveries=0)
@@ -504,6 +510,117 @@ def test_a_lost_connection(kind: str) -> None:
         assert "is gone" in str(told)
         assert mq.now - began < 60
         assert app.request("queue://double", 4).json() == 8
+
+
+@contextmanager
+def away(mq: Any) -> Iterator[None]:
+    """No link to the broker is opened meanwhile."""
+
+    def refused(*_: object) -> None:
+        raise ConnectionFailedError("away")
+
+    dial = mq._world.dial
+    mq._world.dial = refused
+    try:
+        yield
+    finally:
+        mq._world.dial = dial
+
+
+@KINDS
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("what", ["send", "request"])
+def test_a_timeout_while_the_broker_is_away(kind: str, what: str, opened: bool) -> None:  # noqa: FBT001 - a parameter
+    """It bounds the opening of the connection too, and what was given up is not sent later."""
+    app = App()
+    with harness(app, kind) as mq:
+        if opened:
+            app.send("queue://a", "first")
+            with pytest.raises(UnansweredError):
+                app.request("queue://a", "second", timeout=1)
+        before, began = len(mq.messages("queue://a")), mq.now
+        with away(mq):
+            mq.drop_connections()
+            with pytest.raises(ConnectionFailedError):
+                getattr(app, what)("queue://a", "late", timeout="2s")
+            assert mq.now - began == pytest.approx(2, abs=0.5)
+        mq.advance("10min")
+        assert len(mq.messages("queue://a")) == before
+        app.send("queue://a", "next", timeout="2s")
+        assert [one.text for one in mq.messages("queue://a")[before:]] == ["next"]
+
+
+@KINDS
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_cancelled_request_is_not_sent_later(kind: str, opened: bool) -> None:  # noqa: FBT001 - a parameter
+    """Its connection comes when nobody waits any more."""
+    app = App()
+    with harness(app, kind) as mq:
+        if opened:
+            with pytest.raises(UnansweredError):
+                app.request("queue://a", "first", timeout=1)
+        before = len(mq.messages("queue://a"))
+
+        async def main() -> None:
+            asking = asyncio.create_task(app.arequest("queue://a", "late", timeout=3600))
+            await asyncio.sleep(0.2)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+        with away(mq):
+            mq.drop_connections()
+            with mq._world._moves():  # time stands still
+                asyncio.run(main())
+        mq.advance("10min")
+        for thread in threading.enumerate():
+            if thread.name.startswith("jmsx-beside"):
+                thread.join(5)
+        assert len(mq.messages("queue://a")) == before
+
+
+@KINDS
+def test_who_gives_up_leaves_the_connection_to_others(kind: str) -> None:
+    """The one that is restored is still of use, and whoever waits for it longer is served."""
+    app = App(request_timeout=600.0)
+    with harness(app, kind) as mq:
+        app.send("queue://a", "first")
+        told: list[object] = []
+        with away(mq):
+            mq.drop_connections()
+            sending = mq._world.thread(lambda: told.append(app.send("queue://a", "patient")), "x")
+            sending.start()
+            mq.settle()
+            with pytest.raises(ConnectionFailedError):
+                app.send("queue://a", "hasty", timeout="2s")
+        mq.advance("10min")
+        sending.join(5)
+        assert [type(one) for one in told] == [str]
+        assert [one.text for one in mq.messages("queue://a")] == ["first", "patient"]
+
+
+@KINDS
+def test_a_queue_that_was_replaced(kind: str) -> None:
+    """Whoever waits at it is told, too, when its link is gone."""
+    app = shop()
+    told: list[BaseException] = []
+    with harness(app, kind) as mq:
+
+        def ask() -> None:
+            try:
+                app.request("queue://double", 0, timeout=3600)
+            except UnansweredError as error:
+                told.append(error)
+
+        asking = mq._world.thread(ask, "asking")
+        asking.start()
+        mq.settle()
+        replaced = app._requests._take()
+        assert app.request("queue://double", 1).json() == 2
+        assert replaced is not None
+        replaced.connection.abort()
+        mq.settle()
+        assert "is gone" in str(told)
 
 
 @KINDS

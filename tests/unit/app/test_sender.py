@@ -9,7 +9,8 @@ import pytest
 
 from jmsx import Message
 from jmsx.app.sender import Sender
-from jmsx.drivers.locks import Alone
+from jmsx.drivers.locks import NonReentrantLock
+from jmsx.drivers.machine import Machine
 from jmsx.errors import IllegalStateError
 from tests.unit.interrupts import Alarm, Interrupt
 
@@ -22,9 +23,12 @@ pytestmark = pytest.mark.timeout(30)
 class Line:
     """A connection, session and producer of nobody's, which calls `meanwhile` while it is opened."""
 
+    lost_for_good = False
+
     def __init__(self, meanwhile: Callable[[], object]) -> None:
         self._meanwhile = meanwhile
         self.aborted = False
+        self._link = self
 
     def create_session(self) -> Line:
         """Open it."""
@@ -47,7 +51,7 @@ class Line:
 def sender(meanwhile: Callable[[], object]) -> Sender:
     """Over such lines."""
     connect: Any = lambda: Line(meanwhile)  # noqa: E731 - in place of a Connection
-    return Sender(connect)
+    return Sender(connect, Machine())
 
 
 def test_a_send_that_interrupts_the_first_one_is_refused() -> None:
@@ -79,7 +83,7 @@ def test_a_send_that_is_interrupted_anywhere_leaves_a_sender_that_sends() -> Non
 
 def test_who_is_alone_is_told_so_and_others_come_after() -> None:
     """Also behind an exception."""
-    alone = Alone("this")
+    alone = NonReentrantLock("this")
     with alone(), pytest.raises(IllegalStateError, match="this was called"), alone():
         pass
     with pytest.raises(ValueError, match="x"), alone():
