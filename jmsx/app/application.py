@@ -377,10 +377,16 @@ class App:
         worker = self._working()
         whole = worker is not None and worker.transacted
         send = worker.send if worker is not None and whole else self._sender.send
+        failed: list[BaseException] = []
         with contextlib.ExitStack() as around:
-            for each in self._sending:
-                around.enter_context(each(message, str(to)))
-            return send(message, to, sending.of_producer)
+            try:
+                for each in self._sending:
+                    around.enter_context(each(message, str(to)))
+                return send(message, to, sending.of_producer)
+            except BaseException as error:
+                failed.append(error)
+                raise
+        raise failed[0]  # which a middleware has swallowed: it is not sent, or in doubt
 
     async def asend(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jmsx.app.parameters import MisfitError
 from jmsx.app.registration import Consumer
-from jmsx.app.worker import NOTHING, Call, Worker
+from jmsx.app.worker import NOT_CALLED, Call, Worker
 from jmsx.core.durations import seconds
 from jmsx.core.ledger import StoreKey
 from jmsx.core.modes import AcknowledgeMode
@@ -67,7 +67,7 @@ class BatchWorker(Worker):
         try:
             self._handle_batch(batch)
         finally:
-            self._gate.ended(NOTHING, 0.0)
+            self._gate.ended(NOT_CALLED, 0.0)
             self.call = None
 
     def _handle_batch(self, batch: list[Message]) -> None:

@@ -45,16 +45,17 @@ class WorkerState:
     destination: str
     movement: Movement
     alive: bool  #: its threads run
-    running_since: float | None = None  #: of the handler call that runs
+    running_since: float | None = (
+        None  #: it is at work on a message, with its handler, store and transaction
+    )
+    called_at: float | None = None  #: its handler was, which runs in its thread
     message_id: str | None = None  #: what that call is about
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody
     away: str | None = None  #: its store or ledger that it waits for, and why
     fault: str | None = None  #: what its redelivery policy did instead of answering
     paused: str | None = None  #: why its handler is not called
     held_until: float = -math.inf  #: it waits by its own wish, as for its rate limit
-    handler_limit: float | None = (
-        None  #: seconds; the `timeout=` of a handler that cannot be cancelled
-    )
+    handler_limit: float | None = None  #: seconds that this may take: its `timeout=`
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,13 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
     if not state.alive:
         return "its thread has ended"
     if state.running_since is not None:
-        seconds = now - state.running_since
-        limit, whose = limits.handler, ""
-        if state.handler_limit is not None and state.handler_limit < limit:
-            limit, whose = state.handler_limit, "its timeout of "
-        late = f"the handler has been running for {seconds:.0f} s, longer than {whose}{limit:g} s"
-        return late if seconds > limit else _FINE
+        for since, limit, whose in (
+            (state.called_at, state.handler_limit, "its timeout of "),
+            (state.running_since, limits.handler, ""),
+        ):
+            if since is not None and limit is not None and now - since > limit:
+                return f"the handler has been running for {now - since:.0f} s, longer than {whose}{limit:g} s"
+        return _FINE
     if (
         state.away is not None or state.paused is not None
     ):  # a new process would not reach it either

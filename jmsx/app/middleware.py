@@ -14,7 +14,7 @@ The app's are outside of the consumer's, and in each list the first one is outsi
 the handler: inside its transaction, its `dedupe=` and its `timeout=`, and judged by `give_up_on=` and its like. What
 raises fails the delivery; what returns settles it, also if it has swallowed what the handler raised. A middleware that
 returns without having called `call_next` has handled nothing (D15): a dead letter. Who wants a message away raises
-Discard.
+Discard. A batch may be given on in parts; of one that was not given on as a whole, what is left out is a dead letter.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from jmsx.app.parameters import MisfitError
 from jmsx.errors import ConfigurationError
 from jmsx.jms.handlers import check_ran, check_runs, is_async, name_of
 from jmsx.jms.message import Message
-from jmsx.jms.outcomes import Reject
+from jmsx.jms.outcomes import BatchError, Reject, Unhandled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -121,23 +122,18 @@ class Around:
         if not self._chain:
             args, named = arguments(taken)
             return self._handler(*args, **named)
-        ran = False
-        misfit: BaseException | None = None
+        run = _Run(self._handler, arguments)
 
         def call_next(given: Any) -> Any:
-            nonlocal ran, misfit
-            try:
-                args, named = arguments(given)
-            except BaseException as error:
-                misfit = error
-                raise
-            ran = True
-            result = self._handler(*args, **named)
-            check_ran(self._handler, result)
-            return result
+            args, named = run.begin(given)
+            return run.end(given, self._handler(*args, **named))
 
-        result = self._nested(call_next)(taken)
-        self._check_called(ran, misfit)
+        try:
+            result = self._nested(call_next)(taken)
+        except (BatchError, MisfitError) as error:
+            run.complete(taken, error)
+            raise
+        self._check_called(run, taken)
         return result
 
     async def acall(self, taken: Any, arguments: Arguments) -> Any:
@@ -145,23 +141,18 @@ class Around:
         if not self._chain:
             args, named = arguments(taken)
             return await self._handler(*args, **named)
-        ran = False
-        misfit: BaseException | None = None
+        run = _Run(self._handler, arguments)
 
         async def call_next(given: Any) -> Any:
-            nonlocal ran, misfit
-            try:
-                args, named = arguments(given)
-            except BaseException as error:
-                misfit = error
-                raise
-            ran = True
-            result = await self._handler(*args, **named)
-            check_ran(self._handler, result)
-            return result
+            args, named = run.begin(given)
+            return run.end(given, await self._handler(*args, **named))
 
-        result = await self._nested(call_next)(taken)
-        self._check_called(ran, misfit)
+        try:
+            result = await self._nested(call_next)(taken)
+        except (BatchError, MisfitError) as error:
+            run.complete(taken, error)
+            raise
+        self._check_called(run, taken)
         return result
 
     def _nested(self, call_next: CallNext) -> CallNext:
@@ -169,17 +160,86 @@ class Around:
             call_next = _step(middleware, call_next)
         return call_next
 
-    def _check_called(self, ran: bool, misfit: BaseException | None) -> None:  # noqa: FBT001 - what it is about
-        """Raise what kept the handler from being called, also if a middleware has swallowed that."""
-        if not ran:
-            if misfit is not None:
-                raise misfit
-            names = ", ".join(name_of(one) for one in reversed(self._chain))
-            text = (
-                f"middleware ({names}) returned, and {name_of(self._handler)} was not called: return"
-                " call_next(message), awaited where it is async; raise Discard to have a message away"
-            )
+    def _check_called(self, run: _Run, taken: Any) -> None:
+        """Raise what kept the handler from being called with `taken`, also if a middleware has swallowed that."""
+        names = ", ".join(name_of(one) for one in reversed(self._chain))
+        text = (
+            f"middleware ({names}) returned, and {name_of(self._handler)} was not called"
+            f"{' with this message of the batch' if run.calls else ''}: return call_next(message), awaited where it is"
+            " async; raise Discard to have a message away"
+        )
+        if run.calls == 0:
+            if run.refusal is not None:
+                raise run.refusal
             raise Reject(text) from ConfigurationError(text)
+        if left := run.left(taken):
+            if isinstance(run.refusal, MisfitError):
+                run.complete(taken, run.refusal)  # raises
+            reject = Reject(text)
+            reject.__cause__ = ConfigurationError(text)
+            raise BatchError(dict.fromkeys(left, run.refusal or reject))
+
+
+class _Run:
+    """One call of the outermost middleware: how often, and with what, the handler has run."""
+
+    def __init__(self, handler: Callable[..., Any], arguments: Arguments) -> None:
+        self._handler = handler
+        self._arguments = arguments
+        self.calls = 0  #: of the handler
+        self.refusal: BaseException | None = (
+            None  #: why it was not called, or has not run to its end
+        )
+        self._given: set[Message] = set()
+
+    def begin(self, given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """What the handler is called with; raises for what does not fit."""
+        try:
+            arguments = self._arguments(given)
+        except BaseException as error:
+            self.refusal = error
+            raise
+        self.calls += 1
+        self._given.update(_listed(given))
+        return arguments
+
+    def end(self, given: Any, result: Any) -> Any:
+        """What the handler has returned; raises Reject if that has yet to run."""
+        try:
+            check_ran(self._handler, result)
+        except Reject as error:
+            self.refusal = error
+            self.calls -= 1
+            self._given.difference_update(_listed(given))
+            raise
+        return result
+
+    def left(self, taken: Any) -> list[Message]:
+        """The messages of a batch that the handler was not given, nor others in their place."""
+        if not isinstance(taken, list):
+            return []
+        left = [message for message in taken if message not in self._given]
+        return left if len(left) > len(self._given.difference(taken)) else []
+
+    def complete(self, taken: Any, error: BatchError | MisfitError) -> None:
+        """
+        Raise a BatchError that also has what `error` does not name of a batch, and the handler was not given.
+
+        That comes again: nobody has handled it, or had it failed.
+        """
+        if self.calls == 0 and isinstance(error, MisfitError):
+            return  # who reads that calls the handler with the others
+        if isinstance(error, MisfitError):
+            failed: dict[Message, BaseException] = dict(error.rejects)
+        else:
+            failed = {message: error.error_of(message) for message in error.failed}
+        left = [message for message in self.left(taken) if message not in failed]
+        if left or isinstance(error, MisfitError):
+            raise BatchError({**failed, **dict.fromkeys(left, Unhandled())}) from error
+
+
+def _listed(given: Any) -> Sequence[Message]:
+    return given if isinstance(given, list | tuple) else [given]
 
 
 def _step(middleware: Callable[[Any, CallNext], Any], call_next: CallNext) -> CallNext:

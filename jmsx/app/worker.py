@@ -67,7 +67,7 @@ IN_VAIN: Final = 3
 _STACK: Final = 8
 
 #: How a call ends that was not made.
-NOTHING: Final = Unhandled()
+NOT_CALLED: Final = Unhandled()
 
 _log = logger("jmsx.app")
 
@@ -100,6 +100,9 @@ class Worker:
         self._around = Around(consumer.handler, (*middleware, *consumer.middleware))
         timeout = consumer.timeout
         self.timeout = None if timeout is None else seconds("timeout", timeout)  #: of a call
+        self._called_at: float | None = (
+            None  #: when its handler was called that runs in this thread, monotonic
+        )
         self._late: Call | None = None  #: that was told as such
         self._held_until = -math.inf  #: by its own wish, seconds, monotonic
         self.away: str | None = None  #: why its store cannot be used
@@ -166,13 +169,17 @@ class Worker:
         Raises IllegalStateError with an idempotency store in a database: that commits first, so it would know the
         message as done, and what is lost with the transaction would never be sent.
         """
-        if not self._commits_first and self.consumer.dedupe is not None:
+        if not self._sends_in_transaction:
             raise IllegalStateError(f"consumer {self.consumer.name}: {NO_SENDS}")
         return self._producer.send(message, destination=to, **options)
 
     @property
-    def _commits_first(self) -> bool:
-        """Whether a message is committed before its store knows it as done; one in a database cannot wait for that."""
+    def _sends_in_transaction(self) -> bool:
+        """
+        Whether its transaction may have sends, and is committed before a store knows the message as done.
+
+        A store in a database cannot wait for that.
+        """
         return self.transacted and not getattr(self.consumer.dedupe, "connects", False)
 
     @property
@@ -271,7 +278,8 @@ class Worker:
             fault=self._link.policy_fault,
             paused=self._gate.paused(now),
             held_until=self._held_until,
-            handler_limit=self.timeout if self._loop is None else None,
+            called_at=self._called_at,
+            handler_limit=self.timeout,
         )
 
     def _awaited(self) -> str | None:
@@ -288,7 +296,7 @@ class Worker:
         try:
             self._settle(message)
         finally:
-            self._gate.ended(NOTHING, 0.0)
+            self._gate.ended(NOT_CALLED, 0.0)
             self.call = None
 
     def _enter(self, messages: Sequence[Message]) -> None:
@@ -366,7 +374,7 @@ class Worker:
             called = True
             try:
                 result = work(*given, **named)
-                if self._commits_first:
+                if self._sends_in_transaction:
                     self._commit()
             except BaseException as error:
                 raised.append(error)
@@ -415,7 +423,7 @@ class Worker:
         try:
             result = self._call_inside(taken, database)
         except BaseException as raised:
-            error = NOTHING if isinstance(raised, MisfitError) else raised
+            error = NOT_CALLED if isinstance(raised, MisfitError) else raised
             raise
         finally:
             self._gate.ended(error, self._machine.monotonic())
@@ -429,7 +437,11 @@ class Worker:
             return parameters.arguments(given, self._session, database)
 
         if self._loop is None:
-            result = self._around.call(taken, arguments)
+            self._called_at = self._machine.monotonic()
+            try:
+                result = self._around.call(taken, arguments)
+            finally:
+                self._called_at = None
         else:
             result = self._await(
                 self._loop, lambda: self._in_time(self._around.acall(taken, arguments))
@@ -439,13 +451,13 @@ class Worker:
 
     def _answer(self, request: Message, returned: Any) -> None:
         """
-        Send what the handler returned to whoever asked, in its transaction or confirmed at once.
+        Send what the handler returned to whoever asked, in its transaction or, where none has its sends, at once.
 
         Raises Reject if that will never work; an asker who is gone is none of the message's faults.
         """
         try:
             answer, to, options = answer_to(request, returned)
-            send = self.send if self.transacted else self.reply
+            send = self.send if self._sends_in_transaction else self.reply
             send(answer, to, options)
         except InvalidDestinationError as error:
             if request.reply_to is None or not request.reply_to.is_temporary:
@@ -475,10 +487,10 @@ class Worker:
 
     def tell_late(self) -> None:
         """Log, once, that a call takes longer than it should, and where it is; only an `async def` can be ended."""
-        call = self.call
-        if self.timeout is None or self._loop is not None or call is None or call is self._late:
+        call, since = self.call, self._called_at
+        if self.timeout is None or since is None or call is None or call is self._late:
             return
-        running = self._machine.monotonic() - call.since
+        running = self._machine.monotonic() - since
         if running <= self.timeout:
             return
         self._late = call

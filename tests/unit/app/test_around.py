@@ -16,12 +16,14 @@ from jmsx import (
     BatchError,
     ConfigurationError,
     Discard,
+    HealthLimits,
     IllegalStateError,
     MemoryStore,
     Message,
     RedeliveryPolicy,
     Reject,
     Retry,
+    UnsupportedError,
 )
 from jmsx.app.loops import Running
 from jmsx.app.middleware import CallNext, Layer
@@ -273,6 +275,130 @@ def test_around_what_is_sent() -> None:
         mq.send("queue://orders", "x")
         assert mq.handler("ship").messages[0].properties["tenant"] == "a"
     assert seen == ["before queue://orders", "after queue://orders"]
+
+
+def test_a_failed_send_cannot_be_swallowed() -> None:
+    """Else the caller would take it for sent."""
+
+    @contextmanager
+    def sending(message: Message, to: str) -> Iterator[None]:
+        del message, to
+        with suppress(Exception):
+            yield
+
+    app = App(middleware=[Layer(swallowing, aswallowing, sending)])
+    with harness(app) as mq:
+        with pytest.raises(UnsupportedError, match="drops no duplicates"):
+            app.send("queue://orders", "x", dedupe_id="1")
+        assert app.send("queue://orders", "x")
+        assert len(mq.messages("queue://orders")) == 1
+
+
+@KINDS
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_has_not_run_cannot_be_swallowed(kind: str, batch: bool) -> None:  # noqa: FBT001 - a parameter
+    """A handler that returns a promise has handled nothing, whatever a middleware makes of that."""
+
+    def deaf(taken: Any, call_next: CallNext) -> object:
+        with suppress(Exception):
+            return call_next(taken)
+        return None
+
+    def lazy(taken: Any) -> object:
+        return (one for one in [taken])
+
+    app = App(middleware=[deaf])
+    options: dict[str, Any] = {"batch": 3, "batch_timeout": "1s"} if batch else {}
+    app.consumer("queue://orders", **options)(lazy)
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "x")
+        mq.advance("2s")
+        assert deaths(mq) == [("rejected", "ConfigurationError")]
+
+
+def parts(taken: list[Message], call_next: CallNext) -> None:
+    """Two by two."""
+    for start in range(0, len(taken), 2):
+        call_next(taken[start : start + 2])
+
+
+def first_part(taken: list[Message], call_next: CallNext) -> None:
+    """Forgets the others."""
+    call_next(taken[:2])
+
+
+def replaced(taken: list[Message], call_next: CallNext) -> None:
+    """Others in their place."""
+    call_next([Message(one.text.upper()) for one in taken])
+
+
+def unwanted(taken: list[Message], call_next: CallNext) -> None:
+    """Has 3 away, and forgets 4."""
+    wanted = [one for one in taken if one.text in "12"]
+    others = [one for one in taken if one.text == "3"]
+    if wanted:
+        call_next(wanted)
+    if others:
+        raise BatchError(dict.fromkeys(others, Discard()))
+
+
+def deaf_parts(taken: list[Message], call_next: CallNext) -> None:
+    """Swallows what its parts raise."""
+    for start in range(0, len(taken), 2):
+        with suppress(Exception):
+            call_next(taken[start : start + 2])
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+@pytest.mark.parametrize(
+    ("middleware", "bodies", "handled", "dead"),
+    [
+        (parts, "1234", [["1", "2"], ["3", "4"]], []),
+        (first_part, "1234", [["1", "2"]], ["3", "4"]),
+        (unwanted, "1234", [["1", "2"]], ["4"]),
+        (parts, "12b4", None, ["b"]),
+        (parts, "b234", None, ["b"]),
+        (deaf_parts, "12b4", None, ["b"]),
+    ],
+)
+def test_a_batch_in_parts(  # noqa: PLR0917 - parameters
+    kind: str, mode: str, middleware: Any, bodies: str, handled: Any, dead: list[str]
+) -> None:
+    """What the handler was not given is not done: left out it is a dead letter, behind an error it comes again."""
+    app, got = App(middleware=[middleware]), list[list[str]]()
+
+    @app.consumer("queue://rows", batch=9, batch_timeout="1s", mode=mode)
+    def write(rows: list[int], messages: list[Message]) -> None:
+        del rows
+        got.append([one.text for one in messages])
+
+    with harness(app, kind) as mq:
+        for body in bodies:
+            mq.send("queue://rows", body)
+        mq.advance("1min")
+        lost = {*bodies} - {text for part in got for text in part}
+        assert [letter.message.text for letter in mq.dead_letters() if letter.message] == dead
+        assert lost <= {*dead, *("3" if middleware is unwanted else "")}
+        assert mq.messages("queue://rows") == []
+        if handled is not None and mode == "auto":
+            assert got == handled
+
+
+def test_a_batch_with_others_in_its_place() -> None:
+    """A middleware may do that."""
+    app, got = App(middleware=[replaced]), list[str]()
+
+    @app.consumer("queue://rows", batch=2, batch_timeout="1s")
+    def write(rows: list[str]) -> None:
+        got.extend(rows)
+
+    with harness(app) as mq:
+        for body in "ab":
+            mq.send("queue://rows", body)
+        mq.advance("1min")
+        assert got == ["A", "B"]
+        assert mq.dead_letters() == []
 
 
 def generator(message: Message, call_next: CallNext) -> Any:
@@ -799,6 +925,42 @@ def test_a_plain_handler_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     late = [one for one in caplog.records if "handler late" in one.getMessage()]
     assert len(late) == 1
     assert "go_on.wait" in late[0].getMessage()
+
+
+@KINDS
+def test_a_timeout_is_of_the_handler_alone(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """How long a store, an answer and the broker take is none of it."""
+    app, states = App(), list[Any]()
+    app.health_limits = HealthLimits(handler=3600.0)
+
+    class Slow(MemoryStore):
+        """It takes a minute before and after."""
+
+        def once(self, key: Any, handler: Any) -> bool:
+            """Look at what a probe would tell."""
+            (worker,) = app._workers
+            clock = worker._machine.monotonic
+            now = clock() + 60.0
+            worker._machine.monotonic = lambda: now
+            try:
+                worker.tell_late()
+                states.append(app.live().ok)
+                done = super().once(key, handler)
+                worker._machine.monotonic = lambda: now + 60.0
+                worker.tell_late()
+                states.append(app.live().ok)
+                return done
+            finally:
+                worker._machine.monotonic = clock
+
+    @app.consumer("queue://orders", name="ship", timeout="1s", dedupe=Slow())
+    def ship(order: Message) -> None:
+        del order
+
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "x")
+        assert states == [True, True]
+    assert "handler late" not in caplog.text
 
 
 def test_errors_of_jmsx_are_known() -> None:
