@@ -56,6 +56,7 @@ class Delivery:
     __slots__ = (
         "ack_id",
         "arrival",
+        "as_it_came",
         "certain_count",
         "commit_refused",
         "continued",
@@ -102,6 +103,8 @@ class Delivery:
     ) -> None:
         headers = frame.headers
         self.frame = frame
+        #: The same when the message comes again, whatever is known of it by then
+        self.as_it_came = frame
         self.arrival = arrival  #: its number in the session, in the order of arrival
         self.order: float = arrival  #: which of the session's consumers is served first: the lowest
         self.wire_subscription = headers.get("subscription", "")  #: the subscription on the wire

@@ -175,8 +175,9 @@ class ConsumerMemory:
     def name(self, delivery: Delivery) -> Name:
         """Return the name that `delivery` is remembered by."""
         where = self._place or place(delivery, self._settings, self._dialect.reading)
-        headers = delivery.frame.headers
-        content = self._dialect.reading.content(headers, delivery.frame.body)
+        frame = delivery.as_it_came
+        headers = frame.headers
+        content = self._dialect.reading.content(headers, frame.body)
         return where, delivery.message_id, headers.get("timestamp", ""), content
 
     def _note(self, pasts: Iterable[tuple[Delivery, Remembered]]) -> None:

@@ -24,6 +24,7 @@ from tests.unit.core.harness import (
     OfJmsx,
     Talk,
     at_most,
+    called,
     copies,
     dead_letters,
     settled,
@@ -293,3 +294,28 @@ def test_nothing_is_handed_out_while_a_nack_in_front_of_a_copied_one_is_open(
     talk.answers_nacks = True
     talk.wrote()
     assert talk.receive() == "c#1"
+
+
+@pytest.mark.parametrize("how", ["close", "cut"])
+def test_what_was_not_understood_and_copied_is_known_again(how: str) -> None:
+    """Its ACK waits for what is older; when both come again only that is owed, and there is no second copy."""
+    talk = Talk(CLIENT)
+    talk.subscribe()
+    talk.comes("a", "x")
+    assert talk.receive() == "a#1"
+    talk.core.undecodable(talk.held(), LookupError("unknown encoding: foo"), talk.now)
+    talk.answer()
+    if how == "close":
+        talk.core.close_consumer("1", talk.now)
+        talk.answer()
+        talk.subscribe()
+    else:
+        talk.cut()
+        talk.reopen()
+    talk.comes("a", "x", redelivered="true")
+    talk.wrote()
+    delivery = talk.held()
+    assert called(delivery) == "a#2"
+    assert talk.receive() is None
+    talk.core.acknowledge(delivery, talk.now)
+    assert talk.wrote() == ["ACK x"]
