@@ -3,8 +3,8 @@ Moves messages that shall not be delivered again to a dead letter queue.
 
 Where NACK makes the broker move the message by its own strategy, NACK is sent, and the message is a dead letter when
 the broker has answered. Everywhere else a copy is sent first, and the original is acknowledged when the broker has
-confirmed the copy; until then it stays unacknowledged, and a consumer with cumulative ACKs hands out nothing, because a
-later ACK would cover the original too.
+confirmed the copy. Until either answer a consumer with cumulative ACKs hands out nothing, because a later ACK would
+cover the original too.
 
 Where ACKs take part in transactions, the two are one transaction of our own, so that a crash leaves one of them. Its
 ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a frame with a receipt, or that the
@@ -57,6 +57,7 @@ class _Move:
     #: The broker may have settled the original, and nobody knows
     in_doubt: bool = field(init=False)
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
+    nack_refused: bool = False  #: at least once, on this link
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -130,18 +131,15 @@ class DeadLetters:
         by_copy = [one for one in alive if one not in nacked]
         left = [
             one for one in batch if one not in nacked
-        ]  #: some may have a copy, and wait for their ACK
-        blocks = bool(left) and (alone or not consumer.settings.individual)
+        ]  # some may have a copy, and wait for their ACK
+        cumulative = not consumer.settings.individual
         moves = [_Move(consumer, one, "", reason, failure) for one in by_broker]
         queues = {one: destination or self._queue_for(consumer, one) for one in alive}
         for move in moves:
             deleted = self._may_be_deleted(consumer, move.delivery, reason)
             move.copy_first_to = queues[move.delivery] if deleted else ""
             move.in_doubt = not move.copy_first_to
-            self._add(
-                move,
-                blocks=blocks or (bool(move.copy_first_to) and not consumer.settings.individual),
-            )
+            self._add(move, blocks=cumulative)
         known = [one for one in moves if not one.copy_first_to]
         if known:
             receipts = [self._ask(move).receipt_id for move in known]
@@ -155,7 +153,7 @@ class DeadLetters:
             consumer.copies.finish(now)
         copied = [_Move(consumer, one, queues[one], reason, failure) for one in by_copy]
         for move in copied:
-            self._add(move, blocks=blocks)
+            self._add(move, blocks=alone or cumulative)
         if copied:
             self._move_by_copy(consumer, left, copied)
 
@@ -391,9 +389,18 @@ class DeadLetters:
         consumer.copies.finish(now)
 
     def _refuse(self, move: _Move, error: JmsxError, now: float) -> None:
-        if move in self._open:
-            self._tell_refused(move, error, now)
-            self._try_later(move, error, now)
+        if move not in self._open:
+            return
+        self._tell_refused(move, error, now)
+        nacked = not (move.destination or move.copy_first_to)
+        if (
+            nacked
+            and move.nack_refused
+            and not (silent(error) or move.consumer.settings.individual)
+        ):
+            self._outbox.disconnect(f"a message can be dead-lettered on another link only: {error}")
+        move.nack_refused = nacked
+        self._try_later(move, error, now)
 
     @staticmethod
     def _tell_refused(move: _Move, error: JmsxError, now: float) -> None:

@@ -44,7 +44,7 @@ from tests.unit.core import plain
 from tests.unit.core.plain import PlainCopying, PlainReading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jmsx.core.delivery import Delivery
     from jmsx.core.dialect import Dialect
@@ -318,8 +318,24 @@ class Talk:
         self.answer()
 
     def take(self, *consumers: str) -> Delivery | None:
-        """The next delivery, in the hands of the application; not consumed."""
-        return self.core.handing_out.deliver(consumers or ("1",), self.now)
+        """The next delivery, in the hands of the application, which waits for answers to NACKs; not consumed."""
+        names = consumers or ("1",)
+        delivery = self._deliver(names)
+        while delivery is None and self._hears_of_nacks():
+            delivery = self._deliver(names)
+        return delivery
+
+    def _deliver(self, consumers: Sequence[str]) -> Delivery | None:
+        return self.core.handing_out.deliver(consumers, self.now)
+
+    def _hears_of_nacks(self) -> bool:
+        """If something waits, have the broker answer the NACKs that were written, if it does; whether it has."""
+        if not any(one.waiting for one in self.core._consumers):
+            return False
+        seen = len(self.frames)
+        self._unread = self.wrote()
+        nacked = any(frame.command == "NACK" for frame in self.frames[seen:])
+        return nacked and self.answers_nacks
 
     def held(self, *consumers: str) -> Delivery:
         """The next delivery, which must be there."""

@@ -275,6 +275,51 @@ def test_lost_nack_that_was_done_and_undone() -> None:
     assert dead_letters(talk) == [("a", 3, "max_redeliveries", None, False)]
 
 
+@pytest.mark.parametrize("mode", [AUTO, CLIENT, TRANSACTED])
+def test_no_ack_is_written_before_the_nack_of_what_is_older_is_answered(
+    mode: AcknowledgeMode,
+) -> None:
+    """It would settle that if the NACK is refused, and there would be neither the message nor a dead letter."""
+    talk = Talk(mode)
+    talk.answers_nacks = False
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a", "b")
+    delivery = talk.held()
+    if mode is AUTO:
+        talk.core.failed(delivery, BROKEN, talk.now)
+    elif mode is CLIENT:
+        talk.core.recover(talk.now)
+    else:
+        talk.rollback()
+    assert talk.wrote() == ["NACK a"]
+    assert talk.receive() is None
+    talk.refuse_nack()
+    assert talk.receive() is None
+
+
+def test_a_nack_that_is_refused_twice_gives_up_the_link() -> None:
+    """Classic forgets its id at the first one (C26), and nothing is handed out meanwhile; it comes again then."""
+    talk = Talk(AUTO)
+    talk.answers_nacks = False
+    talk.subscribe()
+    talk.comes("a", "b")
+    talk.listen(REJECTED)
+    talk.wrote()
+    talk.refuse_nack()
+    talk.timer()
+    assert talk.wrote() == ["NACK a"]
+    talk.refuse_nack()
+    assert talk.wrote() == ["DROP"]
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+    talk.answers_nacks = True
+    talk.comes("a", redelivered="true")
+    talk.comes("b")
+    assert talk.receive() == "b#1"
+    assert talk.wrote() == ["NACK a", "ACK b"]
+
+
 def test_refused_nack_is_tried_again_and_told() -> None:
     """It is no dead letter before the broker says so."""
     talk = Talk(AUTO)

@@ -35,7 +35,7 @@ from tests.unit.core.harness import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jmsx.core.actions import Record
 
@@ -102,9 +102,9 @@ class Counted(Talk):
         self._counting = Counting(book)
         super().__init__(mode, **settings)
 
-    def take(self, *consumers: str) -> Delivery | None:
+    def _deliver(self, consumers: Sequence[str]) -> Delivery | None:
         """As the engine does it."""
-        return self._counting.deliver(self.core, consumers or ("1",), self.now)
+        return self._counting.deliver(self.core, consumers, self.now)
 
     def recorded(self, told: Record) -> None:
         """As the engine does it, when the frames are written."""
