@@ -442,10 +442,14 @@ class ConsumerCore:
         """
         Write plain ACKs that settle `batch` (oldest first), and report them: one for all, or one for each if
         individual.
+
+        One that an interrupted `receive()` has acknowledged may be in it, and has no other ACK.
         """
         alive = [one for one in batch if one.is_alive]
+        owed = [one for one in batch if not one.is_acknowledged]
         self.write_acks(batch)
-        self.reports.acknowledged(batch, trigger, now)
+        if owed:
+            self.reports.acknowledged(owed, trigger, now)
         self.forget_counts(batch)
         self._end(alive, outcome, now)
         if len(alive) < len(batch):

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.delivery import Held
-from jmsx.core.values import OptimizeAcknowledge
+from jmsx.core.events import MessagesAcknowledged
+from jmsx.core.values import Failure, OptimizeAcknowledge
 from jmsx.drivers.counting import AGAIN, Counting
 from tests.unit.core.harness import (
     AUTO,
     BROKEN,
     CLIENT,
+    DISCARDED,
+    DUPLICATE,
     INDIVIDUAL,
     TRANSACTED,
     WALL,
@@ -327,6 +330,21 @@ def test_so_is_one_whose_link_is_lost_then(settings: dict[str, Any]) -> None:
     last = run(make)[0].steps
     found = {step: wrong(*run(make, step)[1:]) for step in range(1, last + 1)}
     assert {step: why for step, why in found.items() if why is not None} == {}
+
+
+@pytest.mark.parametrize("failure", [DISCARDED, DUPLICATE])
+def test_an_ack_of_an_interrupted_receive_is_told_once(failure: Failure) -> None:
+    """A listener then says that the message need not be handled; there is nothing left to acknowledge."""
+    talk, held = Talk(AUTO), Held()
+    talk.subscribe()
+    talk.comes("a")
+    delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
+    assert delivery is not None
+    talk.core.consumed(delivery, talk.now, returning=True)
+    assert talk.core.take_back(held)
+    assert talk.listen(failure) == "a#1"
+    assert talk.wrote() == ["ACK a"]
+    assert [one.messages for one in talk.reported(MessagesAcknowledged)] == [1]
 
 
 @pytest.mark.parametrize("lost", [None, "waiting", "handling"])
