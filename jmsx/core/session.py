@@ -322,6 +322,8 @@ class SessionCore:
             consumer.failed_late(delivery)
             return
         if failure.disposition is Disposition.RELEASE:
+            if self.transacted:
+                self._work.untouch(delivery)
             consumer.release([delivery])
             return
         delivery.note_failure(failure, now)

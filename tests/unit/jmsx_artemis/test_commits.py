@@ -13,6 +13,7 @@ from jmsx.core.events import (
     TransactionEnded,
 )
 from jmsx.core.frames import Frame
+from jmsx.core.values import Disposition, Failure
 from jmsx.errors import (
     BrokerTimeoutError,
     IllegalStateError,
@@ -238,6 +239,18 @@ def test_an_input_that_is_given_back_has_no_outputs() -> None:
         found += identities(talk)
         talk.rollback()
     assert found[0] == found[1] == outputs_of("a")[0]
+
+
+def test_an_input_that_nobody_could_handle_is_one_input_when_it_is_handed_out_again() -> None:
+    """Else its output would have another identity, by which the broker does not know the earlier one."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a")
+    talk.core.failed(talk.held(), Failure(disposition=Disposition.RELEASE), talk.now)
+    assert talk.receive() == "a#1"
+    talk.core.take_actions()
+    talk.send()
+    assert identities(talk) == outputs_of("a")
 
 
 def test_what_is_given_back_brings_no_input_of_an_older_transaction_back() -> None:
