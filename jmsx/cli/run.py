@@ -10,16 +10,21 @@ import traceback
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 import jmsx
+from jmsx.cli.printing import JsonOption, print_json
 from jmsx.cli.terminal import console
 from jmsx.cli.times import seconds as duration
+from jmsx.clock import SystemClock
 from jmsx.core.durations import seconds
 from jmsx.core.option_checks import check_names
 from jmsx.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: The levels of `logging`, as the option spells them.
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -123,6 +128,7 @@ def run_app(
             "--reload", help="Start again when a Python file here changes; for development."
         ),
     ] = False,
+    as_json: JsonOption = False,
     supervised: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """
@@ -131,8 +137,10 @@ def run_app(
     Example: jmsx run shop:app --url stomp://broker:61613 --workers 4 --health 8080
 
     Each option may also be set by a variable (JMSX_WORKERS=4) or in pyproject.toml ([tool.jmsx] workers = 4); the
-    option wins, then the variable. SIGTERM or Ctrl-C drains, a second one aborts. Exit code 0: drained; 1: not all
-    could be drained, or it could not run; 130: aborted.
+    option wins, then the variable. What it says goes to standard error; with --json to standard output, a line of JSON
+    each: first `app`, `version`, `broker`, `consumers` and `workers`, then what is `said` when (`at`). SIGTERM or
+    Ctrl-C drains, a second one aborts. Exit code 0: drained; 1: not all could be drained, or it could not run; 130:
+    aborted.
     """
     settings = RunSettings.of(
         Path.cwd(),
@@ -151,6 +159,7 @@ def run_app(
         raise ConfigurationError(
             'jmsx run needs MODULE:APP, such as shop:app, or app = "shop:app" in [tool.jmsx]'
         )
+    announce = _say_as_json if as_json else _err.print
     if supervised is None and (settings.workers > 1 or reload):
         app = None if reload else _prepared(settings)
         where = settings.health or (app.health if app is not None else None)
@@ -158,31 +167,36 @@ def run_app(
         from jmsx.cli.supervisor import Supervisor  # noqa: PLC0415 - with it comes the client
 
         supervisor = Supervisor(
-            _command(settings, verbose=verbose),
+            _command(settings, verbose=verbose, as_json=as_json),
             count=settings.workers,
             health=where,
             drain_timeout=float(settings.drain_timeout),
             reload=Path.cwd() if reload else None,
-            announce=_err.print,
+            announce=announce,
         )
         if app is not None:
-            _introduce(settings, app, f"{settings.workers} workers")
+            _introduce(settings, app, f"{settings.workers} workers", as_json=as_json)
         code = supervisor.run()
         if code:
             raise typer.Exit(code)
         return
     app = _prepared(settings)
-    _run_here(settings, app, supervised)
-
-
-def _run_here(settings: RunSettings, app: jmsx.App, supervised: int | None) -> None:
-    """In this process, be it a supervisor's worker or alone."""
-    drain_timeout = float(settings.drain_timeout)
-    if supervised is None:
-        _introduce(settings, app, "Ctrl-C drains")
-        app.run(drain_timeout, until_idle=settings.until_idle, announce=_err.print)
-        _err.print("drained")
+    if supervised is not None:
+        _run_supervised(settings, app, supervised, announce)
         return
+    _introduce(settings, app, "Ctrl-C drains", as_json=as_json)
+    app.run(float(settings.drain_timeout), until_idle=settings.until_idle, announce=announce)
+    announce("drained")
+
+
+def _say_as_json(words: str) -> None:
+    print_json({"at": SystemClock().wall(), "said": words})
+
+
+def _run_supervised(
+    settings: RunSettings, app: jmsx.App, supervised: int, tell: Callable[[str], object]
+) -> None:
+    """In a supervisor's worker."""
     from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - with it comes the client
 
     app.health = "127.0.0.1:0"
@@ -192,15 +206,25 @@ def _run_here(settings: RunSettings, app: jmsx.App, supervised: int | None) -> N
             if app.endpoint is not None:
                 supervisor.started(app.endpoint.url)
             if supervisor.number == 0 and not words.startswith("health at"):
-                _err.print(words)
+                tell(words)
 
-        app.run(drain_timeout, until_idle=settings.until_idle, announce=announce)
+        app.run(float(settings.drain_timeout), until_idle=settings.until_idle, announce=announce)
 
 
-def _introduce(settings: RunSettings, app: jmsx.App, how: str) -> None:
+def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool) -> None:
     from jmsx.config.uri import parse_broker_uri  # noqa: PLC0415 - as above
 
     broker = parse_broker_uri(app.url) if app.url else "no broker"  # shown without its password
+    if as_json:
+        told = {
+            "app": settings.app,
+            "version": version("jmsx"),
+            "broker": str(broker),
+            "consumers": [one.name for one in app.consumers],
+            "workers": settings.workers,
+        }
+        print_json(told)
+        return
     count = len(app.consumers)
     consumers = f"{count} consumer{'' if count == 1 else 's'}"
     _err.print(f"jmsx {version('jmsx')}, {settings.app}: {consumers} on {broker}; {how}")
@@ -219,7 +243,7 @@ def _prepared(settings: RunSettings) -> jmsx.App:
     return app
 
 
-def _command(settings: RunSettings, *, verbose: bool) -> list[str]:
+def _command(settings: RunSettings, *, verbose: bool, as_json: bool) -> list[str]:
     """What starts one worker; the rest it finds where we found it."""
     options = {
         "--url": settings.broker_url,
@@ -232,6 +256,7 @@ def _command(settings: RunSettings, *, verbose: bool) -> list[str]:
         *(sys.executable, "-m", "jmsx.cli", *(["-v"] if verbose else []), "run", str(settings.app)),
         *given,
         *(["--factory"] if settings.factory else []),
+        *(["--json"] if as_json else []),
     ]
 
 

@@ -82,6 +82,7 @@ class Shop:
                 *options,
             ],
             cwd=self.folder,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -222,6 +223,20 @@ def test_banner(shop: Shop) -> None:
         " then a dead letter by the broker's strategy; not promised without dedupe=: that a message is handled once"
         in flat
     )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_all_that_is_said_as_json(shop: Shop, count: int) -> None:
+    """A line each on standard output: which app, where it is, and the end; nothing on standard error."""
+    with shop.runs("--until-idle=0.5s", "--json", f"--workers={count}", "--health=0") as process:
+        output, errors = process.communicate(timeout=40)
+    first, *rest = [json.loads(line) for line in output.splitlines()]
+    assert (first["app"], first["consumers"], first["workers"]) == ("shop:app", ["handle"], count)
+    assert first["broker"] in shop.broker.url
+    said = [one["said"] for one in rest]
+    assert any(words.startswith("health") for words in said)
+    assert (said[-1] == "drained") == (count == 1)  # workers that end by themselves are not drained
+    assert errors == ""
 
 
 def test_reload(shop: Shop) -> None:
