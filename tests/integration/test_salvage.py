@@ -139,7 +139,7 @@ def kept_for_nobody(broker: Broker, queue: jmsx.Queue) -> bool:
     """Whether more of a queue is in delivery than the broker says that it has sent to the consumers that there are."""
     with Console(broker) as console:
         consumers = json.loads(console.ask(f"queue.{queue.name}", "listConsumersAsJSON"))
-    sent = sum(one["messagesInTransit"] for one in consumers)
+    sent = sum(int(one["messagesInTransit"]) for one in consumers)
     return (broker.statistics(queue.name).inflight_count or 0) > sent
 
 
