@@ -100,9 +100,9 @@ class Unlimited:
         """Return None: there is nothing to open."""
 
     def open(self, unsettled: Unsettled) -> Sequence[Frame]:  # noqa: ARG002 - as many as there are
-        """Return nothing."""
+        """Return no frames: there is nothing to open."""
         return ()
 
     def release(self) -> Sequence[Frame]:
-        """Return nothing."""
+        """Return no frames: nothing was opened."""
         return ()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.config import options
 from jmsx_broker import Broker, ClassicBroker
 from tests.integration.proxy import Proxy
 from tests.integration.support import Diary, fresh_queue
@@ -54,13 +53,3 @@ def queue() -> Queue:
 def diary() -> Diary:
     """An observer that keeps every event."""
     return Diary()
-
-
-@pytest.fixture
-def any_dead_letter_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Let dead letters go to a temporary queue, too, which is refused where people name it.
-
-    One that is gone is what Classic refuses without users and permissions; it stands here for whatever is refused.
-    """
-    monkeypatch.setattr(options, "dead_letter_place", str)

@@ -19,7 +19,6 @@ from jmsx import (
 from jmsx.app import App
 from jmsx.core.events import (
     DeadLetterFailed,
-    LinkOpened,
     Outcome,
 )
 from jmsx.testing import FakeBrokerServer
@@ -34,7 +33,6 @@ from tests.integration.support import (
     TRANSACTED,
     Diary,
     bodies,
-    dead_destination,
     fresh_queue,
     put,
     settles,
@@ -155,37 +153,6 @@ def test_a_link_that_is_cut_while_a_dead_letter_is_copied(
             assert proxy.sprung.is_set()
     assert bodies(classic_broker, queue) == left
     assert [body for body in bodies(classic_broker, dead) if queue.name in body] == bad
-
-
-@pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
-@pytest.mark.usefixtures("any_dead_letter_place")
-def test_a_copy_that_is_refused(
-    classic_broker: Broker, queue: Queue, diary: Diary, mode: AcknowledgeMode
-) -> None:
-    """It settles nothing and costs no link; what else is read is settled, and what is sent arrives."""
-    with Connection(classic_broker.url) as connection:
-        gone = dead_destination(classic_broker, connection.create_session())
-    put(classic_broker, queue, "bad")
-    out = fresh_queue()
-    with Connection(classic_broker.url, dead_letter=gone.uri, observers=[diary]) as connection:
-        connection.start()
-        session = connection.create_session(mode)
-        consumer = session.create_consumer(queue)
-        if mode is TRANSACTED:
-            consumer.receive(5)
-            session.rollback(Reject("no"))
-            session.create_producer(out).send(Message("sent meanwhile"))
-            waiting = Call(lambda: consumer.receive(0.5))
-            assert waiting.join(5).value is None
-            session.commit()
-        else:
-            consumer.set_listener(reject_bad)
-            put(classic_broker, queue, "good")
-        assert eventually(lambda: any(isinstance(one, DeadLetterFailed) for one in diary.events))
-        assert settles(classic_broker, queue, size=1, inflight=1)
-        assert sum(isinstance(one, LinkOpened) for one in diary.events) == 1
-    assert bodies(classic_broker, queue) == ["bad"]
-    assert bodies(classic_broker, out) == ["sent meanwhile"] * (mode is TRANSACTED)
 
 
 def reject_bad(message: Message) -> None:

@@ -8,28 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import (
-    AcknowledgeMode,
     Connection,
     Message,
     Queue,
     Reject,
 )
-from jmsx.core.events import Outcome
 from tests.integration.broker_support import eventually
 from tests.integration.support import (
-    AUTO,
     DEAD_LETTERS,
-    NO_RETRY,
-    TRANSACTED,
-    Diary,
-    bodies,
     dead_copies,
-    dead_destination,
     fresh_queue,
     put,
-    rest,
     settles,
-    take,
 )
 
 if TYPE_CHECKING:
@@ -100,32 +90,3 @@ def test_the_strategy_broker_does_as_java(classic_broker: Broker, queue: Queue) 
         reject_one(connection, volatile, "no")
         assert settles(classic_broker, volatile, size=0)
     assert dead_copies(classic_broker, volatile.name) == []
-
-
-@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
-@pytest.mark.usefixtures("any_dead_letter_place")
-def test_a_refused_copy_keeps_the_original(
-    classic_broker: Broker, queue: Queue, mode: AcknowledgeMode
-) -> None:
-    """A copy that the broker does not take settles nothing: the original comes again, to somebody else too."""
-    put(classic_broker, queue, "a", "b")
-    diary = Diary()
-    with Connection(classic_broker.url) as connection:
-        gone = dead_destination(classic_broker, connection.create_session())
-    with Connection(
-        classic_broker.url, dead_letter=gone.uri, redelivery_policy=NO_RETRY, observers=[diary]
-    ) as connection:
-        if mode is AUTO:
-            reject_one(connection, queue, "no")
-        else:
-            connection.start()
-            session = connection.create_session(mode)
-            take(session.create_consumer(queue), 1)
-            session.rollback()
-        assert eventually(
-            lambda: any(type(event).__name__ == "DeadLetterFailed" for event in diary.events)
-        )
-        assert bodies(classic_broker, queue) == ["a", "b"]
-    assert rest(classic_broker, queue) == ["a", "b"]
-    assert diary.dead() == []
-    assert not diary.outcomes()[Outcome.DEAD_LETTERED]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from jmsx import Connection, Message, RedeliveryPolicy
+from jmsx import Connection, Message, Queue, RedeliveryPolicy, Reject
 from jmsx.app import App
+from jmsx.core.events import DeadLetterFailed, LinkOpened, Outcome
 from jmsx.errors import (
     InvalidDestinationError,
     InvalidSelectorError,
@@ -27,12 +28,25 @@ from tests.integration.broker_support import (
     guarded_artemis,
     guarded_classic,
 )
-from tests.integration.support import TRANSACTED, fresh_queue
+from tests.integration.support import (
+    AUTO,
+    INDIVIDUAL,
+    NO_RETRY,
+    TRANSACTED,
+    Diary,
+    bodies,
+    fresh_queue,
+    settles,
+    take,
+)
+from tests.integration.support import (
+    Outcome as Call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jmsx import Session
+    from jmsx import AcknowledgeMode, Session
     from jmsx.errors import JmsxError
     from jmsx_broker.local import LocalBroker
 
@@ -241,20 +255,23 @@ def test_who_may_not_ask_for_the_scheduler_waits_himself(
 @pytest.mark.parametrize("persistent", [True, False])
 def test_a_dead_letter_that_nobody_takes_is_told(broker: LocalBroker, *, persistent: bool) -> None:
     """It stays in its queue, and the probe says why; nothing is deleted for want of a place."""
-    source = name("open")
+    source, dead = name("open"), made(broker, name("read"))
     app = App(
         as_clerk(broker),
         use_management=False,
         redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0),
     )
 
-    @app.consumer(source, dead_letter=f"queue://{made(broker, name('read'))}")
+    @app.consumer(source, dead_letter=f"queue://{dead}", name="desk")
     def fail(_message: Message) -> None:
         raise ValueError
 
     with app:
+        assert app.ready().ok
         app.send(source, "x", persistent=persistent)
-        assert eventually(lambda: "a dead letter cannot be put into" in str(app.ready().body))
+        refused = f"desk: a dead letter cannot be put into queue://{dead}"
+        assert eventually(lambda: refused in str(app.ready().body))
+        assert app.live().ok
         for _ in range(5):  # also while there is no link, which Artemis ends with each refusal
             (told,) = app.ready().body["reasons"]
             assert "not authorized to write" in told or "AMQ339011 Error sending" in told
@@ -278,3 +295,76 @@ def test_a_non_persistent_message_that_the_broker_would_delete(classic: LocalBro
             lambda: "cannot be put into queue://ActiveMQ.DLQ" in str(app.ready().body)
         )
     assert classic.statistics(source).size == 1
+
+
+@pytest.mark.parametrize("mode", [INDIVIDUAL, TRANSACTED])
+def test_a_copy_that_is_refused(classic: LocalBroker, diary: Diary, mode: AcknowledgeMode) -> None:
+    """It settles nothing and costs no link; what else is read is settled, and what is sent arrives."""
+    source, out, dead = name("open"), name("open"), made(classic, name("read"))
+    send(classic, source, "bad")
+    with Connection(
+        as_clerk(classic), dead_letter=f"queue://{dead}", observers=[diary]
+    ) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(source)
+        if mode is TRANSACTED:
+            consumer.receive(5)
+            session.rollback(Reject("no"))
+            session.create_producer(out).send(Message("sent meanwhile"))
+            waiting = Call(lambda: consumer.receive(0.5))
+            assert waiting.join(5).value is None
+            session.commit()
+        else:
+            consumer.set_listener(reject_bad)
+            send(classic, source, "good")
+        assert eventually(lambda: any(isinstance(one, DeadLetterFailed) for one in diary.events))
+        assert settles(classic, Queue(source), size=1, inflight=1)
+        assert sum(isinstance(one, LinkOpened) for one in diary.events) == 1
+    assert bodies(classic, source) == ["bad"]
+    assert bodies(classic, out) == ["sent meanwhile"] * (mode is TRANSACTED)
+
+
+def reject(_message: Message) -> None:
+    """A listener."""
+    raise Reject
+
+
+def reject_bad(message: Message) -> None:
+    """Another."""
+    if message.text == "bad":
+        raise Reject
+    message.acknowledge()
+
+
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
+def test_a_refused_copy_keeps_the_original(
+    classic: LocalBroker, diary: Diary, mode: AcknowledgeMode
+) -> None:
+    """A copy that the broker does not take settles nothing: the original comes again, to somebody else too."""
+    source, dead = name("open"), made(classic, name("read"))
+    send(classic, source, "a")
+    send(classic, source, "b")
+    with Connection(
+        as_clerk(classic),
+        dead_letter=f"queue://{dead}",
+        redelivery_policy=NO_RETRY,
+        observers=[diary],
+    ) as connection:
+        connection.start()
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(source)
+        if mode is AUTO:
+            consumer.set_listener(reject)
+        else:
+            take(consumer, 1)
+            session.rollback()
+        assert eventually(lambda: any(isinstance(one, DeadLetterFailed) for one in diary.events))
+        assert bodies(classic, source) == ["a", "b"]
+    with Connection(as_clerk(classic)) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(source)
+        assert [message.text for message in take(consumer, 2)] == ["a", "b"]
+        assert consumer.receive(0.5) is None
+    assert diary.dead() == []
+    assert not diary.outcomes()[Outcome.DEAD_LETTERED]

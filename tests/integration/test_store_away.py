@@ -20,7 +20,6 @@ from tests.integration.support import (
     TRANSACTED,
     Diary,
     bodies,
-    dead_destination,
     fresh_queue,
     settles,
 )
@@ -191,27 +190,6 @@ def test_what_the_handler_spoils_is_its_failure(broker: Broker, tmp_path: Path) 
         "SpoiltTransactionError",
         "SpoiltTransactionError",
     ]
-
-
-@pytest.mark.usefixtures("any_dead_letter_place")
-def test_a_dead_letter_that_is_refused(classic_broker: Broker) -> None:
-    """`/readyz` says which consumer's, where it should go, and why it does not, for as long as that is so."""
-    queue = fresh_queue()
-    with App(classic_broker.url).connect() as connection:
-        gone = dead_destination(classic_broker, connection.create_session())
-    app = App(classic_broker.url)
-
-    @app.consumer(queue, dead_letter=gone.uri, redelivery=QUICK, name="desk")
-    def desk(_message: Message) -> None:
-        raise ValueError
-
-    with app:
-        assert app.ready().ok
-        app.send(queue, "x")
-        assert eventually(lambda: not app.ready().ok, 10)
-        assert f"desk: a dead letter cannot be put into {gone.uri}" in str(app.ready().body)
-        assert app.live().ok
-    assert bodies(classic_broker, queue) == ["x"]
 
 
 @pytest.mark.parametrize("mode", [AUTO, TRANSACTED])
