@@ -35,7 +35,10 @@ from jmsx.app.answers import answer_to
 from jmsx.testing import harness
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator
+
+    from jmsx.testing import Harness
 
 KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
 ONCE = RedeliveryPolicy(maximum_redeliveries=0)
@@ -486,23 +489,29 @@ def test_a_request_in_a_transaction_is_none_of_it(kind: str) -> None:
         assert got == [8]
 
 
+def ask_for_ever(app: App, mq: Harness) -> tuple[threading.Thread, list[UnansweredError]]:
+    """Who has asked for the double of 0, which nobody answers, and the error, once there is one."""
+    told: list[UnansweredError] = []
+
+    def ask() -> None:
+        try:
+            app.request("queue://double", 0, timeout=3600)
+        except UnansweredError as error:
+            told.append(error)
+
+    asking = mq._world.thread(ask, "asking")
+    asking.start()
+    mq.settle()
+    return asking, told
+
+
 @KINDS
 def test_a_lost_connection(kind: str) -> None:
     """Whoever waits is told at once, and the next request has a new queue."""
     app = shop()
     with harness(app, kind) as mq:
         assert app.request("queue://double", 1).json() == 2
-        told: list[BaseException] = []
-
-        def ask() -> None:
-            try:
-                app.request("queue://double", 0, timeout=3600)
-            except UnansweredError as error:
-                told.append(error)
-
-        asking = mq._world.thread(ask, "asking")
-        asking.start()
-        mq.settle()
+        _, told = ask_for_ever(app, mq)
         assert told == []
         mq.drop_connections()
         began = mq.now
@@ -650,19 +659,9 @@ def test_a_handler_that_asks_while_the_app_drains(kind: str) -> None:
 def test_the_app_is_stopped(kind: str) -> None:
     """Whoever waits is told so."""
     app = shop()
-    told: list[BaseException] = []
     with harness(app, kind) as mq:
         assert app.request("queue://double", 1).json() == 2
-
-        def ask() -> None:
-            try:
-                app.request("queue://double", 0, timeout=3600)
-            except UnansweredError as error:
-                told.append(error)
-
-        asking = mq._world.thread(ask, "asking")
-        asking.start()
-        mq.settle()
+        asking, told = ask_for_ever(app, mq)
     asking.join(5)
     assert "is gone (closed)" in str(told)
 
