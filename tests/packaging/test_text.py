@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from itertools import combinations
@@ -39,13 +40,67 @@ DOCUMENT: Final = re.compile(r"\b[\w-]+\.md\b")
 #: Made up by a test.
 NO_DOCUMENT: Final = "JmsxForgotten.md"
 
-#: What exempts code from a check or a test from running, where no reason stands behind it on the line.
+#: What exempts code from a check, where no reason stands behind it on the line. What exempts a whole file is for
+#: pyproject.toml, where each has its reason; `fmt: skip` and `fmt: off` exempt from nothing that is checked.
 UNREASONED: Final = re.compile(
     r"#\s*type:\s*ignore(?!\[[a-z, -]+\]  # \w)"
-    r"|#\s*(?:ruff:\s*)?noqa(?!: [A-Z]+\d+(?:, [A-Z]+\d+)* - \S)"
-    r"|@?pytest\.mark\.(?:skip|xfail)(?:if)?\b(?!\((?:.*\breason=|$))"
-    r"|pytest\.(?:skip|xfail)\(\s*(?:\)|[\"']{2})"
+    r"|#\s*(?:ruff:\s*|flake8:\s*)?noqa(?!: [A-Z]+\d+(?:, [A-Z]+\d+)* - \S)"
+    r"|#\s*pyright:\s*ignore(?!\[[A-Za-z, ]+\]  # \w)"
+    r"|#\s*pragma:\s*no (?:cover|branch)(?! - \S)"
+    r"|#\s*(?:mypy|pylint|pyright):\s*(?!ignore\[)[\w-]"
+    r"|@(?:typing\.)?no_type_check\b(?!.*  # \w)"
 )
+
+#: What keeps a test from running, or from counting, and has to say why.
+SKIPPING: Final = frozenset(
+    {
+        *(f"pytest.mark.{name}" for name in ("skip", "skipif", "xfail")),
+        *(f"pytest.{name}" for name in ("skip", "xfail", "importorskip")),
+        *(
+            f"unittest.{name}"
+            for name in ("skip", "skipIf", "skipUnless", "expectedFailure", "SkipTest")
+        ),
+    }
+)
+
+SKIPS: Final = re.compile("|".join(map(re.escape, sorted(SKIPPING))))
+
+#: How many arguments these have in front of their reason, if that is not named; the others have none that is not.
+BEFORE_REASON: Final = {
+    "pytest.mark.skip": 0,
+    "pytest.skip": 0,
+    "pytest.xfail": 0,
+    "unittest.skip": 0,
+    "unittest.skipIf": 1,
+    "unittest.skipUnless": 1,
+    "unittest.SkipTest": 0,
+}
+
+
+def skips_without_a_reason(source: str) -> list[int]:
+    """The lines of what keeps a test from running without a reason, over however many lines it is written."""
+    if not SKIPS.search(source):
+        return []
+    nodes = list(ast.walk(ast.parse(source)))
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    reasoned = {call.func for call in calls if _gives_a_reason(call)}
+    inner = {node.value for node in nodes if isinstance(node, ast.Attribute)}  # of `skip.Exception`
+    return [
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) in SKIPPING
+        and node not in reasoned | inner
+    ]
+
+
+def _gives_a_reason(call: ast.Call) -> bool:
+    """Whether `call` has an argument for its reason that is not an empty text."""
+    before = BEFORE_REASON.get(ast.unparse(call.func))
+    given = [keyword.value for keyword in call.keywords if keyword.arg in {"reason", "msg"}]
+    if before is not None:
+        given += call.args[before : before + 1]
+    return any(not isinstance(one, ast.Constant) or str(one.value or "").strip() for one in given)
 
 
 def swapped(name: str) -> list[str]:
@@ -137,10 +192,16 @@ def test_documents_that_are_cited_are_there(tracked: dict[str, str]) -> None:
         "x = 1  # no" + "qa: S101",
         "x = 1  # no" + "qa: S101 -",
         "# ruff: no" + "qa: T201",
-        "@pytest.mark." + "skip",
-        "@pytest.mark." + "skipif(True)",
-        "@pytest.mark." + "xfail(strict=True)",
-        "pytest." + "skip()",
+        "# flake8: no" + "qa",
+        "x = 1  # py" + "right: ignore",
+        "x = 1  # py" + "right: ignore[reportPrivateUsage]",
+        "if x:  # prag" + "ma: no cover",
+        "# my" + "py: ignore-errors",
+        "# my" + "py: disable-error-code=misc",
+        "# py" + "right: basic",
+        "# py" + "lint: disable=all",
+        "@no_type" + "_check",
+        "@typing.no_type" + "_check",
     ],
 )
 def test_an_exemption_without_a_reason_would_be_found(line: str) -> None:
@@ -154,26 +215,73 @@ def test_an_exemption_without_a_reason_would_be_found(line: str) -> None:
         "x = 1  # type: ignore[misc, arg-type]  # what is refused",
         "x = 1  # noqa: S101 - for mypy",
         "x = 1  # noqa: S101, S102 - for both",
-        "@pytest.mark.skipif(True, reason='so')",
-        "@pytest.mark." + "skipif(",
-        "pytest.skip(why)",
+        "x = 1  # pyright: ignore[reportPrivateUsage]  # there is no other way",
+        "if x:  # pragma: no cover - nobody can",
     ],
 )
 def test_a_reason_is_seen(line: str) -> None:
-    """On the same line; where a call is written over several lines, what is behind the first is not looked at."""
+    """On the same line."""
     assert UNREASONED.search(line) is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "@pytest.mark.skip\ndef f(): ...",
+        "@pytest.mark.skip()\ndef f(): ...",
+        "@pytest.mark.skip(reason='')\ndef f(): ...",
+        "@pytest.mark.skipif(True)\ndef f(): ...",
+        "@pytest.mark.skipif(\n    True,\n)\ndef f(): ...",
+        "@pytest.mark.xfail(strict=True)\ndef f(): ...",
+        "@pytest.mark.xfail(\n    strict=True,\n)\ndef f(): ...",
+        "pytest.param(1, marks=pytest.mark.xfail)",
+        "pytest.skip()",
+        "pytest.skip(' ')",
+        "pytest.skip(reason='')",
+        "pytest.skip(allow_module_level=True)",
+        "pytest.xfail(\n)",
+        "pytest.importorskip('docker')",
+        "raise unittest.SkipTest",
+        "@unittest.skipIf(True, '')\ndef f(): ...",
+        "@unittest.expectedFailure\ndef f(): ...",
+    ],
+)
+def test_a_skip_without_a_reason_would_be_found(code: str) -> None:
+    """In each of its forms, in one line or in several."""
+    assert skips_without_a_reason(code) == [1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "@pytest.mark.skip(reason='so')\ndef f(): ...",
+        "@pytest.mark.skip('so')\ndef f(): ...",
+        "@pytest.mark.skipif(True, reason='so')\ndef f(): ...",
+        "@pytest.mark.skipif(\n    True,\n    reason=why(),\n)\ndef f(): ...",
+        "pytest.param(1, marks=pytest.mark.xfail(reason=why, strict=True))",
+        "pytest.skip(why)",
+        "pytest.importorskip('docker', reason='so')",
+        "raise unittest.SkipTest('so')",
+    ],
+)
+def test_the_reason_of_a_skip_is_seen(code: str) -> None:
+    """As a text or as what gives one."""
+    assert skips_without_a_reason(code) == []
 
 
 def test_each_exemption_has_a_reason(tracked: dict[str, str]) -> None:
     """What a checker is told to pass over, and a test that does not run, is believed by nobody unless it says why."""
-    offenders = [
+    code = {name: text for name, text in tracked.items() if name.endswith((".py", ".pyi"))}
+    exempt = [
         f"{name}:{number}: {line.strip()}"
-        for name, text in tracked.items()
-        if name.endswith((".py", ".pyi"))
+        for name, text in code.items()
         for number, line in enumerate(text.splitlines(), 1)
         if UNREASONED.search(line)
     ]
-    assert offenders == []
+    skipped = [
+        f"{name}:{number}" for name, text in code.items() for number in skips_without_a_reason(text)
+    ]
+    assert exempt + skipped == []
 
 
 def found(pattern: re.Pattern[str], files: dict[str, str]) -> dict[str, str]:
