@@ -6,7 +6,6 @@ thread and no time of its own; `FakeBrokerServer` has it behind a real socket, f
 All take the profile "classic" or "artemis", or one that is made in `jmsx.testing.profiles`.
 """
 
-from jmsx.testing.clock import FakeClock
 from jmsx.testing.fake_broker import FakeBroker
 from jmsx.testing.harness import DeadLetter, HandlerCall, HandlerRecord, Harness, harness
 from jmsx.testing.server import FakeBrokerServer
@@ -17,7 +16,6 @@ __all__ = [
     "DeadLetter",
     "FakeBroker",
     "FakeBrokerServer",
-    "FakeClock",
     "HandlerCall",
     "HandlerRecord",
     "Harness",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jmsx.core.frames import Frame
-from jmsx.testing import FakeBroker, FakeClock
+from jmsx.testing import FakeBroker
 from tests.integration.parity.wires import REPEATED, FakeWire, RealWire
 
 if TYPE_CHECKING:
@@ -196,9 +196,9 @@ def real_side(port: int, vocabulary: Vocabulary) -> Side:
 def fake_side(profile: Profile | str, vocabulary: Vocabulary) -> Side:
     """A fake broker, at today's date."""
     origin = time.time()
-    broker, clock = FakeBroker(profile, origin=origin), FakeClock()
+    broker = FakeBroker(profile, origin=origin)
 
     def wait(seconds: float) -> None:
-        broker.handle_timer(clock.advance(seconds))
+        broker.handle_timer(broker.now + seconds)
 
-    return Side(lambda: FakeWire(broker, clock), wait, lambda: origin + clock.now, vocabulary)
+    return Side(lambda: FakeWire(broker), wait, lambda: origin + broker.now, vocabulary)

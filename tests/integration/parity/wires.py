@@ -11,7 +11,7 @@ from jmsx.core.frames import Frame, parse_headers
 from jmsx.testing.wire import encode
 
 if TYPE_CHECKING:
-    from jmsx.testing import FakeBroker, FakeClock
+    from jmsx.testing import FakeBroker
 
 #: Stands between the values of a header that a frame has more than once.
 REPEATED = " | "
@@ -70,14 +70,14 @@ def _all_headers(block: bytes, *, escaped: bool) -> dict[str, str]:
 class FakeWire:
     """A connection to the fake broker."""
 
-    def __init__(self, broker: FakeBroker, clock: FakeClock) -> None:
-        self.broker, self.clock = broker, clock
-        self.link = broker.open_link(clock.now)
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+        self.link = broker.open_link(broker.now)
         self.frames = Splitter()
 
     def write(self, frame: Frame) -> None:
         """Send `frame` as bytes."""
-        self.link.receive(frame.encode(), self.clock.now)
+        self.link.receive(frame.encode(), self.broker.now)
 
     def read(self, patience: float) -> Seen | None:
         """The next frame, without waiting."""
@@ -90,7 +90,7 @@ class FakeWire:
 
     def cut(self) -> None:
         """Let the socket die."""
-        self.broker.drop(self.link, self.clock.now)
+        self.broker.drop(self.link, self.broker.now)
 
 
 class RealWire:
