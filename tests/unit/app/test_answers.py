@@ -35,7 +35,6 @@ from jmsx.app.answers import answer_to
 from jmsx.testing import harness
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterator
 
     from jmsx.testing import Harness
