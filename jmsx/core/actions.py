@@ -14,6 +14,7 @@ class Transmit:
     """Write these frames to the broker, in order, as one burst."""
 
     frames: tuple[Frame, ...]
+    waits: bool = False  #: they may wait a moment, to go with what is written next
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Outbox:
         #: SENDs since the link is up, while the broker must count the same
         self.sends: int | None = 0
 
-    def transmit(self, *frames: Frame) -> None:
-        """Ask for `frames` to be written as one burst."""
-        self._actions.append(Transmit(frames))
+    def transmit(self, *frames: Frame, waits: bool = False) -> None:
+        """Ask for `frames` to be written as one burst; if that `waits` a moment, they may go with what follows."""
+        self._actions.append(Transmit(frames, waits))
         if self.sends is not None:
             self.sends += sum(frame.command == "SEND" for frame in frames)
 

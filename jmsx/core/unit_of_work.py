@@ -140,7 +140,8 @@ class UnitOfWork:
             )
         if not transaction.begun:
             transaction.step(TxInput.BEGIN)
-            self._outbox.transmit(Frame("BEGIN", {"transaction": transaction.WIRE_NAME}))
+            begin = Frame("BEGIN", {"transaction": transaction.WIRE_NAME})
+            self._outbox.transmit(begin, waits=True)
         transaction.touch(sent.at)
         output = transaction.next_output(self._dialect, of_none=self._repeats_unanswered)
         known = {} if output is None else self._dialect.output_headers(output)
@@ -179,7 +180,7 @@ class UnitOfWork:
         transaction = self._transaction
         headers = {**sent.frame.headers, "transaction": transaction.WIRE_NAME}
         if not is_foreign_temporary(sent.destination):
-            self._outbox.transmit(Frame("SEND", headers, sent.frame.body))
+            self._outbox.transmit(Frame("SEND", headers, sent.frame.body), waits=True)
             return None
 
         def then(now: float, error: JmsxError | None) -> JmsxError | None:

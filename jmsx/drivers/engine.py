@@ -61,6 +61,13 @@ GLANCES: Final = 0.25
 #: Seconds that it holds the lock at most while more and more comes: a liar's flood would keep everybody else waiting.
 TURN: Final = 0.05
 
+#: Seconds after a write in which what may wait does, for what else comes: as long as ACKs do (core/batching.py). Not
+#: longer, for a SEND that the broker refuses should be known before the COMMIT, which would be in doubt on Artemis.
+TOGETHER: Final = 0.005
+
+#: Bytes of bodies from which on it waits no longer.
+MOST_TOGETHER: Final = 64 * 1024
+
 _log = logger("jmsx.session")
 
 
@@ -112,6 +119,8 @@ class Engine:
         self._told = False  #: `on_lost` was called, or is not to be
         #: What the core asks for besides frames, and is not done yet
         self._todo: deque[Action] = deque()
+        self._unwritten: list[Transmit] = []  #: frames for the link that is up
+        self._unwritten_size = 0  #: bytes of their bodies
         self._working = False  #: the core is at work, under the lock
         self._reentered = False  #: somebody called it meanwhile: a signal handler, or an observer
         self._thread = machine.thread(self._run, f"jmsx-engine-{source.session_id}")
@@ -407,6 +416,7 @@ class Engine:
                 raise self.error
             self._opened_at = self._machine.monotonic()
             self._epoch = self._epoch_on(connected)
+            self._unwritten, self._unwritten_size = [], 0
             self._up = True
             broker = str(connected.link.address)
             self.source = replace(self.source, broker=broker, epoch=self.core.epoch + 1)
@@ -439,20 +449,21 @@ class Engine:
     # Under the lock --------------------------------------------------------------------------------------------------
 
     def _perform(self, now: float) -> None:
-        """Write all frames that the core asks for in one go, then report."""
+        """Write all frames that the core asks for in one go, unless they may wait for others, then report."""
         actions = self.core.take_actions()
-        if not actions and not self._todo:
+        if not (actions or self._todo or self._unwritten):
             return
         self._todo += [action for action in actions if not isinstance(action, Transmit)]
-        data = b""
+        bursts = [action for action in actions if isinstance(action, Transmit)]
+        self._unwritten += bursts
+        self._unwritten_size += sum(len(one.body) for burst in bursts for one in burst.frames)
         written = True
-        try:
-            data = self._encoded(actions)
-            if data and self._up:
-                written = self._epoch.write(data, now)
-        except BaseException:  # no frame may be left out, and nothing may follow half a one
-            self._write_after_all(data or self._encoded(actions), now)
-            raise
+        if self._unwritten and (
+            not all(burst.waits for burst in bursts)
+            or self._unwritten_size >= MOST_TOGETHER
+            or now >= self._write_by
+        ):
+            written = self._write_all(now)
         if not written:  # the thread waits for the reason, no longer than a moment
             self._inbox.put(None)
         while self._todo:  # what raises here is not repeated, and what is left is done next time
@@ -464,11 +475,30 @@ class Engine:
             elif isinstance(action, Disconnect):
                 self._lose("error_frame", action.reason, dropped=True)
 
-    def _encoded(self, actions: list[Action]) -> bytes:
-        """All frames of `actions`, as they are written on this link."""
+    @property
+    def _write_by(self) -> float:
+        """When what may wait is written (seconds, monotonic)."""
+        return self._epoch.written_at + TOGETHER
+
+    def _write_all(self, now: float) -> bool:
+        """Write what is not written; False if the socket is gone."""
+        data = b""
+        written = True
+        try:
+            data = self._encoded()
+            if data and self._up:
+                written = self._epoch.write(data, now)
+        except BaseException:  # no frame may be left out, and nothing may follow half a one
+            self._write_after_all(data or self._encoded(), now)
+            raise
+        finally:
+            self._unwritten, self._unwritten_size = [], 0
+        return written
+
+    def _encoded(self) -> bytes:
+        """All frames that are not written, as they are written on this link."""
         encode = self._epoch.encode
-        frames = [action.frames for action in actions if isinstance(action, Transmit)]
-        return b"".join([encode(frame) for burst in frames for frame in burst])
+        return b"".join([encode(frame) for burst in self._unwritten for frame in burst.frames])
 
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Writing `data` was interrupted."""
@@ -536,12 +566,15 @@ class Engine:
         self._observers.observe(event, self.source)
 
     def _arm(self) -> None:
-        timers = (self.core.next_timer(), self._epoch.next_timer())
+        held = self._write_by if self._unwritten else None
+        timers = (self.core.next_timer(), self._epoch.next_timer(), held)
         self._armed = min((at for at in timers if at is not None), default=None)
 
     def _rearm(self) -> None:
         """Wake the thread if a timer is due before the one that it waits for; heart-beats only become due later."""
         timer = self.core.next_timer()
+        if self._unwritten and (timer is None or self._write_by < timer):
+            timer = self._write_by
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
             self._inbox.put(None)

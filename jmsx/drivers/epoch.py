@@ -103,7 +103,7 @@ class Epoch:
         self._heartbeat = Heartbeat(offered, answer, now, patience)
         self._limit = None if self.link.in_memory else limit
         self._write = connected.link.writer()
-        self._written_at = now  #: the last bytes
+        self.written_at = now  #: the last bytes
         self._frames_out = self._bytes_out = 0  #: since CONNECT
         self._measure_at = math.inf if self.link.in_memory else now + MEASURE_EVERY
         self._look_at = now
@@ -128,7 +128,7 @@ class Epoch:
                 self._unwritten, self._over_at = error, now + LAST_WORDS
                 self.link.hang_up(at_once=not self._errors_close)
             else:
-                self._written_at = now
+                self.written_at = now
                 self._bytes_out += len(data)
         return self._unwritten is None
 
@@ -152,7 +152,7 @@ class Epoch:
             told = str(self._unwritten) or type(self._unwritten).__name__
             return ("io", told) if now >= self._over_at else None
         self._heartbeat.heard(self.link.heard_at)
-        self._heartbeat.sent(self._written_at)
+        self._heartbeat.sent(self.written_at)
         if self._heartbeat.late(now):
             return "heartbeat", "the broker sent nothing for too long"
         if self._heartbeat.due(now) and not self.write(b"\n", now):
@@ -205,7 +205,7 @@ class Epoch:
         """When `beat` is due."""
         if self._unwritten is not None:
             return self._over_at
-        self._heartbeat.sent(self._written_at)
+        self._heartbeat.sent(self.written_at)
         looks = math.inf if self._limit is None else self._look_at
         timers = (self._heartbeat.next_timer() or math.inf, looks, self._measure_at)
         return None if min(timers) == math.inf else min(timers)
