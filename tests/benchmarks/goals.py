@@ -43,12 +43,12 @@ class Goal:
 def ratio(
     runs: Mapping[str, Sequence[dict[str, float]]], pair: tuple[str, str], figure: str
 ) -> float | None:
-    """The median of the ratios within turns; None if no turn has both."""
+    """The median of the ratios within turns; None if no turn has both. Java tells its CPU in steps, the first is 0."""
     ours, other = (runs.get(label, []) for label in pair)
     turns = [
         (a[figure], b[figure])
         for a, b in zip(ours, other, strict=False)
-        if figure in a and figure in b
+        if figure in a and b.get(figure)
     ]
     return statistics.median(a / b for a, b in turns) if turns else None
 

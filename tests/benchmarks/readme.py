@@ -39,6 +39,12 @@ _ALONE: Final = (
     " least of all rounds. *Observed*: by metrics and an event log."
 )
 
+_BOUND: Final = (
+    "Of each way that misses its goal, the ratio that there would be if jmsx did only what it does on one thread"
+    " (below): no socket, no other thread, no wake-up. Where that misses the goal, too, it is the work of jmsx itself"
+    " in Python that bounds it; where it does not, it is the threads, the socket and the broker."
+)
+
 _HERE: Final = Path(__file__).parent
 
 
@@ -59,6 +65,9 @@ def made(
         _HOW.format(messages=messages, repeats=repeats),
         "## Goals",
         _goals(results),
+        "### What bounds the others",
+        _BOUND,
+        _bounds(results, alone),
     ]
     for (kind, suite), runs in results.items():
         title = "Growth" if suite == "growth" else suite.capitalize()
@@ -129,6 +138,40 @@ def _goals(results: Results) -> str:
             )
         rows.append(cells)
     return _rows(["goal", "Classic", "Artemis"], rows)
+
+
+def _bounds(results: Results, alone: Mapping[str, tuple[float, float]]) -> str:
+    """What misses its goal, and the ratio that the cost on one thread allows."""
+    rows = []
+    for kind, goal in ((kind, goal) for kind in ("classic", "artemis") for goal in GOALS):
+        runs = results.get((kind, goal.suite), {})
+        for pair in goal.pairs:
+            found = ratio(runs, pair, goal.figure)
+            if found is None or goal.met(found, kind):
+                continue
+            sign = "≤" if goal.most else "≥"
+            best = _best(runs, pair, goal.figure, alone)
+            told = "" if best is None else f"{best:.2f}"
+            wanted = f"{sign} {goal.bound(kind):g}"
+            rows.append(
+                [kind, f"{pair[0]} to {pair[1]}, {goal.figure}", wanted, f"{found:.2f}", told]
+            )
+    head = ["broker", "what", "goal", "reached", "bound"]
+    return _rows(head, rows) if rows else "All are met."
+
+
+def _best(
+    runs: Runs, pair: tuple[str, str], figure: str, alone: Mapping[str, tuple[float, float]]
+) -> float | None:
+    """The ratio of `pair` if ours cost what it does on one thread; None where that is not measured."""
+    ours, other = pair
+    name = ours.removeprefix("jmsx ").replace(" + both", "")
+    cost = alone.get(name, alone.get(f"send {name}"))
+    others = [run[figure] for run in runs.get(other, []) if run.get(figure)]
+    if cost is None or not others or figure not in ("rate", "us"):
+        return None
+    least = cost[1] if "+ both" in ours else cost[0]
+    return (1e6 / least if figure == "rate" else least) / statistics.median(others)
 
 
 def _table(runs: Runs, suite: str, kind: str) -> str:

@@ -28,6 +28,9 @@ SENDING: Final = ("each", "pipelined", "tx100", "unconfirmed")
 #: One message at a time is so many times slower that fewer are enough.
 SLOW: Final = 40
 
+#: So is what goes at a steady rate, and what the broker writes to its disk one by one.
+STEADY: Final = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
@@ -52,7 +55,7 @@ class Way:
         """It is measured with one message for so many of the others'."""
         if self.mode == "tx1" or (self.work == "produce" and self.mode == "each"):
             return SLOW
-        return 1
+        return STEADY if self.work == "latency" or self.mode == "pipelined" else 1
 
     def told(self, **place: Any) -> dict[str, Any]:
         """What its process is told; `place`: where the messages are, and how many."""

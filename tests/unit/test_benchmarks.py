@@ -38,6 +38,13 @@ def test_ratio_is_of_turns() -> None:
     assert ratio(runs, ("jmsx", "nobody"), "rate") is None
 
 
+def test_ratio_to_nothing_is_none() -> None:
+    """Java tells its CPU in steps of 10 ms, so that a short run has used none."""
+    runs: Runs = {"jmsx": [{"us": 20.0}, {"us": 20.0}], "java": [{"us": 0.0}, {"us": 10.0}]}
+    assert ratio(runs, ("jmsx", "java"), "us") == 2.0
+    assert ratio({**runs, "java": [{"us": 0.0}]}, ("jmsx", "java"), "us") is None
+
+
 def runs_of(ways: list[Way], rate: float) -> Runs:
     """Runs in which jmsx has `rate` and everybody else 1000."""
     return {
@@ -62,6 +69,7 @@ def test_readme_tells_goals_and_tables() -> None:
     text = readme.made(results, {"receive auto": (50.0, 60.0)}, 100, 1, profiled=200)
     assert "| receive, AUTO: throughput to Java | ≥ 1: 0 of 1 met; worst 0.90 " in text
     assert "| not measured |" in text
+    assert "| classic | jmsx receive auto to java receive auto, rate | ≥ 1 | 0.90 | 20.00 |" in text
     assert "| receive auto | 50.0 | 60.0 |" in text
 
 
