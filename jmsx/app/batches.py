@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from jmsx.app.parameters import MisfitError
+from jmsx.app.parameters import InvalidMessagesError
 from jmsx.app.registration import Consumer
 from jmsx.app.worker import NOT_CALLED, Call, Worker
 from jmsx.core.durations import seconds
@@ -123,7 +123,7 @@ class BatchWorker(Worker):
         """Call the handler with `batch`; where nothing can be undone alone, a part that failed fails all."""
         try:
             self._call_handler(list(batch), database)
-        except MisfitError as error:
+        except InvalidMessagesError as error:
             if self._is_one_transaction:
                 raise BatchError(error.rejects) from None
             outcomes.update(error.rejects)

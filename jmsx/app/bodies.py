@@ -28,7 +28,7 @@ from jmsx.jms.outcomes import Reject
 from jmsx.log import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 #: What a reader makes of a message; it raises Reject for one that does not fit.
 Read = typing.Callable[[Message], Any]
@@ -46,8 +46,25 @@ _MODULES: Final = re.compile(r"(?:[A-Za-z_<][\w<>]*\.)+")
 #: A number as Java and JSON write it; `float` takes digits of any alphabet, and underscores.
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|[+-]?Infinity|NaN")
 
-#: Characters of one place in a body: its names are the sender's.
+#: Characters of one place in a body.
 _PLACE: Final = 60
+
+#: What pydantic's words may quote: it comes from the type, or is a number of characters or items.
+_OF_THE_TYPE: Final = frozenset(
+    {
+        *("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "actual_length"),
+        *("field_type", "expected", "expected_tags", "expected_schemes", "pattern", "class"),
+        *("class_name", "discriminator", "max_digits", "decimal_places", "whole_digits"),
+    }
+)
+
+#: Errors whose cause, which is told, is one of a few phrases of the parser's.
+_FIXED_WORDS: Final = frozenset(
+    {
+        *("json_invalid", "date_parsing", "date_from_datetime_parsing", "time_parsing"),
+        *("datetime_parsing", "datetime_from_date_parsing", "time_delta_parsing"),
+    }
+)
 
 
 class _Dataclass(Protocol):
@@ -67,6 +84,10 @@ _Plain: TypeAlias = "str | bytes | float | Decimal | UUID | date | time | timede
 
 class _Validator(Protocol):
     """What pydantic's TypeAdapter has of use here."""
+
+    @property
+    def core_schema(self) -> Any:
+        """What it looks for."""
 
     def validate_json(self, data: str | bytes, /) -> Any:
         """What a text in JSON says."""
@@ -130,7 +151,7 @@ def _value_validated(annotation: Any) -> Callable[[Any], Any]:
         try:
             return adapter.validate_python(value)
         except _refusals() as error:
-            raise ValueError(_words(error)) from None
+            raise ValueError(_words(error, adapter)) from None
 
     return read
 
@@ -178,7 +199,7 @@ def _in_json(value: Any) -> Any:
     raise TypeError(f"there is a {type(value).__name__} in it")
 
 
-def misfit(message: Message, wanted: str, words: str) -> MessageNotReadableError:
+def not_readable(message: Message, wanted: str, words: str) -> MessageNotReadableError:
     """Why `message`, which is not as the handler says, is a dead letter."""
     return MessageNotReadableError(shortened(f"message {message.message_id}: {wanted}: {words}"))
 
@@ -193,7 +214,7 @@ def _text(message: Message) -> str:
 def _bytes(message: Message) -> bytes:
     body = _body(message)
     if isinstance(body, Mapping):
-        raise Reject from misfit(message, "the body is not bytes", "it is a map")
+        raise Reject from not_readable(message, "the body is not bytes", "it is a map")
     return body.encode() if isinstance(body, str) else body or b""
 
 
@@ -202,7 +223,7 @@ def _dict(message: Message) -> dict[str, Any]:
     found = dict(body) if isinstance(body, Mapping) else _json(message)
     if not isinstance(found, dict):
         told = f"it is a {type(found).__name__} in JSON"
-        raise Reject from misfit(message, "the body is no dict", told)
+        raise Reject from not_readable(message, "the body is no dict", told)
     return found
 
 
@@ -210,7 +231,7 @@ def _list(message: Message) -> list[Any]:
     found = _json(message)
     if not isinstance(found, list):
         told = f"it is a {type(found).__name__} in JSON"
-        raise Reject from misfit(message, "the body is no list", told)
+        raise Reject from not_readable(message, "the body is no list", told)
     return found
 
 
@@ -245,7 +266,7 @@ def _validated(annotation: Any, raw: Read | None) -> Read:
                 return adapter.validate_python(dict(body))
             return adapter.validate_json(body or b"")
         except _refusals() as error:
-            raise Reject from misfit(message, wanted, _words(error))
+            raise Reject from not_readable(message, wanted, _words(error, adapter))
 
     return read
 
@@ -273,21 +294,51 @@ def _refusals() -> type[ValueError]:
     return ValidationError
 
 
-def _words(error: ValueError) -> str:
-    """What pydantic says, without what the body says: that may be secret, and as long as the body."""
+def _words(error: ValueError, adapter: _Validator) -> str:
+    """
+    What pydantic says, and where, without anything of what the body says: that may be secret, and as long as the body.
+
+    Its own words are told where nothing is put into them but what the type says. The words of validators may quote
+    what they were given, so of these there is the kind of the error alone; of places those that the type names.
+    """
     count = error.error_count()  # type: ignore[attr-defined]  # of a ValidationError
     if count > _LOOKED_AT:
         return f"{count} errors"
-    faults = error.errors(  # type: ignore[attr-defined]  # as above
-        include_url=False, include_context=False, include_input=False
-    )
-    told = [
-        ": ".join(
-            [*filter(None, [".".join(str(one)[:_PLACE] for one in fault["loc"])]), fault["msg"]]
-        )
-        for fault in faults[:_TOLD]
-    ]
+    faults = error.errors(include_url=False, include_input=False)[:_TOLD]  # type: ignore[attr-defined]  # as above
+    names = _strings(adapter.core_schema)
+    told = [": ".join([*filter(None, [_place(one["loc"], names)]), _said(one)]) for one in faults]
     return "; ".join(told) + (f"; and {count - _TOLD} more" if count > _TOLD else "")
+
+
+def _place(parts: Iterable[str | int], names: set[str]) -> str:
+    return ".".join(
+        str(part)[:_PLACE] if isinstance(part, int) or part in names else "…" for part in parts
+    )
+
+
+def _said(fault: Mapping[str, Any]) -> str:
+    from pydantic_core.core_schema import ErrorType  # noqa: PLC0415 - it is imported by now
+
+    kind: str = fault["type"]
+    if kind not in typing.get_args(ErrorType):
+        return kind
+    harmless = fault.get("ctx", {}).keys() <= _OF_THE_TYPE or kind in _FIXED_WORDS
+    return str(fault["msg"]) if harmless else kind
+
+
+def _strings(schema: object) -> set[str]:
+    """All texts in a schema, among them the names of fields."""
+    found: set[str] = set()
+    left = [schema]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            found.add(one)
+        elif isinstance(one, Mapping):
+            left.extend((*one.keys(), *one.values()))
+        elif isinstance(one, list | tuple):
+            left.extend(one)
+    return found
 
 
 def shown(annotation: Any) -> str:

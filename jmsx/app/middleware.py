@@ -23,7 +23,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from jmsx.app.parameters import MisfitError
+from jmsx.app.parameters import InvalidMessagesError
 from jmsx.errors import ConfigurationError
 from jmsx.jms.handlers import check_ran, check_runs, is_async, name_of
 from jmsx.jms.message import Message
@@ -130,7 +130,7 @@ class Around:
 
         try:
             result = self._nested(call_next)(taken)
-        except (BatchError, MisfitError) as error:
+        except (BatchError, InvalidMessagesError) as error:
             run.complete(taken, error)
             raise
         self._check_called(run, taken)
@@ -149,7 +149,7 @@ class Around:
 
         try:
             result = await self._nested(call_next)(taken)
-        except (BatchError, MisfitError) as error:
+        except (BatchError, InvalidMessagesError) as error:
             run.complete(taken, error)
             raise
         self._check_called(run, taken)
@@ -173,7 +173,7 @@ class Around:
                 raise run.refusal
             raise Reject(text) from ConfigurationError(text)
         if left := run.left(taken):
-            if isinstance(run.refusal, MisfitError):
+            if isinstance(run.refusal, InvalidMessagesError):
                 run.complete(taken, run.refusal)  # raises
             reject = Reject(text)
             reject.__cause__ = ConfigurationError(text)
@@ -221,20 +221,20 @@ class _Run:
         left = [message for message in taken if message not in self._given]
         return left if len(left) > len(self._given.difference(taken)) else []
 
-    def complete(self, taken: Any, error: BatchError | MisfitError) -> None:
+    def complete(self, taken: Any, error: BatchError | InvalidMessagesError) -> None:
         """
         Raise a BatchError that also has what `error` does not name of a batch, and the handler was not given.
 
         That comes again: nobody has handled it, or had it failed.
         """
-        if self.calls == 0 and isinstance(error, MisfitError):
+        if self.calls == 0 and isinstance(error, InvalidMessagesError):
             return  # who reads that calls the handler with the others
-        if isinstance(error, MisfitError):
+        if isinstance(error, InvalidMessagesError):
             failed: dict[Message, BaseException] = dict(error.rejects)
         else:
             failed = {message: error.error_of(message) for message in error.failed}
         left = [message for message in self.left(taken) if message not in failed]
-        if left or isinstance(error, MisfitError):
+        if left or isinstance(error, InvalidMessagesError):
             raise BatchError({**failed, **dict.fromkeys(left, Unhandled())}) from error
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from jmsx.app.bodies import Read, body_reader, misfit, shown, value_reader, without_none
+from jmsx.app.bodies import Read, body_reader, not_readable, shown, value_reader, without_none
 from jmsx.core.option_checks import unknown
 from jmsx.errors import ConfigurationError
 from jmsx.jms.destination import Destination
@@ -90,7 +90,7 @@ class Parameter:
     by_name: bool = False
 
 
-class MisfitError(Exception):
+class InvalidMessagesError(Exception):
     """Some messages of a batch are not as the handler says; it was not called."""
 
     def __init__(self, rejects: dict[Message, Reject]) -> None:
@@ -121,7 +121,7 @@ class Parameters:
         """
         What the handler is called with for the message, or with `batch` for the messages that were `taken`.
 
-        Raises Reject for a message that is not as the handler says, of a batch MisfitError.
+        Raises Reject for a message that is not as the handler says, of a batch InvalidMessagesError.
         """
         positional: list[Any] = []
         named: dict[str, Any] = {}
@@ -145,9 +145,9 @@ class Parameters:
         try:
             return [parameter.read(message) for message in batch]
         except Reject:
-            raise MisfitError(self._misfits(batch)) from None
+            raise InvalidMessagesError(self._rejects(batch)) from None
 
-    def _misfits(self, batch: list[Message]) -> dict[Message, Reject]:
+    def _rejects(self, batch: list[Message]) -> dict[Message, Reject]:
         rejects: dict[Message, Reject] = {}
         for message in batch:
             try:
@@ -343,12 +343,12 @@ class _Reading:
             if found is None:
                 if default is _EMPTY:
                     needed = "the handler cannot do without it"
-                    raise Reject from misfit(message, f"it has no {what}", needed)
+                    raise Reject from not_readable(message, f"it has no {what}", needed)
                 return default
             try:
                 return convert(found)
             except ValueError as error:
-                raise Reject from misfit(message, f"{what} does not fit", str(error))
+                raise Reject from not_readable(message, f"{what} does not fit", str(error))
 
         return read
 

@@ -16,7 +16,7 @@ from jmsx.app.health import WorkerState
 from jmsx.app.loops import Loop, Running
 from jmsx.app.middleware import Around, Middleware
 from jmsx.app.pacing import Gate
-from jmsx.app.parameters import MisfitError
+from jmsx.app.parameters import InvalidMessagesError
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer
 from jmsx.config.options import ConnectionOptions
@@ -423,7 +423,7 @@ class Worker:
         try:
             result = self._call_inside(taken, database)
         except BaseException as raised:
-            error = NOT_CALLED if isinstance(raised, MisfitError) else raised
+            error = NOT_CALLED if isinstance(raised, InvalidMessagesError) else raised
             raise
         finally:
             self._gate.ended(error, self._machine.monotonic())

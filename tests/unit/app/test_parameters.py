@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum, StrEnum
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict  # which pydantic wants on Python 3.11
 
 from jmsx import (
@@ -190,6 +194,61 @@ def test_what_is_told_of_a_misfit_is_short_and_tells_no_secrets() -> None:
     def strict(body: dict[str, dict[str, int]]) -> None: ...
 
     assert len(refused(strict, '{"%s": {"a": "x"}}' % ("n" * 100_000))) < 400
+
+
+class CardA(BaseModel):
+    """One kind."""
+
+    kind: Literal["a"]
+
+
+class CardB(BaseModel):
+    """The other."""
+
+    kind: Literal["b"]
+
+
+class Card(BaseModel):
+    """With validators of the program's own, that quote."""
+
+    model_config = ConfigDict(extra="forbid")
+    number: str = ""
+    zone: ZoneInfo | None = None
+    id: UUID | None = None
+    day: date | None = None
+    limits: dict[str, int] = {}
+    kind: Annotated[CardA | CardB, Field(discriminator="kind")] | None = None
+
+    @field_validator("number")
+    @classmethod
+    def check(cls, number: str) -> str:
+        """It is wrong."""
+        if number:
+            raise ValueError(f"{number} is no number of a card")
+        return number
+
+
+def pay(card: Card) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"number": "hunter2"}, "number: value_error"),
+        ({"zone": "hunter2"}, "zone"),
+        ({"id": "hunter2"}, "id: uuid_parsing"),
+        ({"day": "hunter2"}, "day: Input should be a valid date"),
+        ({"limits": {"hunter2": "hunter2"}}, "limits.…: Input should be a valid integer"),
+        ({"kind": {"kind": "hunter2"}}, "kind: union_tag_invalid"),
+        ({"hunter2": 1}, "…: Extra inputs are not permitted"),
+    ],
+)
+def test_no_word_of_a_body_is_told(body: Any, told: str) -> None:
+    """Neither by validators that quote it, nor as the name of a place in it."""
+    found = refused(pay, json.dumps(body))
+    assert told in found
+    assert "hunter2" not in found
+    assert "`h`" not in found
 
 
 def test_a_large_body() -> None:
