@@ -45,7 +45,7 @@ from jmsx.config.options import (
     ReconnectPolicy,
 )
 from jmsx.config.uri import BrokerUri, parse_broker_uri
-from jmsx.core.durations import Duration, seconds
+from jmsx.core.durations import Duration, as_number, seconds
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.policy import Policy
@@ -106,9 +106,9 @@ class App:
         health: HOST:PORT (or PORT, of all addresses) where `/healthz`, `/readyz` and, if an observer has them,
             `/metrics` are served while the app runs; None: nowhere.
         health_limits: when something counts as stuck.
-        watch: seconds without a message after which the broker is asked whether a subscription is still there, where
-            brokers drop some in silence; 0: never.
-        broker_stats: seconds between two looks at the broker's own counts of the queues that the app reads and sends
+        watch: time without a message after which the broker is asked whether a subscription is still there, where
+            brokers drop some in silence: seconds, a timedelta or a text such as "1min"; 0: never.
+        broker_stats: time between two looks at the broker's own counts of the queues that the app reads and sends
             to, if an observer keeps them, as an event log does; also at the start and the end. 0: never.
         middleware: around every handler, the first one outside; see `jmsx.app.middleware`.
         options: the fields of `ConnectionOptions`.
@@ -123,8 +123,8 @@ class App:
         reconnect: bool | ReconnectPolicy = True,
         health: str | None = None,
         health_limits: HealthLimits | None = None,
-        watch: float = 60.0,
-        broker_stats: float = 60.0,
+        watch: Duration = 60.0,
+        broker_stats: Duration = 60.0,
         middleware: Sequence[Middleware] = (),
         **options: Unpack[AppKeywords],
     ) -> None:
@@ -137,8 +137,10 @@ class App:
         check_text("health", health)
         if health is not None:
             parse_address(health)
-        check_seconds("watch", watch)
-        check_seconds("broker_stats", broker_stats)
+        self.watch: float = as_number("watch", watch)
+        self.broker_stats: float = as_number("broker_stats", broker_stats)
+        check_seconds("watch", self.watch)
+        check_seconds("broker_stats", self.broker_stats)
         self._options = options
         self.middleware = check_middleware(middleware)
         self._registry = Registry(self._check_not_running, self.middleware)
@@ -151,8 +153,6 @@ class App:
         self.reconnect = reconnect
         self.health = health
         self.health_limits = health_limits or HealthLimits()
-        self.watch = watch
-        self.broker_stats = broker_stats
         self.endpoint: Endpoint | None = None  #: serves health while the app runs
         self._observers: list[Observer] = list(checked(observers))
         self._workers: list[Worker] = []
@@ -466,13 +466,14 @@ class App:
         self._leave_opening()
         self._wake()
 
-    def stop(self, drain_timeout: float = DRAIN_TIMEOUT) -> None:
+    def stop(self, drain_timeout: Duration = DRAIN_TIMEOUT) -> None:
         """
         Drain: take nothing more, let running handlers finish, confirm what they did, give back the rest.
 
         Every consumer gives back what it has prefetched as soon as its own handler has returned. Takes `drain_timeout`
-        seconds at the most; who is late is aborted, and its message comes again. Raises DrainError that says who was,
-        or the error that ended a consumer, if one did; IllegalStateError if a handler calls it: that has `quit()`.
+        (seconds, a timedelta, or a text such as "30s") at the most; who is late is aborted, and its message comes
+        again. Raises DrainError that says who was, or the error that ended a consumer, if one did; IllegalStateError if
+        a handler calls it: that has `quit()`.
         """
         if self._working() is not None:
             raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
@@ -487,7 +488,9 @@ class App:
             return
         self._stopping.set()
         self._leave_opening()
-        timeout = drain_timeout if self._started(drain_timeout) else 0.0
+        timeout: float = as_number("drain_timeout", drain_timeout)
+        if not self._started(timeout):
+            timeout = 0.0
         if self._watch is not None:
             self._watch.leave()  # nothing is made anew any more
         failures = (
@@ -514,7 +517,7 @@ class App:
 
     def run(
         self,
-        drain_timeout: float = DRAIN_TIMEOUT,
+        drain_timeout: Duration = DRAIN_TIMEOUT,
         *,
         until_idle: Duration | None = None,
         announce: Callable[[str], object] = lambda _words: None,
@@ -533,6 +536,7 @@ class App:
             raise IllegalStateError(
                 "run() waits for signals, which only the main thread gets; in another one use start() and stop()"
             )
+        limit: float = as_number("drain_timeout", drain_timeout)
         patience = None if until_idle is None else seconds("until_idle", until_idle)
         with Signals() as signals:
             self._wake = signals.wake
@@ -549,13 +553,13 @@ class App:
                 number = signals.wait()
                 busy = sum(1 for worker in self._workers if worker.call is not None)
                 why = number.name if number is not None else "told to stop"
-                _log.info("draining", why=why, running=busy, drain_timeout=drain_timeout)
+                _log.info("draining", why=why, running=busy, drain_timeout=limit)
                 _tell(
                     announce,
-                    f"{why}: waiting for {busy} running handlers, {drain_timeout:g} s at the most;"
+                    f"{why}: waiting for {busy} running handlers, {limit:g} s at the most;"
                     " a second signal aborts",
                 )
-                self._stop_or_abort(drain_timeout, signals)
+                self._stop_or_abort(limit, signals)
             except Interrupted:  # nothing was taken yet
                 self.abort()
             except BaseException:
@@ -647,7 +651,7 @@ class App:
 
     async def serve(
         self,
-        drain_timeout: float = DRAIN_TIMEOUT,
+        drain_timeout: Duration = DRAIN_TIMEOUT,
         *,
         announce: Callable[[str], object] = lambda _words: None,
     ) -> None:
@@ -657,6 +661,7 @@ class App:
         Cancelled, it drains too; cancelled again, or after a second signal, it aborts. Raises what `start` and `stop`
         raise, and asyncio.CancelledError if it was cancelled or aborted.
         """
+        limit: float = as_number("drain_timeout", drain_timeout)
         told, loop = asyncio.Event(), asyncio.get_running_loop()
         task = asyncio.current_task()
 
@@ -682,8 +687,8 @@ class App:
             try:
                 await told.wait()
             finally:
-                _tell(announce, f"waiting for running handlers, {drain_timeout:g} s at the most")
-                await self._astop(drain_timeout)
+                _tell(announce, f"waiting for running handlers, {limit:g} s at the most")
+                await self._astop(limit)
 
     def _check_not_running(self) -> None:
         if self._left is not None:

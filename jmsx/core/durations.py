@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from jmsx.core.option_checks import wrong_type
 from jmsx.errors import ConfigurationError
@@ -45,6 +45,15 @@ def seconds(name: str, duration: object) -> float:
     if not found >= 0:  # NaN too
         raise ConfigurationError(f"{name} must be 0 s or more, not {duration!r}")
     return found
+
+
+def as_number(name: str, duration: Any) -> Any:
+    """
+    A timedelta or a text in seconds, as `bounded`; anything else as it is, for the checks of numbers.
+
+    For options that are numbers of seconds in Java, and may be less than 0 or a sign there.
+    """
+    return bounded(name, duration) if isinstance(duration, str | timedelta) else duration
 
 
 def bounded(name: str, duration: object, *, zero: bool = True) -> float:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from jmsx.core.destination_names import split_name
+from jmsx.core.durations import Duration, as_number
 from jmsx.core.option_checks import (
     by_name,
     check_flag,
@@ -98,17 +99,17 @@ def check_policy(name: str, given: object) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedeliveryPolicy:
     """
-    ActiveMQ's redelivery policy, with its defaults; all times in seconds.
+    ActiveMQ's redelivery policy, with its defaults; delays are seconds, a timedelta, or a text such as "2s".
 
     Raises ConfigurationError when a field is out of range.
     """
 
     maximum_redeliveries: int = 6  #: redeliveries after the first delivery; -1: for ever
-    initial_redelivery_delay: float = 1.0  #: before the first redelivery
-    redelivery_delay: float = 1.0  #: before each further one, unless it backs off exponentially
+    initial_redelivery_delay: Duration = 1.0  #: before the first redelivery
+    redelivery_delay: Duration = 1.0  #: before each further one, unless it backs off exponentially
     back_off_multiplier: float = 5.0
     use_exponential_back_off: bool = False
-    maximum_redelivery_delay: float | None = None  #: cap of the exponential back-off; -1: none
+    maximum_redelivery_delay: Duration | None = None  #: cap of the exponential back-off; -1: none
     collision_avoidance_factor: float = 0.15  #: 0.15 means plus or minus 15 %
     use_collision_avoidance: bool = False
     #: Over the limit on arrival is a dead letter: in transacted sessions, and with a ledger in all.
@@ -116,6 +117,9 @@ class RedeliveryPolicy:
     mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
 
     def __post_init__(self) -> None:
+        _read_delays(
+            self, "initial_redelivery_delay", "redelivery_delay", "maximum_redelivery_delay"
+        )
         check_whole("maximum_redeliveries", self.maximum_redeliveries, UNLIMITED)
         check_seconds("initial_redelivery_delay", self.initial_redelivery_delay)
         check_number("redelivery_delay", self.redelivery_delay, -math.inf)
@@ -161,7 +165,7 @@ class RedeliveryPolicy:
         if previous_ms > 0 and self._compounds():
             delay_ms = int(min(previous_ms * self.back_off_multiplier, _LONGEST_MS))
             cap = self.maximum_redelivery_delay
-            if cap not in (None, UNLIMITED) and delay_ms > _ms(cap):
+            if cap is not None and cap != UNLIMITED and delay_ms > _ms(cap):
                 delay_ms = max(_ms(cap), floor_ms)
         if self.use_collision_avoidance:
             delay_ms = int(delay_ms + delay_ms * self.collision_avoidance_factor * draw())
@@ -172,20 +176,21 @@ class RedeliveryPolicy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtemisRedeliveryPolicy:
     """
-    Artemis' redelivery policy, with its defaults and its formula; all times in seconds.
+    Artemis' redelivery policy, with its defaults and formula; delays are seconds, a timedelta, or a text such as "2s".
 
     Unlike ActiveMQ's it counts deliveries, not redeliveries, has no initial delay of its own, and never blocks: later
     messages go on while a failed one waits. Raises ConfigurationError when a field is out of range.
     """
 
-    redelivery_delay: float = 0.0  #: before the first redelivery
+    redelivery_delay: Duration = 0.0  #: before the first redelivery
     multiplier: float = 1.0  #: of the delay, from each redelivery to the next
     collision_avoidance_factor: float = 0.0  #: 0.15 means plus or minus 15 %
-    max_redelivery_delay: float | None = None  #: of each; None: ten times redelivery_delay
+    max_redelivery_delay: Duration | None = None  #: of each; None: ten times redelivery_delay
     max_delivery_attempts: int = 10  #: deliveries in all; -1: for ever
     mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
 
     def __post_init__(self) -> None:
+        _read_delays(self, "redelivery_delay", "max_redelivery_delay")
         check_whole("max_delivery_attempts", self.max_delivery_attempts, UNLIMITED)
         check_number("multiplier", self.multiplier, 0.0)
         if self.max_delivery_attempts < 1 and self.max_delivery_attempts != UNLIMITED:
@@ -261,8 +266,14 @@ def _truncated(milliseconds: float) -> int:
     return 0 if math.isnan(milliseconds) else int(min(milliseconds, _LONGEST_MS))
 
 
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
+def _read_delays(policy: object, *names: str) -> None:
+    """Have the fields of those names as seconds, so that two policies are the same however they were written."""
+    for name in names:
+        object.__setattr__(policy, name, as_number(name, getattr(policy, name)))
+
+
+def _ms(seconds: Duration) -> int:
+    return round(seconds * 1000)  # type: ignore[arg-type]  # a number, see _read_delays
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,10 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from jmsx.core.durations import Duration, bounded
+from jmsx.core.durations import Duration, as_number
 from jmsx.core.option_checks import LARGEST, check_number
 from jmsx.core.policy import Policy
 from jmsx.core.values import Disposition, Failure
@@ -65,10 +64,9 @@ class Retry(Steering):
 
     def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
         super().__init__(reason)
-        if isinstance(delay, str | timedelta):
-            delay = bounded("delay of Retry", delay)
-        _check_delay(delay)
-        self.delay: float | None = delay
+        seconds = as_number("delay of Retry", delay)
+        _check_delay(seconds)
+        self.delay: float | None = seconds
 
 
 class Reject(Steering):

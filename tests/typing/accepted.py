@@ -65,7 +65,8 @@ app = App(
     prefetch_policy=PrefetchPolicy.all(10),
     redelivery_policy=RedeliveryPolicy(maximum_redeliveries=3),
     redelivery_policies=RedeliveryPolicyMap(
-        RedeliveryPolicy(), {"orders.>": ArtemisRedeliveryPolicy()}
+        RedeliveryPolicy(redelivery_delay="2s"),
+        {"orders.>": ArtemisRedeliveryPolicy(redelivery_delay=timedelta(seconds=2))},
     ),
     dead_letter="queue://dead",
     ledger=DeliveryLedger("deliveries.db"),

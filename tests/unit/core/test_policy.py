@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from jmsx.core.policy import (
     UNLIMITED,
+    ArtemisRedeliveryPolicy,
     RedeliveryPolicy,
 )
 from jmsx.errors import ConfigurationError
@@ -149,6 +151,36 @@ def test_defaults_are_those_of_activemq() -> None:
 def test_delays(given: dict[str, Any], delays: list[float]) -> None:
     """Redelivery number 1, 2, 3 … waits so many seconds (`RedeliveryPolicy.java:101-123`)."""
     assert [policy(**given).delay(n) for n in range(1, len(delays) + 1)] == delays
+
+
+@pytest.mark.parametrize("delay", [90, 90.0, "90s", "1m30s", timedelta(seconds=90)])
+def test_delays_as_people_write_them(delay: Any) -> None:
+    """They are seconds then, and two policies that say the same are the same."""
+    policy = RedeliveryPolicy(
+        initial_redelivery_delay=delay, redelivery_delay=delay, maximum_redelivery_delay=delay
+    )
+    assert policy == RedeliveryPolicy(
+        initial_redelivery_delay=90.0, redelivery_delay=90.0, maximum_redelivery_delay=90.0
+    )
+    assert [policy.delay(1), policy.delay(2)] == [90.0, 90.0]
+    artemis = ArtemisRedeliveryPolicy(redelivery_delay=delay, max_redelivery_delay=delay)
+    assert artemis == ArtemisRedeliveryPolicy(redelivery_delay=90.0, max_redelivery_delay=90.0)
+    assert artemis.delay(1) == 90.0
+
+
+@pytest.mark.parametrize(
+    ("name", "delay"),
+    [
+        ("initial_redelivery_delay", "soon"),
+        ("redelivery_delay", timedelta(seconds=-1)),
+        ("maximum_redelivery_delay", "-1s"),
+        ("initial_redelivery_delay", b"1s"),
+    ],
+)
+def test_delays_that_are_none(name: str, delay: Any) -> None:
+    """They are refused by name."""
+    with pytest.raises(ConfigurationError, match=name):
+        RedeliveryPolicy(**{name: delay})
 
 
 def test_misconfiguration_burns_eleven_deliveries_in_a_second() -> None:
