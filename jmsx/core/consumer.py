@@ -306,7 +306,7 @@ class ConsumerCore:
         One that is still being moved precedes them, too: a cumulative ACK would settle it without its copy.
         """
         self._changes(self)
-        if self.delivered or self.copies.blocks_dispatch:
+        if self.delivered or self.copies.blocks_dispatch or self.copies.committing:
             return
         originals = []
         while self.waiting and self.waiting[0].state is DeliveryState.COPIED:

@@ -32,6 +32,8 @@ class OpenCopies:
         self._open: dict[Delivery, None] = {}
         self._blocking: dict[Delivery, None] = {}
         self.single_acks = 0  #: written in transactions of ours, where ACKs are single
+        #: Older messages are in a commit that is not answered; if it is refused, a cumulative ACK would settle them
+        self.committing = False
         self.owed: list[Delivery] = []  #: to be settled together when no copy is unconfirmed
         self._first_kept = math.inf  #: arrival of the oldest message that no ACK may cover
         self._then: Callable[[], None] | None = None
@@ -92,12 +94,12 @@ class OpenCopies:
 
     def finish(self, now: float) -> None:
         """
-        Do what waits for the copies, if none is unconfirmed. Call it after `remove`.
+        Do what waits for the copies, if none is unconfirmed, and for the commit. Call it after `remove`.
 
         What is owed is settled up to the first message that stays with the broker. Copies are not confirmed in
         the order in which their originals came, so that is one ACK for all: that of one batch may cover another one.
         """
-        if self._open:
+        if self._open or self.committing:
             return
         owed = sorted(self.owed, key=lambda one: one.arrival)
         covered = [one for one in owed if self.may_cover(one)]

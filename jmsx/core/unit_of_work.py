@@ -253,7 +253,9 @@ class UnitOfWork:
         else:
             request = self._requests.open("COMMIT", transaction.transaction_id, answer)
             self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
+        refusable = bool(transaction.sends) or self.markers is not None or not self._is_plain(batches)
         for consumer in consumers:
+            consumer.copies.committing = refusable and not consumer.settings.individual
             for delivery in consumer.take_delivered():
                 delivery.step(DeliveryInput.COMMIT)
         transaction.step(TxInput.COMMIT)
@@ -333,12 +335,16 @@ class UnitOfWork:
         receipt = {"receipt": receipt_id}
         if not batches:
             return [Frame("COMMIT", {**wire, **receipt})]
-        if not self._dialect.transactional_ack:
-            return _acks(batches, receipt)
-        if not self._transaction.begun and sum(len(batch) for _, batch in batches) == 1:
+        if self._is_plain(batches):
             return _acks(batches, receipt)
         frames = self._in_a_transaction(batches)
         return [*frames, Frame("COMMIT", {**wire, **receipt})]
+
+    def _is_plain(self, batches: Batches) -> bool:
+        """Return whether `batches` are settled outside a transaction."""
+        if not self._dialect.transactional_ack:
+            return True
+        return not self._transaction.begun and sum(len(batch) for _, batch in batches) == 1
 
     def _in_a_transaction(self, batches: Batches) -> list[Frame]:
         """Return the ACKs of `batches` in the transaction, behind its BEGIN if it is not begun."""
@@ -471,6 +477,9 @@ class UnitOfWork:
             now,
         )
         transaction.step(TxInput.RECEIPT)
+        for consumer, _ in batches:
+            consumer.copies.committing = False
+            consumer.copies.finish(now)
 
     def _not_committed(
         self,

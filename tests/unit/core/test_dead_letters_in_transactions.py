@@ -70,6 +70,28 @@ def test_commit_settles_the_dead_lettered_message_too(*, sends: bool) -> None:
     assert talk.receive() is None
 
 
+@pytest.mark.parametrize("sends", [False, True])
+@pytest.mark.parametrize("refused", [False, True])
+def test_copy_that_is_confirmed_before_the_commit(*, sends: bool, refused: bool) -> None:
+    """If that is refused, the ACK of the dead message would settle what was received in the transaction."""
+    talk = Talk(TRANSACTED, dead_letter="queue://dead")
+    talk.subscribe(policy=ONCE)
+    talk.comes("old", "newer")
+    talk.comes("poison", **FAILED_ONCE)
+    talk.drain()
+    if sends:
+        talk.send()
+    talk.commit()
+    talk.answer()
+    assert not [frame for frame in talk.wrote() if frame == "ACK poison"]
+    if refused:
+        talk.refuse()
+        assert talk.wrote() == ["DROP"]
+    else:
+        talk.answer()
+        assert talk.wrote() == ["ACK poison"]
+
+
 def test_commit_before_the_copy_is_confirmed() -> None:
     """Then the ACK of the dead message has nobody to wait for."""
     talk = Talk(TRANSACTED, dead_letter="queue://dead")

@@ -94,6 +94,21 @@ def test_a_consumer_that_closes_while_a_commit_is_repeated(*, linked: bool) -> N
     ]
 
 
+def test_what_is_copied_meanwhile_is_acknowledged_behind_the_commit() -> None:
+    """Its cumulative ACK would settle what was received, whatever becomes of what was sent for it."""
+    talk = talk_with("a", "b")
+    talk.comes("x")
+    talk.core.undecodable(talk.held(), LookupError("unknown encoding"), talk.now)
+    talk.send()
+    request = talk.commit()
+    talk.answer()
+    assert talk.wrote() == ["SEND ActiveMQ.DLQ 'x' ?", BEGIN, OUT, COMMIT]
+    talk.answer()
+    assert talk.wrote() == ["ACK b ?"]
+    talk.answer()
+    assert (outcome(request), talk.wrote()) == ("done", ["ACK x"])
+
+
 def test_every_consumer_is_acknowledged_and_the_last_one_confirmed() -> None:
     """One cumulative ACK each."""
     talk = Talk(TRANSACTED, dialect=DIALECT)
