@@ -253,7 +253,9 @@ class UnitOfWork:
         else:
             request = self._requests.open("COMMIT", transaction.transaction_id, answer)
             self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
-        refusable = bool(transaction.sends) or self.markers is not None or not self._is_plain(batches)
+        refusable = (
+            bool(transaction.sends) or self.markers is not None or not self._is_plain(batches)
+        )
         for consumer in consumers:
             consumer.copies.committing = refusable and not consumer.settings.individual
             for delivery in consumer.take_delivered():
