@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import UNREADABLE, Addresses, Body, Sender
+from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.map_body import canonical_map, decode_map
@@ -54,9 +54,6 @@ _CODE: Final = re.compile(r"AMQ[0-9]{6}")
 #: But these stand for any exception of its sending and committing, and do not tell which: it may come behind the work.
 #: Source: `StompProtocolManager.sendServerMessage`, `StompConnection.commitTransaction`.
 _UNEXPLAINED: Final = ("AMQ339011", "AMQ339013")
-
-#: Commands of which it matters whether they were done.
-_DOUBTFUL: Final = ("SEND", "COMMIT")
 
 #: The broker keeps the cause to itself.
 _UNTOLD: Final = (
@@ -162,7 +159,7 @@ class ArtemisReading:
         words = told + body
         unexplained = any(code in words for code in _UNEXPLAINED)
         known = _CODE.search(words) is not None and not unexplained
-        other = BrokerError if known or command not in _DOUBTFUL else BrokerFaultError
+        other = BrokerError if known or command not in DOUBTFUL else BrokerFaultError
         kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
         advice = _UNTOLD if unexplained else ""
         did = "failed at" if kind is BrokerFaultError else "refused"

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import UNREADABLE, Addresses, Body, Sender
+from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.identity import identify
@@ -63,9 +63,6 @@ _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
     ("Unexpected ACK", BrokerError),
     ("ProtocolException", BrokerError),  # STOMP's own: the broker behind it has not seen the frame
 )
-
-#: Commands of which it matters whether they were done: what else is answered to them leaves that open.
-_DOUBTFUL: Final = ("SEND", "COMMIT")
 
 
 class ClassicReading:
@@ -169,7 +166,7 @@ class ClassicReading:
         first = trace.partition("\n")[0]
         told = frame.headers.get("message") or first
         words = told + first
-        other = BrokerFaultError if command in _DOUBTFUL else BrokerError
+        other = BrokerFaultError if command in DOUBTFUL else BrokerError
         kind = next((kind for words_, kind in _ERRORS if words_ in words), other)
         if kind is BrokerFaultError:
             return kind(f"{broker} failed at {command} {subject}: {first or told}")

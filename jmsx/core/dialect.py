@@ -47,6 +47,9 @@ class Sender(Enum):
     OTHER = auto()
 
 
+#: Commands of which it matters whether they were done: of what a broker answers, only a known refusal tells that.
+DOUBTFUL: Final = ("SEND", "COMMIT")
+
 #: Why the body of a JMS sender's message cannot be read when none has come.
 UNREADABLE: Final = (
     "it is a TextMessage without text, or one of a kind that the broker does not carry over STOMP, and it does not tell"

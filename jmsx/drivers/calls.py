@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.delivery import Delivery, Held
+from jmsx.core.dialect import DOUBTFUL
 from jmsx.core.requests import Request, silent
 from jmsx.core.session import SessionCore
 from jmsx.drivers.engine import DISCONNECT_WAIT, LONGEST, Engine
@@ -395,6 +396,6 @@ def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool
 
 def _advice(request: Request) -> str:
     """What may be wrong with a broker that does not answer this."""
-    if request.command not in ("SEND", "COMMIT"):
+    if request.command not in DOUBTFUL:
         return ""
     return f"; it may or may not have been done. If nothing else is wrong, {HELD_BACK}"
