@@ -3,6 +3,8 @@ What sessions and connections are made of: links, the threads that serve them, a
 
 `Session` and `Connection` have the calls of JMS, and what they are made of is here: a `SessionLink` for each session,
 and one `ConnectionLinks` for all of a connection. Consumers, producers and browsers take the link of their session.
+The two are one module because each needs the other: what links share is how they are opened, moved to the socket with
+the client id, and forgotten.
 """
 
 from __future__ import annotations

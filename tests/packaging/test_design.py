@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -64,3 +65,27 @@ def test_what_is_cited_is_there() -> None:
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     cited = {int(one) for found in CITED.findall(lines) for one in re.findall(r"\d+", found)}
     assert cited <= set(rules())
+
+
+#: What makes a thread, by the last part of its name; its name is one of the arguments.
+THREADS: Final = {"Thread", "thread", "ThreadPoolExecutor"}
+
+
+def named_threads() -> set[str]:
+    """Names of threads that our code makes, as far as the name begins with a text: `jmsx-engine-` of an f-string."""
+    return {
+        str(name.value)
+        for path in (*(ROOT / "jmsx").rglob("*.py"), *(ROOT / "adapters").rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in THREADS
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+        for name in (argument.values[0] if isinstance(argument, ast.JoinedStr) else argument,)
+        if isinstance(name, ast.Constant) and str(name.value).startswith("jmsx-")
+    }
+
+
+def test_every_thread_is_told() -> None:
+    """Whoever sees a thread in a debugger finds what it is for."""
+    text = DESIGN.read_text("utf-8")
+    assert len(named_threads()) > 8
+    assert [one for one in sorted(named_threads()) if f"`{one}" not in text] == []
