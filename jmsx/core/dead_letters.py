@@ -45,6 +45,13 @@ RETRY: Final = 5.0
 SINGLE_ACKS: Final = 100
 
 
+#: What is told of a message that neither the broker has nor a consumer that would be given it once more.
+_NO_MORE: Final = (
+    "the connection was lost before the copy was confirmed, and its consumer is closed; an interrupted receive() had"
+    " acknowledged the message, so that it may be lost"
+)
+
+
 @dataclass(slots=True, eq=False)
 class _Move:
     """One message on its way to a dead letter queue."""
@@ -292,7 +299,9 @@ class DeadLetters:
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
             if move.in_doubt:
                 move.consumer.memory.perhaps_dead_lettered([move.delivery])
-            if move.delivery.is_acknowledged:  # nobody else has it
+            if move.delivery.is_acknowledged and move.consumer.copies.closing:
+                self._tell_refused(move, _NO_MORE, now)
+            elif move.delivery.is_acknowledged:  # nobody else has it
                 move.consumer.waiting.append(move.delivery)
         for consumer in {move.consumer for move in moves}:  # of those that are closing
             consumer.end_unwritten(consumer.copies.owed, Outcome.ABANDONED, now)
@@ -403,7 +412,7 @@ class DeadLetters:
         self._try_later(move, error, now)
 
     @staticmethod
-    def _tell_refused(move: _Move, error: JmsxError, now: float) -> None:
+    def _tell_refused(move: _Move, error: JmsxError | str, now: float) -> None:
         move.consumer.reports.dead_letter_failed(move.delivery, str(error), move.destination, now)
 
     def _try_later(self, move: _Move, error: JmsxError | None, now: float) -> None:

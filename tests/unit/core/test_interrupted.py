@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jmsx.core.delivery import Held
-from jmsx.core.events import MessagesAcknowledged
+from jmsx.core.events import DeadLetterFailed, MessagesAcknowledged
 from jmsx.core.values import Failure, OptimizeAcknowledge
 from jmsx.drivers.counting import AGAIN, Counting
 from tests.unit.core.harness import (
@@ -394,3 +394,28 @@ def test_such_a_message_that_fails_past_its_limit(dead_letter: str, *, lost: boo
     assert dead_letters(talk) == [("a", 1, "max_redeliveries", "queue://ActiveMQ.DLQ", True)]
     assert talk.ended() == ["a#1 acknowledged"]
     assert talk.take() is None
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_such_a_receive_had_acknowledged_and_has_no_copy_when_its_link_is_lost(
+    *, closed: bool
+) -> None:
+    """An open consumer gets it once more, and makes the copy again; of a closed one it is told that it may be lost."""
+    talk, held = Talk(AUTO, dead_letter="queue://dead"), Held()
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
+    assert delivery is not None
+    talk.core.consumed(delivery, talk.now, returning=True)
+    assert talk.core.take_back(held)
+    assert talk.listen(BROKEN) == "a#1"
+    assert talk.wrote() == ["ACK a", *copies("a", to="queue:dead")]
+    if closed:
+        talk.core.close_consumer("1", talk.now)
+    talk.cut()
+    told = [one.reason for one in talk.reported(DeadLetterFailed)]
+    assert any("may be lost" in one for one in told) is closed
+    talk.reopen()
+    if not closed:
+        assert talk.take() is None
+        assert talk.wrote() == copies("a", to="queue:dead", number=2)
