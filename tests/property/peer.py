@@ -234,6 +234,11 @@ class Peer:
         """What the application holds of a consumer."""
         return [] if self.dead else list(self.core._consumers.find(name).delivered)
 
+    def dying(self, name: str) -> list[Delivery]:
+        """What a consumer has on its way to its dead letter queue."""
+        copies = () if self.dead else self.core._consumers.find(name).copies
+        return [one for one in copies if one.state is DeliveryState.DYING]
+
     def _feed(self, frames: list[Frame | MessageFrame]) -> None:
         if frames and not self.dead:
             self.core.receive(frames, self.now(), self.broker.now_ms() / 1000)

@@ -403,6 +403,45 @@ class ScheduledMachine(SessionMachine):
         self.receive(which, "own", 1)
 
 
+def habit(mode: AcknowledgeMode, redeliveries: int, *, single: bool = False) -> Habit:
+    """Whose failed messages come again at once."""
+    policy = RedeliveryPolicy(
+        maximum_redeliveries=redeliveries, initial_redelivery_delay=0.0, redelivery_delay=0.0
+    )
+    return Habit(mode=mode, policy=policy, prefetch=5, dead_letter="safe", single=single)
+
+
+def test_what_is_given_back_waits_behind_what_is_older() -> None:
+    """A part of what is held is settled, and fails; `recover()` gives back the rest. An example that was found."""
+    machine = SessionMachine()
+    machine.connect(habits=(habit(INDIVIDUAL, -1), habit(TRANSACTED, -1)))
+    machine.somebody_sends(queue="q0", number=1, persistent=False)
+    machine.receive(which=0, name="own", number=1)
+    machine.batch(which=0, ends=[None, BROKEN])
+    machine.recover(which=0)
+    machine.teardown()
+
+
+def test_what_dies_unseen_is_passed() -> None:
+    """It was over its limit when it came again, and its copy is not confirmed. An example that was found."""
+    machine = ArtemisMachine()
+    machine.connect(habits=(habit(TRANSACTED, 1, single=True),) * 2)
+    machine.batch(which=1, ends=[BROKEN, None])
+    machine.listener_begins(which=1)
+    machine.link_dies(which=1, unread=False)
+    machine.teardown()
+
+
+def test_what_was_not_understood_comes_to_another_consumer() -> None:
+    """It has its copy, and is known again. An example that was found."""
+    machine = ScheduledMachine()
+    later = replace(habit(CLIENT, 0), dead_letter="queue://dead", scheduled=True)
+    machine.connect(habits=(later, later))
+    machine.one_is_not_understood(which=0, number=1, refuse=False)
+    machine.close_and_open_again(which=0, name="own")
+    machine.teardown()
+
+
 TestScheduled = ScheduledMachine.TestCase
 TestScheduled.settings = settings(
     max_examples=150, stateful_step_count=40, derandomize=True, deadline=None

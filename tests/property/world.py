@@ -72,6 +72,8 @@ class World(RuleBasedStateMachine):
     def check_order(self, which: int, text: str) -> None:
         """Whatever is older is done, in the application's hands, or on its way to its dead letter queue."""
         mine = {body(one) for one in self.peers[which].delivered("own")}
+        # what was over its limit when it came again died unseen
+        mine |= {body(one) for one in self.peers[which].dying("own")}
         older = {other for other in self.bodies(f"q{which}") if int(other[1:]) < int(text[1:])}
         assert not older - mine - self.may_go - self.dying, f"{text} comes before {older}"
 
