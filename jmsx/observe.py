@@ -18,7 +18,8 @@ class Observer(Protocol):
     """
     Is told each event, in order for each session; called from several threads, so be thread-safe.
 
-    One with an attribute `keeps_counts` that is true has an `App` ask the broker for its counts (`QueueCounted`).
+    One with an attribute `keeps_counts` that is true has an `App` ask the broker for its counts (`QueueCounted`). One
+    with a method `note_paused(destination, consumer, *, paused)` is told when a CircuitBreaker opens and closes.
     """
 
     def observe(self, event: Event, source: Source) -> None:

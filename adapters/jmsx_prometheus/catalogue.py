@@ -302,6 +302,11 @@ _CONFIGURATION: Final = (
         "LinkClosed",
     ),
     _gauge(
+        "jmsx_consumer_paused",
+        _CONSUMER,
+        "1 while a CircuitBreaker has the handler not called, else 0; of consumers that have one.",
+    ),
+    _gauge(
         "jmsx_prefetch_limit_messages",
         _CONSUMER,
         "The prefetch of the open subscriptions, added up.",
@@ -524,6 +529,7 @@ SUPERVISOR: Final[tuple[Metric, ...]] = (
 #: Metrics that no panel and no alert shows, and why.
 RAW_ONLY: Final[dict[str, str]] = {
     "jmsx_transaction_messages": "how an application cuts its work; nobody needs it at night",
+    "jmsx_consumer_paused": "of consumers with a CircuitBreaker alone; /readyz says it too, and why",
     "jmsx_connect_duration_seconds": "read once, when somebody asks why a start is slow",
 }
 

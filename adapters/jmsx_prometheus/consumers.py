@@ -154,6 +154,10 @@ class ConsumerSeries:
         self._tally("jmsx_failures_total", **cause).value += messages
         self._tally("jmsx_last_failure_timestamp_seconds", **cause).value = at
 
+    def note_paused(self, *, paused: bool) -> None:
+        """Show whether its circuit breaker is open."""
+        self._tally("jmsx_consumer_paused").value = float(paused)
+
     def note_received(self, events: Sequence[MessagesReceived]) -> None:
         """Count the frames."""
         messages = sum([event.messages for event in events])

@@ -178,6 +178,11 @@ class PrometheusObserver:
             finally:
                 self._lock.release()
 
+    def note_paused(self, destination: str, consumer: str, *, paused: bool) -> None:
+        """Show whether the circuit breaker of a consumer is open; an `App` tells it."""
+        with self._lock:
+            self._consumer(destination, consumer).note_paused(paused=paused)
+
     def close(self) -> None:
         """Nothing to flush: the last scrape comes after the last message, so all stays readable."""
 

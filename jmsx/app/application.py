@@ -734,9 +734,26 @@ class App:
             bucket = None
             if isinstance(limit, RateLimit):
                 bucket = buckets.setdefault(id(limit), Bucket(limit))
-            circuit = None if breaker is None else Circuit(breaker, consumer.name)
+            circuit = None
+            if breaker is not None:
+                told = partial(self._tell_paused, consumer)
+                circuit = Circuit(breaker, consumer.name, told)
+                told(False)  # noqa: FBT003 - a consumer that was stopped while it paused begins anew
             gates[consumer.name] = Gate(bucket, circuit)
         return gates
+
+    def _tell_paused(self, consumer: Consumer, paused: bool) -> None:  # noqa: FBT001 - what it is about
+        """Have observers that show it know whether a consumer pauses; what one raises goes no further (D18)."""
+        for observer in self._observers:
+            note = getattr(observer, "note_paused", None)
+            if note is None:
+                continue
+            try:
+                note(consumer.destination.uri, consumer.name, paused=paused)
+            except BaseException as error:
+                if from_a_signal(error):
+                    raise
+                _log.error("observer failed", observer=type(observer).__name__, exc_info=error)
 
     def _open_stores(self) -> None:
         for consumer in {id(each.dedupe): each for each in self.consumers}.values():

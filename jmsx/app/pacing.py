@@ -89,13 +89,13 @@ class Circuit:
         self,
         breaker: CircuitBreaker,
         consumer: str,
-        told: Callable[[bool, int], object] = lambda _open, _failures: None,
+        told: Callable[[bool], object] = lambda _open: None,
     ) -> None:
         self._breaker = breaker
         self._on: Any = breaker.on
         self._pause = bounded("pause", breaker.pause)
         self._consumer = consumer
-        self._told = told  #: of whether it is open, and how many calls failed in a row
+        self._told = told  #: of whether it is open
         self._lock = threading.Lock()
         self._state = _State.CLOSED
         self._failed = 0  #: in a row
@@ -154,10 +154,10 @@ class Circuit:
                 seconds=self._pause,
                 error=self._why,
             )
-            self._told(True, failed)  # noqa: FBT003 - that it is open
+            self._told(True)  # noqa: FBT003 - that it is open
         elif before is _State.PROBING and after is _State.CLOSED:
             _log.warning("consumer goes on", consumer=self._consumer)
-            self._told(False, 0)  # noqa: FBT003 - that it is closed
+            self._told(False)  # noqa: FBT003 - that it is closed
 
     def _counts(self, error: BaseException) -> bool:
         """Whether it says that something is away; of a batch, if what one of its messages failed with does."""

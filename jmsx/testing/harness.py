@@ -362,6 +362,12 @@ class _Kept:
         """Pass it on."""
         self._observer.observe(event, source)
 
+    def note_paused(self, destination: str, consumer: str, *, paused: bool) -> None:
+        """Pass it on, if it is for that."""
+        note = getattr(self._observer, "note_paused", None)
+        if note is not None:
+            note(destination, consumer, paused=paused)
+
     def close(self) -> None:
         """Not now."""
 

@@ -22,6 +22,7 @@ def scraped() -> str:
         observer.observe(event, source)
     for event in working_hours():
         observer.observe(event, source)
+    observer.note_paused("queue://orders", "ship", paused=True)
     with serve(observer, 0) as endpoint:
         return _fetch(endpoint.url)
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from jmsx import (
     App,
@@ -30,6 +31,7 @@ from jmsx.app.middleware import CallNext, Layer
 from jmsx.app.pacing import Circuit, CircuitBreaker, RateLimit
 from jmsx.errors import ConnectionFailedError, JmsxError
 from jmsx.testing import harness
+from jmsx_prometheus import PrometheusObserver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -761,6 +763,43 @@ def test_a_batch_that_was_gathered_before_the_pause(kind: str, mode: str) -> Non
         mq.advance("10s")
         assert calls == [["a"], ["b", "c"]]
         assert mq.messages("queue://rows") == []
+
+
+@KINDS
+def test_metrics_tell_of_a_pause(kind: str) -> None:
+    """From the start on, while it is paused, and when it goes on; whatever other observers do."""
+
+    class Broken:
+        """It can tell nothing."""
+
+        def observe(self, *_: object) -> None:
+            """Nothing."""
+
+        def close(self) -> None:
+            """Nothing."""
+
+        def note_paused(self, *_: object, **__: object) -> None:
+            """Fail."""
+            raise RuntimeError
+
+    service, metrics = Service(), PrometheusObserver()
+    app = using(service)
+    app.observe(Broken(), metrics)
+
+    def paused() -> float:
+        return metrics.value("jmsx_consumer_paused", destination="queue://orders", consumer="ship")
+
+    with harness(app, kind) as mq:
+        assert b'jmsx_consumer_paused{consumer="ship",destination="queue://orders"} 0.0' in (
+            generate_latest(metrics.registry)
+        )
+        service.away = True
+        mq.send("queue://orders", "x")
+        mq.advance("20s")
+        assert paused() == 1
+        service.away = False
+        mq.advance("1min")
+        assert paused() == 0
 
 
 @KINDS
