@@ -491,7 +491,7 @@ _ANSWERS: Final = (
             "an extension in C holds the interpreter's lock",
             "an exception listener or an observer does not return",
         ),
-        steps=("Take a stack dump of the process: what does the thread `jmsx-pump-…` wait for?",),
+        steps=("Take a stack dump of the process: what does the thread `jmsx-engine-…` wait for?",),
     ),
     Alert(
         name="JmsxReceiptTimeouts",

@@ -25,7 +25,7 @@ def late_ratio(seconds: float) -> str:
 
 
 def recordings(settings: Settings) -> tuple[Recording, ...]:
-    """All rules."""
+    """All recording rules of Prometheus."""
     late = (_late(seconds, window) for seconds in settings.seconds for window in BUDGET_WINDOWS)
     return (*map(_dead_lettered, BUDGET_WINDOWS), *late, _allowed(settings), *_FIXED)
 

@@ -476,7 +476,9 @@ class App:
         a handler calls it: that has `quit()`.
         """
         if self._working() is not None:
-            raise IllegalStateError("stop() waits for handlers, so a handler calls quit()")
+            raise IllegalStateError(
+                "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
+            )
         if self._loop is not None and self._loop.here:
             raise IllegalStateError(
                 "stop() waits for handlers that run on this event loop; leave `async with app`, or call quit() where"

@@ -29,7 +29,7 @@ REMEMBERED: Final = 120.0
 
 
 class Refusal(NamedTuple):
-    """Of a dead letter, by the broker."""
+    """That the broker refused a dead letter: where it was to go, and why it does not."""
 
     place: str  #: where it should go
     reason: str

@@ -94,7 +94,7 @@ class BatchDecorator(Protocol):
 
 
 class ConnectionDecorator(Protocol):
-    """The same with `dedupe=`: the handler may take the connection of a DatabaseStore by keyword."""
+    """What `@app.consumer(..., dedupe=...)` makes: the handler may take a DatabaseStore's connection by keyword."""
 
     @overload
     def __call__(self, handler: WithConnection, /) -> WithConnection: ...
@@ -105,7 +105,7 @@ class ConnectionDecorator(Protocol):
 
 
 class BatchConnectionDecorator(Protocol):
-    """The same with `dedupe=` and `batch=`."""
+    """What `@app.consumer(..., dedupe=..., batch=...)` makes: a ConnectionDecorator for handlers of a list."""
 
     @overload
     def __call__(self, handler: WithConnectionForBatch, /) -> WithConnectionForBatch: ...

@@ -288,7 +288,7 @@ class PolicyByError:
     by_error: Mapping[type[BaseException], Policy]
 
     def policy(self, error: BaseException) -> Policy:
-        """That for an error: of the nearest of its classes."""
+        """The policy for `error`: that of the nearest of its classes, else the default."""
         for each in type(error).__mro__:
             if each in self.by_error:
                 return self.by_error[each]

@@ -47,7 +47,7 @@ LIMIT: Final = 10.0
 
 
 def bounded(options: ConnectionOptions) -> ConnectionOptions:
-    """The same, for a link beside the session's."""
+    """Return `options` for a link beside the session's: connecting takes no longer than `LIMIT`."""
     return replace(options, connect_timeout=min(options.connect_timeout or LIMIT, LIMIT))
 
 

@@ -135,7 +135,7 @@ class SessionLink:
 
     @property
     def address(self) -> BrokerAddress:
-        """Of the broker that it is connected to, or was last."""
+        """The address of the broker that it is connected to, or was last."""
         return self.engine.address
 
     @property

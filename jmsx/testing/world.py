@@ -316,7 +316,7 @@ class World(Machine):
             self._deliver()
 
     def cut(self) -> None:
-        """All links die."""
+        """Let all links die, as when a broker is restarted."""
         with self._wires:
             for link in list(self.broker.links):
                 self.broker.drop(link, self._now)

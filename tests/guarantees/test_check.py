@@ -64,7 +64,7 @@ def test_what_a_row_has_sent_is_taken_away(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("which", "rows"),
     [
-        ("buried", "at least once, transacted"),
+        ("dead", "at least once, transacted"),
         (
             "gone",
             "receive and send; order, client; poison, client; non-persistent; prefetch 1; bodies; priorities",
@@ -75,7 +75,7 @@ def test_what_does_not_hold_is_a_failure(
     which: str, rows: str, odd: ArtemisBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the row that is broken, in words."""
-    monkeypatch.setattr(guarantees, "_PATIENCE", 3.0 if which == "buried" else 1.0)
+    monkeypatch.setattr(guarantees, "_PATIENCE", 3.0 if which == "dead" else 1.0)
     for name in rows.split("; "):
         work = bench(odd, f"jmsx.check.{which}")
         try:
@@ -87,9 +87,9 @@ def test_what_does_not_hold_is_a_failure(
 
 @pytest.fixture(scope="module")
 def odd() -> Iterator[ArtemisBroker]:
-    """It buries what was with a consumer that died, in some queues; in others all expires at once."""
+    """In some queues what was with a consumer that died is a dead letter; in others all expires at once."""
     settings: dict[str, dict[str, Setting]] = {
-        "jmsx.check.buried.#": {"max-delivery-attempts": 1},
+        "jmsx.check.dead.#": {"max-delivery-attempts": 1},
         "jmsx.check.gone.#": {"expiry-delay": 1},
     }
     with ArtemisBroker(address_settings=settings) as broker:

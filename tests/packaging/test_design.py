@@ -89,3 +89,12 @@ def test_every_thread_is_told() -> None:
     text = DESIGN.read_text("utf-8")
     assert len(named_threads()) > 8
     assert [one for one in sorted(named_threads()) if f"`{one}" not in text] == []
+
+
+def test_threads_that_other_pages_name_are_there() -> None:
+    """A runbook sends its reader to them."""
+    command = ["git", "grep", "-hoE", "thread `jmsx-[a-z]+-?", "--", "*.md"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    named = {line.partition("`")[2] for line in lines.splitlines()}
+    assert named
+    assert [one for one in sorted(named) if f"| `{one}" not in DESIGN.read_text("utf-8")] == []

@@ -27,7 +27,7 @@ _PLACE: Final = attrgetter("place")
 
 @dataclass(slots=True, eq=False)
 class Reference:
-    """One message in one queue."""
+    """A message in one queue; a topic has the same message in others, too."""
 
     message: CoreMessage
     sequence: int = 0  #: order of arrival; 0 for those that came with a delay
