@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from jmsx import Session
 from jmsx.core.management import Inquiry
-from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.exchange import CannotAskError, Exchange
 from jmsx.drivers.machine import Machine
 from jmsx.jms.session import link_of
 from jmsx_artemis.management import ArtemisManagement
@@ -23,7 +23,7 @@ def may_ask(session: Session) -> bool:
 
 
 def ask(session: Session, inquiry: Inquiry[T]) -> T:
-    """What the inquiry comes to, on a link of its own; raises UnansweredError if the broker cannot be asked."""
+    """What the inquiry comes to, on a link of its own; raises CannotAskError if the broker cannot be asked."""
     link = link_of(session)
     # It lives for some questions, and nobody sends heart-beats on it
     options = replace(link.options, heartbeat=(0.0, 0.0))
@@ -36,7 +36,7 @@ def ask_if_it_answers(session: Session, inquiry: Inquiry[T]) -> T | None:
         return None
     try:
         return ask(session, inquiry)
-    except UnansweredError as error:
+    except CannotAskError as error:
         if error.reached:
             return None
         raise error.cause from error

@@ -18,7 +18,7 @@ from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
-from jmsx.drivers.exchange import Talk, UnansweredError
+from jmsx.drivers.exchange import CannotAskError, Talk
 from jmsx.drivers.machine import Machine
 from jmsx.errors import InvalidDestinationError, UnsupportedError
 from jmsx.jms.session import link_of
@@ -131,7 +131,7 @@ class ArtemisDeadLetters:
     def _ask(self, inquiry: Inquiry[T]) -> T:
         try:
             return ask(self._session, inquiry)
-        except UnansweredError as error:
+        except CannotAskError as error:
             told = f"; {MANAGEMENT.remedy}" if error.reached else ""
             raise type(error.cause)(f"{error.cause}{told}") from error
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jmsx import Session
 from jmsx.check.finding import Finding, Level
 from jmsx.core.management import Inquiry
-from jmsx.drivers.exchange import UnansweredError
+from jmsx.drivers.exchange import CannotAskError
 from jmsx.errors import JmsxError
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.questions import Queue, queues
@@ -22,7 +22,7 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         return
     try:
         found = ask(session, _find(names))
-    except (UnansweredError, JmsxError) as error:
+    except (CannotAskError, JmsxError) as error:
         told = f"not visible: {error}; {MANAGEMENT.remedy}"
         yield Finding("management", Level.WARNING, told)
         return

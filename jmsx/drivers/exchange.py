@@ -51,7 +51,7 @@ def bounded(options: ConnectionOptions) -> ConnectionOptions:
     return replace(options, connect_timeout=min(options.connect_timeout or LIMIT, LIMIT))
 
 
-class UnansweredError(Exception):
+class CannotAskError(Exception):
     """The broker cannot, or may not, be asked; `cause` says why. `reached`: it is there."""
 
     def __init__(self, cause: JmsxError, *, reached: bool = True) -> None:
@@ -72,7 +72,7 @@ class Exchange:
 
     def conduct(self, dialect: Dialect, management: Management, inquiry: Inquiry[T]) -> T:
         """
-        What the inquiry comes to; raises what it raises, and UnansweredError if the broker cannot be asked.
+        What the inquiry comes to; raises what it raises, and CannotAskError if the broker cannot be asked.
 
         Takes at most `connect_timeout` or LIMIT, and PATIENCE for each answer.
         """
@@ -91,13 +91,13 @@ class Exchange:
         try:
             conversation.connect()
         except (LinkError, BrokerTimeoutError) as error:
-            raise UnansweredError(error, reached=False) from error
+            raise CannotAskError(error, reached=False) from error
         except JmsxError as error:
-            raise UnansweredError(error) from error
+            raise CannotAskError(error) from error
         try:
             conversation.listen()
         except JmsxError as error:
-            raise UnansweredError(error) from error
+            raise CannotAskError(error) from error
 
 
 class Talk:
@@ -258,7 +258,7 @@ def _conduct(inquiry: Inquiry[T], conversation: _Conversation) -> T:
         return _converse(inquiry, conversation)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         odd = f"{conversation.broker} told what cannot be read ({type(error).__name__}: {error})"
-        raise UnansweredError(BrokerError(odd)) from error
+        raise CannotAskError(BrokerError(odd)) from error
 
 
 def _converse(inquiry: Inquiry[T], conversation: _Conversation) -> T:
@@ -269,7 +269,7 @@ def _converse(inquiry: Inquiry[T], conversation: _Conversation) -> T:
                 told = conversation.ask(question)
             except JmsxError as error:
                 if silent(error):
-                    raise UnansweredError(error) from error
+                    raise CannotAskError(error) from error
                 question = _refuse(inquiry, error)
             else:
                 question = inquiry.send(told)
@@ -284,5 +284,5 @@ def _refuse(inquiry: Inquiry[T], error: JmsxError) -> Question | Frame:
         return inquiry.throw(error)
     except JmsxError as raised:
         if raised is error:
-            raise UnansweredError(error) from error
+            raise CannotAskError(error) from error
         raise

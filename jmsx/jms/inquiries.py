@@ -15,7 +15,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.management import DeadLetterQueue, Findings, Inquiry, Management
 from jmsx.core.policy import Policy
 from jmsx.core.values import DestinationKind
-from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.exchange import CannotAskError, Exchange
 from jmsx.drivers.locks import NonReentrantLock
 from jmsx.drivers.machine import Machine
 from jmsx.errors import InvalidClientIdError, UnsupportedError
@@ -144,7 +144,7 @@ class Inquiries:
             )
         try:
             self._conduct(peer, management, management.remove_durable(client_id, subscription))
-        except UnansweredError as error:
+        except CannotAskError as error:
             raise type(error.cause)(f"{error.cause}; {management.remedy}") from error
 
     def _management(self, peer: Peer) -> Management | None:
@@ -154,7 +154,7 @@ class Inquiries:
         """What an inquiry comes to; None, and a warning, if the broker cannot be asked."""
         try:
             return self._conduct(peer, management, inquiry)
-        except UnansweredError as error:
+        except CannotAskError as error:
             if error.reached:  # who is away may answer when it is back
                 self._silent.add(peer.address)
             _log.warning(

@@ -22,7 +22,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import parse_broker_uri
 from jmsx.core.events import LinkClosed
 from jmsx.core.management import Inquiry, Question
-from jmsx.drivers.exchange import Exchange, UnansweredError
+from jmsx.drivers.exchange import CannotAskError, Exchange
 from jmsx.drivers.machine import Machine
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError
 from jmsx.jms.session import link_of
@@ -338,7 +338,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyP
     with Liar(partial(manage, late)) as liar:
         (address,) = parse_broker_uri(liar.url).addresses
         exchange = Exchange(address, ConnectionOptions(), Machine())
-        with pytest.raises(UnansweredError, match="did not answer SEND first in"):
+        with pytest.raises(CannotAskError, match="did not answer SEND first in"):
             exchange.conduct(ARTEMIS, ArtemisManagement(), inquiry())
     assert asked == ["first"]
 
