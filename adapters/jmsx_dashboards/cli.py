@@ -11,10 +11,8 @@ import typer
 from jmsx.cli.terminal import console
 from jmsx.cli.times import seconds
 from jmsx.errors import ConfigurationError
-from jmsx_dashboards.asking import Prometheus, Span
-from jmsx_dashboards.boards import BOARDS
-from jmsx_dashboards.files import write
-from jmsx_dashboards.model import Links, Settings, read_budgets
+
+# ruff: noqa: PLC0415 - the boards, and the metrics that they name, would be a third of `jmsx --help`
 
 app = typer.Typer(
     help="Grafana's boards, Prometheus' rules and runbooks.",
@@ -45,6 +43,9 @@ def export(
 
     Example: jmsx dashboards export monitoring --runbooks https://wiki.example.org/jmsx
     """
+    from jmsx_dashboards.files import write
+    from jmsx_dashboards.model import Links, Settings, read_budgets
+
     settings = Settings() if budgets is None else read_budgets(budgets)
     links = Links(runbooks=runbooks.rstrip("/"), grafana=grafana.rstrip("/"))
     for path in write(folder, links, settings):
@@ -69,7 +70,10 @@ def render(
 
     Example: jmsx dashboards render pictures --prometheus http://localhost:9090 --since 1h
     """
-    from jmsx_dashboards.pictures import ask_all, page, write_picture  # noqa: PLC0415 - Matplotlib takes half a second
+    from jmsx_dashboards.asking import Prometheus, Span
+    from jmsx_dashboards.boards import BOARDS
+    from jmsx_dashboards.model import Links
+    from jmsx_dashboards.pictures import ask_all, page, write_picture
 
     now = time.time()
     span = Span(now - seconds("--since", since), now, scrape)

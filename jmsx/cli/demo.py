@@ -16,10 +16,11 @@ from jmsx import plugins
 from jmsx.cli.interrupts import first_of_two
 from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
-from jmsx.cli.trial import DemoResult, Trial, find_example, fresh_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from jmsx.cli.trial import DemoResult, Trial
 
 _out = console()
 _err = console(stderr=True)
@@ -50,6 +51,8 @@ def demo(
 
     Example: jmsx demo --broker artemis --no-report
     """
+    from jmsx.cli.trial import Trial, find_example, fresh_broker  # noqa: PLC0415 - not for `jmsx --help`
+
     if not logging.getLogger().isEnabledFor(logging.INFO):
         logging.getLogger("jmsx").setLevel(logging.CRITICAL)  # its handlers fail on purpose, often
     if report:

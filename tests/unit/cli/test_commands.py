@@ -108,6 +108,26 @@ def started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     )  # fmt: skip
 
 
+def test_help_waits_for_no_client() -> None:
+    """Nor for the metrics, the boards, or what the demo runs."""
+    code = (
+        "import contextlib, sys; sys.argv = ['jmsx', '--help']; from jmsx.cli import main\n"
+        "with contextlib.suppress(SystemExit): main()\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    needless = {
+        "stomp",
+        "tenacity",
+        "structlog",
+        "prometheus_client",
+        "jmsx_dashboards.model",
+        "jmsx.core.events",
+    }
+    assert "jmsx.cli.commands" in done.stderr.split()
+    assert needless.isdisjoint(done.stderr.split())
+
+
 def test_completion() -> None:
     """A shell asks by variables."""
     asked = {"_JMSX_COMPLETE": "complete_bash", "COMP_CWORD": "1"}
