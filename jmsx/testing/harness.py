@@ -53,30 +53,6 @@ from jmsx.testing.world import START, World
 #: Real seconds that a handler may take.
 PATIENCE: Final = 5.0
 
-#: Attributes of an app that a harness changes.
-_LENT: Final = (
-    *(
-        "_machine",
-        "_observers",
-        "_closed_observers",
-        "_progress",
-        "_sender",
-        "_replier",
-        "_requests",
-        "_stopping",
-    ),
-    *(
-        "_availability",
-        "_failure",
-        "_given_loop",
-        "_gates",
-        "url",
-        "health",
-        "watch",
-        "broker_stats",
-    ),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
@@ -328,7 +304,7 @@ def _borrow(
 ) -> Callable[[], None]:
     """Have `app` run in `world`; what is returned makes it what it was."""
     app._check_not_running()  # noqa: SLF001 - what a harness needs of an app, nobody else does
-    kept = {name: getattr(app, name) for name in _LENT}
+    kept = dict(vars(app))
     consumers = app.consumers
     app._move_to(world)  # noqa: SLF001 - see above
     app.url = app.url or "stomp://harness"
@@ -344,8 +320,7 @@ def _borrow(
         )
 
     def restore() -> None:
-        for name, value in kept.items():
-            setattr(app, name, value)
+        vars(app).update(kept)
         for consumer in consumers:
             app.change(consumer.name, handler=consumer.handler, parameters=consumer.parameters)
 
