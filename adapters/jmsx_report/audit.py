@@ -95,16 +95,25 @@ def _but_forwarded(
     """
     Take for no repeat what was done on two brokers, where lines of those who send and read there are missing.
 
-    A process may have sent it on from one broker to the other, under its key: either send may be what is missing.
+    A process that did it may have sent it on from one broker to the other, under its key: either send may be what is
+    missing. One that lacks no line, and of which there is no such send, has not.
     """
+    lacking = missing["writer"].drop_nulls().unique().implode()
+    sent_on = stories.filter(pl.col("kind") == "send").select("msg_key", "writer", sent_on=True)
     brokers = held.context.sockets.select("writer", "session_id", "epoch", "broker")
     perhaps = (
         balance.deliveries_by_route(stories.filter(pl.col("effects") > 0), held.routes)
         .filter(pl.col("route").is_in(missing["route"].unique().implode()))
         .join(brokers, on=["writer", "session_id", "epoch"], how="left", nulls_equal=True)
+        .join(sent_on.unique(), on=["msg_key", "writer"], how="left")
         .group_by("msg_key", "route")
-        .agg(pl.col("broker").n_unique().alias("brokers"))
-        .filter(pl.col("brokers") > 1)
+        .agg(
+            pl.col("broker").n_unique().alias("brokers"),
+            (pl.col("writer").is_in(lacking) | pl.col("sent_on").fill_null(value=False))
+            .any()
+            .alias("by_them"),
+        )
+        .filter(pl.col("by_them") & (pl.col("brokers") > 1))
         .select("msg_key", "route", forwarded=True)
     )
     if perhaps.is_empty():

@@ -21,9 +21,10 @@ from jmsx_report.additive import Adds, Partial
 from jmsx_report.events import Events
 from jmsx_report.flows import PLAUSIBLE_US, hashed, key_us
 
-#: Messages of each writer and batch that are looked at from both ends: those whose keys have the least hashes, which
-#: are the same ones at both.
+#: Messages of each writer and hour that are looked at from both ends: those whose keys have the least hashes, which
+#: are the same ones at both, however the log is cut into batches.
 _SAMPLES: Final = 32
+_HOUR_US: Final = 3_600_000_000
 #: Key and timestamp are cut to milliseconds.
 _CUT_US: Final = 1000
 #: By so much may a clock of which nothing is known be ahead, where something must be assumed.
@@ -107,16 +108,23 @@ def _samples(events: Events) -> pl.DataFrame:
     deliveries = events.of("delivery").select(
         "writer", _STRETCH, pl.lit("delivery").alias("side"), "msg_key", "sent_us", "recv_us"
     )
-    least = pl.col("hash") <= pl.col("hash").bottom_k(_SAMPLES).max().over("writer", "side")
     return (
         pl.concat([sends, deliveries])
-        .with_columns(hashed(pl.col("msg_key")).alias("hash"))
-        .filter(least)
-        .with_columns(key_us(pl.col("msg_key")).alias("key_us"))
+        .with_columns(
+            key_us(pl.col("msg_key")).alias("key_us"), hashed(pl.col("msg_key")).alias("hash")
+        )
         .filter(pl.col("key_us").is_not_null())
+        .pipe(_least)
         .group_by("writer", "stretch", "side", "hash")
         .agg(pl.col("key_us", "sent_us", "recv_us").min())
     )
+
+
+def _least(ends: pl.DataFrame) -> pl.DataFrame:
+    """Keep the samples: of a batch, and of what the batches kept."""
+    hour = pl.col("key_us") // _HOUR_US
+    last = pl.col("hash").unique().bottom_k(_SAMPLES).max()
+    return ends.filter(pl.col("hash") <= last.over("writer", "side", hour))
 
 
 #: Messages by which the clocks of senders and receivers are compared.
@@ -226,7 +234,7 @@ def clocks(
             pl.col(name) + shift for name in instants
         )
 
-    samples = in_last(samples, "key_us", "recv_us")
+    samples = in_last(_least(samples), "key_us", "recv_us")
     sides = {
         side: samples.filter(pl.col("side") == side).select(
             "writer", "hash", "key_us", "sent_us", "recv_us"

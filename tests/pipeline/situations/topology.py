@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, SECOND_BROKER, START
+from tests.pipeline.situations.fleet import HOUR, MINUTE, SECOND, SECOND_BROKER, START, Line
 from tests.pipeline.situations.scene import Scene, situation
 from tests.pipeline.situations.truth import (
     BALANCED,
@@ -128,6 +128,36 @@ def bridged_to_another_broker_with_half_of_its_log(scene: Scene) -> Truth:
 def bridged_to_another_broker_with_half_of_a_senders_log(scene: Scene) -> Truth:
     """The same, and lines of a sender are missing: what the bridge sent on is known, and what it was sent is not."""
     return _bridged_and_half_of(scene, "web-a")
+
+
+def _is_second(line: Line | bytes, keys: set[str]) -> bool:
+    """Whether it tells of a send, half a second or more after the key of it was made."""
+    if isinstance(line, bytes) or line["kind"] != "send" or line["msg_key"] not in keys:
+        return False
+    made_us = int(line["msg_key"][:12], 16) * 1000
+    return bool(line["start_us"] > made_us + SECOND // 2)
+
+
+@situation
+def sent_to_two_brokers_with_the_second_send_missing(scene: Scene) -> Truth:
+    """A sender whose log has gaps gave a message to both; nobody who did it can have sent it on: it is a repeat."""
+    shop = scene.shop().usual()
+    web = shop.senders[0]
+    reader = shop.fleet.process("east", "east-a", broker=SECOND_BROKER)
+    reader.consumers["queue://orders"] = "east.orders"
+    again = set()
+    for number in range(10):
+        shop.now = START + number * 5 * MINUTE
+        message = shop.send("queue://orders", by=web)
+        shop.deliver(message)
+        shop.send("queue://orders", by=web, key=message.key, at=shop.now + SECOND)
+        shop.deliver(message, by=reader, after=2 * SECOND)
+        again.add(message.key)
+    segments = shop.fleet.segments()
+    for segment in segments:
+        segment.lines[:] = [line for line in segment.lines if not _is_second(line, again)]
+    scene.write(segments)
+    return Truth(SUSPECT, numbers={"duplicates": len(again)})
 
 
 @situation

@@ -5,6 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
+import polars as pl
+
+from jmsx_report.clocks import RECEIPTS, SAMPLES, STRETCHES, Clocks, clocks
 from jmsx_report.period import Period
 from tests.unit.jmsx_report.logs import (
     HOUR,
@@ -15,7 +18,9 @@ from tests.unit.jmsx_report.logs import (
     START,
     WORKER,
     Log,
+    events,
     findings,
+    merged,
     told,
 )
 
@@ -39,6 +44,30 @@ def deal(log: Log, at: int, *, sender: int = 0, worker: int = 0) -> None:
 def closed(log: Log) -> Log:
     """Both end in order, long after."""
     return log.closes(SENDER, START + 4 * HOUR).closes(WORKER, START + 4 * HOUR)
+
+
+def test_clocks_are_the_same_however_the_log_is_cut() -> None:
+    """Of each hour the same messages are looked at, whether it is read at once, or in a hundred pieces."""
+    log = opened()
+    for number in range(300):
+        at = START + number * 15 * SECOND
+        made = log.send(SENDER, at)
+        done = at + (1 + number * 7 % 97) * SECOND
+        log.deliver(WORKER, made, done, sent_us=at, recv_us=done, start_us=done, end_us=done)
+    lines = closed(log).lines
+
+    def estimated(pieces: int) -> Clocks:
+        cut = [events(lines[number::pieces]) for number in range(pieces)]
+        sums = [merged(one, cut) for one in (STRETCHES, RECEIPTS, SAMPLES)]
+        hosts = pl.DataFrame({"writer": [SENDER, WORKER], "host": [SENDER, WORKER]})
+        return clocks(sums[0], sums[1], sums[2], hosts)
+
+    whole = estimated(1)
+    assert whole.pairs.height == 1
+    for pieces in (2, 7, 100):
+        other = estimated(pieces)
+        assert other.pairs.equals(whole.pairs)
+        assert other.offsets.sort("writer").equals(whole.offsets.sort("writer"))
 
 
 def test_a_gap_of_a_sender_is_in_the_hours_of_its_keys() -> None:
