@@ -184,7 +184,9 @@ def _listed(queue: str) -> Inquiry[tuple[int, list[Mapping[str, Any]]]]:
     """How many messages a queue has, and those at its head; raises InvalidDestinationError if there is none."""
     found = yield from queues("NAME", queue)
     if not found:
-        raise InvalidDestinationError(f"there is no queue {queue}")
+        raise InvalidDestinationError(
+            f"there is no queue {queue}; `jmsx dlq ls` lists those with dead letters"
+        )
     told = yield Question(f"queue.{queue}", "listMessagesAsJSON", ("",))
     listed: list[Mapping[str, Any]] = json.loads(told)
     return count(found[0], "messageCount"), listed

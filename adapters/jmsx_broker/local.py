@@ -89,7 +89,9 @@ class LocalBroker(OwnBroker):
 
     def _running(self) -> Child:
         if self._child is None:
-            raise IllegalStateError("the broker is not started")
+            raise IllegalStateError(
+                "the broker is not started; call start(), or use it in a `with` block"
+            )
         return self._child
 
     def _folder(self) -> Path:

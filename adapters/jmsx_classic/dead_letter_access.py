@@ -131,7 +131,9 @@ class ClassicDeadLetters:
         """What a browser is shown; raises InvalidDestinationError if there is no such queue, as far as is known."""
         with suppress(UnsupportedError):
             if queue not in self._all():  # a browser would make it
-                raise InvalidDestinationError(f"there is no queue {queue}")
+                raise InvalidDestinationError(
+                    f"there is no queue {queue}; `jmsx dlq ls` lists those with dead letters"
+                )
         for frame in self._shown(queue):
             yield _letter(self._whole(frame, queue), bodies=bodies)
 

@@ -696,7 +696,7 @@ class App:
         if self._left is not None:
             raise self._left
         if self._running:
-            raise IllegalStateError("the app is running")
+            raise IllegalStateError("the app is running; do this before start(), or after stop()")
 
     def _open(self) -> None:
         """Open all consumers; nothing flows yet."""

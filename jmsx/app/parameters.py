@@ -242,7 +242,8 @@ class _Reading:
             names = [one.name for one in self.found if one.of is of]
             if len(names) > 1 and of is Of.DATABASE:
                 raise ConfigurationError(
-                    f"{self._name} wants {', '.join(names)}; there is one connection"
+                    f"{self._name} wants {', '.join(names)}; there is one connection, that of its DatabaseStore:"
+                    " keep one of these parameters"
                 )
             if len(names) > 1:
                 raise ConfigurationError(

@@ -215,7 +215,9 @@ def _changed(options: ConnectionOptions, part: str, key: str, value: Any) -> Con
         return replace(options, prefetch_policy=PrefetchPolicy.all(value))
     old = getattr(options, part) or _DEFAULTS[part]()
     if not isinstance(old, _DEFAULTS[part]):
-        raise ConfigurationError(f"it does not fit {part}={old}")
+        raise ConfigurationError(
+            f"it does not fit {part}={old}, which the program gives; set it there"
+        )
     return replace(options, **{part: replace(old, **{key: value})})
 
 

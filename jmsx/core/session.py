@@ -488,7 +488,9 @@ class SessionCore:
     def commit(self, now: float) -> Request:
         """Make sends and receives of the transaction final; raises IllegalStateError if not transacted."""
         if not self.transacted:
-            raise IllegalStateError("commit() in a session that is not transacted")
+            raise IllegalStateError(
+                "commit() in a session that is not transacted; create it with AcknowledgeMode.SESSION_TRANSACTED"
+            )
         refusal = self._work.refusal()
         if refusal is not None:
             self.rollback(now)

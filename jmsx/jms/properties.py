@@ -249,7 +249,9 @@ def _checked(name: str, reserved: Container[str]) -> str:
             f"{name!r} is no property; it is set by send(), from its arguments and the message"
         )
     if not isinstance(name, str) or not _NAME.match(name):
-        raise MessageFormatError(f"{name!r} is not a property name")
+        raise MessageFormatError(
+            f"{name!r} is not a property name: a letter, _ or $, then letters, digits, _, $, . and -"
+        )
     return name
 
 

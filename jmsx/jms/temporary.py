@@ -50,5 +50,7 @@ def _ask(queue: Temporary, link: SessionLink) -> Destination:
         link.calls.finish(lambda core, _now: core.browsers.close(name, meeting))
     told = None if delivery is None else dialect.reading.addresses(delivery.headers).reply_to
     if told is None:
-        raise InvalidDestinationError(f"the broker does not tell the name of {queue}")
+        raise InvalidDestinationError(
+            f"the broker does not tell the name of {queue}; use it in its own session, or a queue with a name"
+        )
     return Destination.told(told)

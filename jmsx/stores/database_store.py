@@ -99,7 +99,9 @@ class DatabaseStore:
                 f"paramstyle {paramstyle!r}: DB-API knows {', '.join(_MARKS)}; see the driver's"
             )
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", table):
-            raise ConfigurationError(f"{table!r} is no table name")
+            raise ConfigurationError(
+                f"{table!r} is no table name; write letters, digits and _, after a schema and a dot if there is one"
+            )
         self.table = table
         self._connect = connect
         self._release = release or _close
