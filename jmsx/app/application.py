@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack, overload
 
 from jmsx.app.answers import Requests
-from jmsx.app.availability import Availability
+from jmsx.app.availability import Stores
 from jmsx.app.batches import BatchWorker
 from jmsx.app.bodies import Data
 from jmsx.app.counting import Counting
@@ -55,7 +55,6 @@ from jmsx.errors import (
     ConfigurationError,
     IllegalStateError,
     JmsxError,
-    StoreAwayError,
     from_a_signal,
 )
 from jmsx.jms.connection import Connection
@@ -65,7 +64,6 @@ from jmsx.jms.message import Message
 from jmsx.log import logger
 from jmsx.observe import Observer, Observers, checked
 from jmsx.stores import IdempotencyStore
-from jmsx.stores.pauses import pauses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -156,8 +154,7 @@ class App:
         self.endpoint: Endpoint | None = None  #: serves health while the app runs
         self._observers: list[Observer] = list(checked(observers))
         self._workers: list[Worker] = []
-        self._stores: list[IdempotencyStore] = []  #: open
-        self._availability: dict[int, Availability] = {}  #: of each store
+        self._stores = Stores()  #: of its consumers, while it runs
         self._gates: dict[str, Gate] = {}  #: of each consumer
         self._starting = threading.Lock()  #: held while consumers are opened
         self._opening: Connection | None = None  #: of the worker that comes next
@@ -183,7 +180,7 @@ class App:
         self._starting, self._ending = threading.Lock(), threading.Lock()
         self._stopping = threading.Event()
         self._wake = lambda: None
-        self._workers, self._stores, self._availability = [], [], {}
+        self._workers, self._stores = [], Stores()
         self._opening = self._watch = self._counting = self.endpoint = None
         self._loop = self._given_loop = None
         self._running = self._flowing = False
@@ -607,7 +604,7 @@ class App:
         self._progress = Progress()
         self._make_senders()
         self._stopping = threading.Event()
-        self._availability = {}
+        self._stores = Stores()
         self._failure = None
         self._closed_observers = False
 
@@ -715,7 +712,7 @@ class App:
         try:
             if self.health is not None:
                 self.endpoint = Endpoint(self.health, self.wsgi)
-            self._open_stores()
+            self._stores.open(self.consumers, self._pause if self.reconnect else None)
             if any(is_async(consumer.handler) for consumer in self.consumers):
                 self._loop = Loop(self._given_loop)
             self._gates = self._make_gates()
@@ -757,37 +754,10 @@ class App:
                     raise
                 _log.error("observer failed", observer=type(observer).__name__, exc_info=error)
 
-    def _open_stores(self) -> None:
-        for consumer in {id(each.dedupe): each for each in self.consumers}.values():
-            if consumer.dedupe is not None:
-                self._open_store(consumer.dedupe, consumer)
-                self._stores.append(consumer.dedupe)
-
-    def _open_store(self, store: IdempotencyStore, consumer: Consumer) -> None:
-        """Open it; a database that cannot be reached is waited for, as the broker is."""
-        availability = self._availability.setdefault(id(store), Availability())
-        for pause in pauses():
-            try:
-                store.open()
-            except StoreAwayError as error:
-                if not self.reconnect:
-                    raise
-                availability.away(consumer.name, error)
-            else:
-                availability.back(consumer.name)
-                return
-            self._stopping.wait(pause)
-            self._check_wanted()
-
-    def _close_stores(self) -> None:
-        while self._stores:
-            store = self._stores.pop()
-            try:
-                store.close()
-            except BaseException as error:
-                if from_a_signal(error):
-                    raise
-                _log.error("store not closed", store=type(store).__name__, exc_info=error)
+    def _pause(self, seconds: float) -> None:
+        """Wait while it starts; raises IllegalStateError as soon as it is told to stop."""
+        self._stopping.wait(seconds)
+        self._check_wanted()
 
     def _reconnect_policy(self) -> ReconnectPolicy:
         given = self.reconnect
@@ -812,12 +782,11 @@ class App:
         self._opening = connection
         try:
             self._check_wanted()
-            availability = self._availability.setdefault(id(consumer.dedupe), Availability())
             kind = Worker if consumer.batch is None else BatchWorker
             worker = kind(
                 consumer,
                 connection,
-                availability,
+                self._stores.availability(consumer.dedupe),
                 loop=self._loop,
                 failing=self._fail,
                 gate=self._gates[consumer.name],
@@ -941,7 +910,7 @@ class App:
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
-        self._close_stores()
+        self._stores.close()
         self._running = self._flowing = False
 
     @property
