@@ -2,9 +2,10 @@
 The life of one message, from the event logs of all services: who sent it, each delivery and its error, its end.
 
 Lines are looked for by their bytes, and nothing is parsed but those that are found. So a log of any size is read once
-for what is asked for, once for the keys if that was a message id, and once for the transactions. As in the report a
-line counts if it is one by `fault_of`, and where its number comes first. What the log cannot tell is said: a missing
-send, an open end, lines that are missing somewhere.
+for what is asked for, once for the keys if that was a message id, once for the transactions, and once for what was sent
+outside of them while a handler ran: no line says what for, so that is told by its time. As in the report a line counts
+if it is one by `fault_of`, and where its number comes first. What the log cannot tell is said: a missing send, an open
+end, lines that are missing somewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from jmsx_report.segments import survey
 from jmsx_report.wording import count, duration, moment, name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -57,6 +58,8 @@ _TRANSACTION: Final = {
 }
 #: Steps from a delivery to the next but one.
 _NEXT_BUT_ONE: Final = 2
+#: Deliveries, the latest, of which is told what was sent meanwhile: the log is searched once more for each.
+_LOOKED_AT: Final = 2
 #: Places in one list.
 _MOST: Final = 20
 #: What lines have that tell of the log itself.
@@ -82,6 +85,8 @@ class Story:
     happenings: list[Happening] = field(default_factory=list)
     #: What was sent in the transactions that consumed it: key, destination, outcome
     outputs: list[tuple[str, str, str]] = field(default_factory=list)
+    #: What its process sent outside of transactions while its handler ran: key, destination, outcome
+    meanwhile: list[tuple[str, str, str]] = field(default_factory=list)
     #: What was consumed in the transactions that sent it: key, destination
     inputs: list[tuple[str, str]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)  #: what the log does not tell, sentences
@@ -114,7 +119,45 @@ def explain(events: Path, wanted: str) -> Story:
     if transactions:
         numbers = {number for _, number in transactions}
         beside = log.find(numbers, lambda line: _transaction(line) in transactions)
-    return _told(log, keys, own, beside)
+    story = _told(log, keys, own, beside)
+    handled = [
+        (line["writer"], line["start_us"], line["end_us"])
+        for line in own
+        if line["kind"] == "delivery" and "start_us" in line and "end_us" in line
+    ]
+    sends = _sent_meanwhile(log, handled[-_LOOKED_AT:])
+    story.meanwhile = [(line["msg_key"], line["dest"], line["outcome"]) for line in sends]
+    if len(handled) > _LOOKED_AT:
+        before = count(len(handled) - _LOOKED_AT, "earlier handler")
+        story.unknown.append(f"what was sent while {before} ran: not looked for")
+    if sends:
+        story.unknown.append(
+            "whether its handler sent that: no line says so, and handlers that ran beside it may have"
+        )
+    return story
+
+
+def _sent_meanwhile(log: _Log, handled: list[tuple[str, int, int]]) -> list[Line]:
+    """The sends in no transaction that a writer began from one instant to another, of those that are `handled`."""
+    begins = {begin for _, start, end in handled for begin in _begins(start, end)}
+
+    def fits(line: Line) -> bool:
+        return (
+            line["kind"] == "send"
+            and _transaction(line) is None
+            and any(
+                line["writer"] == writer and start <= line.get("start_us", -1) <= end
+                for writer, start, end in handled
+            )
+        )
+
+    return log.find_bytes([b'"start_us":' + begin for begin in begins], fits) if begins else []
+
+
+def _begins(start: int, end: int) -> set[bytes]:
+    """With what numbers from `start` to `end` begin, in one or two ways."""
+    size = 10 ** len(str(max(end - start, 0)))
+    return {str(number // size).encode() for number in (start, end)}
 
 
 class _Log:
@@ -132,7 +175,10 @@ class _Log:
 
     def find(self, texts: Collection[str], fits: Callable[[Line], bool]) -> list[Line]:
         """The lines that have one of `texts` as a value and fit, ordered by time."""
-        needles = [orjson.dumps(text) for text in texts]
+        return self.find_bytes([orjson.dumps(text) for text in texts], fits)
+
+    def find_bytes(self, needles: Sequence[bytes], fits: Callable[[Line], bool]) -> list[Line]:
+        """The lines that have one of `needles` and fit, ordered by time."""
         found: dict[tuple[str, int], Line] = {}
         for segment in self._segments:
             data = content(self._events, segment).data
@@ -307,8 +353,6 @@ def _open_ends(deliveries: list[Line]) -> Iterator[str]:
         if after.get("consumer") == before.get("consumer") and skipped > 1:
             between = "1 delivery" if skipped == _NEXT_BUT_ONE else f"{skipped - 1} deliveries"
             yield f"{between} behind number {before['attempt']} not in the log"
-    if any(line.get("outcome") == "acknowledged" for line in deliveries):
-        yield "what its handler sent: only transactions tell that"
 
 
 def worded(story: Story) -> Iterator[str]:
@@ -319,7 +363,11 @@ def worded(story: Story) -> Iterator[str]:
         us = one.at_us % 1_000_000
         who = f"{name(one.service)} {name(one.writer)}".strip()
         yield f"{moment(one.at_us)}.{us:06}  {who}  {one.text}"
-    for title, rows in (("sent because of it", story.outputs), ("sent because of", story.inputs)):
+    for title, rows in (
+        ("sent because of it", story.outputs),
+        ("sent while its handler ran", story.meanwhile),
+        ("sent because of", story.inputs),
+    ):
         if rows:
             yield ""
             yield f"{title}:"

@@ -33,6 +33,7 @@ def page(story: Story, places: Sequence[str] | None = None) -> str:
             ],
         ),
         _table("Sent because of it", ("key", "destination", "outcome"), story.outputs),
+        _table("Sent while its handler ran", ("key", "destination", "outcome"), story.meanwhile),
         _table("Sent because of", ("key", "destination"), story.inputs),
         _list("Not known", story.unknown),
     ]

@@ -108,6 +108,25 @@ def test_transactions_name_what_was_sent_because_of_it(tmp_path: Path) -> None:
     assert f"{OTHER}  queue://ledger  confirmed" in "\n".join(worded(story))
 
 
+def test_what_was_sent_meanwhile_is_told_by_its_time(tmp_path: Path) -> None:
+    """By the process that handled it, outside of transactions; and that no line says why it was sent."""
+    inside, late, other, within = (f"01a0c5a4f5b2{letter * 20}" for letter in "cdef")
+    write(
+        tmp_path / "a",
+        replace(came(1001.0), started_at=1001.999, ended_at=1002.001, at=1002.1),  # type: ignore[arg-type]  # of the table
+        sent(inside, "queue://ledger", 1002.0009),
+        sent(late, "queue://ledger", 1002.5),
+        replace(sent(within, "queue://ledger", 1002.0005), transaction_id="t9"),
+    )
+    write(tmp_path / "b", sent(other, "queue://ledger", 1002.0005))
+    story = explain(tmp_path, KEY)
+    assert story.meanwhile == [(inside, "queue://ledger", "confirmed")]
+    assert f"{inside}  queue://ledger  confirmed" in "\n".join(worded(story))
+    assert inside in page(story)
+    assert any(text.startswith("whether its handler sent that") for text in story.unknown)
+    assert explain(tmp_path, late).meanwhile == []
+
+
 def test_a_message_id_finds_the_key(tmp_path: Path) -> None:
     """And with it the lines that have no message id."""
     write(tmp_path, sent(KEY, "queue://orders", 1000.0), came(1001.0, message_id="ID:x-1"))
