@@ -46,8 +46,9 @@ def batch_rule(settings: ConsumerSettings, most: int | None = None) -> BatchRule
     if settings.lazy:
         return BatchRule(max(1, min(math.ceil(settings.prefetch * 0.5), PAGE)), most)
     if settings.optimize is not None:
+        # Half a page: the next one comes while the application is busy with the other half.
         return BatchRule(
-            max(1, min(math.ceil(settings.prefetch * 0.65), PAGE)),
+            max(1, min(math.ceil(settings.prefetch * 0.65), PAGE // 2)),
             most,
             timeout=settings.optimize.timeout,
             interval=settings.optimize.scheduled_interval,
