@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.consumer import ConsumerCore
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
 #: Old entries of a heap, beyond four for each consumer, from which on it is made anew.
 SPARE: Final = 64
@@ -63,6 +63,8 @@ class Agenda:
             ConsumerCore, int
         ] = {}  #: of the open consumers, in the order of their opening
         self._opened = 0
+        #: Those that have changed since their timer was asked for, which is after each call, and since all else was.
+        self._untimed: dict[ConsumerCore, None] = {}
         self._changed: dict[ConsumerCore, None] = {}
         self._timers = _Heap()
         self._paused = _Heap()  #: by the end of their pause
@@ -83,22 +85,23 @@ class Agenda:
         """Forget a consumer that is closed."""
         for heap in (self._timers, self._paused, self._ready):
             heap.forget(consumer)
-        for some in (self._ties, self._changed, self._unwanted, self._holding, self._widened):
+        for some in (self._untimed, self._changed, self._unwanted, self._holding, self._widened):
             some.pop(consumer, None)
+        self._ties.pop(consumer, None)
 
     def note(self, consumer: ConsumerCore) -> None:
         """Note that a consumer is about to change."""
-        self._changed[consumer] = None
+        self._untimed[consumer] = self._changed[consumer] = None
 
     def next_timer(self) -> float | None:
         """Return when the first of them has something due, or None."""
-        self._look()
+        self._look_at_all(self._untimed, self._set_timer)
         first = self._timers.first()
         return None if first is None else first[0]
 
     def take_due(self, now: float) -> list[ConsumerCore]:
         """Return those that have something due; they are looked at again, whether they do it or not."""
-        self._look()
+        self._look_at_all(self._untimed, self._set_timer)
         due = []
         while (first := self._timers.first()) is not None and first[0] <= now:
             due.append(first[1])
@@ -139,18 +142,26 @@ class Agenda:
         heap.forget(consumer)
 
     def _look(self) -> None:
-        """Look at those that have changed."""
-        if not self._changed:
+        """Look at those that have changed, but for their timers."""
+        self._look_at_all(self._changed, self._look_at)
+
+    def _look_at_all(
+        self, noted: dict[ConsumerCore, None], look_at: Callable[[ConsumerCore, int], None]
+    ) -> None:
+        if not noted:
             return
-        for consumer in list(self._changed):
+        for consumer in list(noted):
             tie = self._ties.get(consumer)
             if tie is not None:
-                self._look_at(consumer, tie)
-            self._changed.pop(consumer, None)
+                look_at(consumer, tie)
+            noted.pop(consumer, None)
+
+    def _set_timer(self, consumer: ConsumerCore, tie: int) -> None:
+        timer = consumer.next_timer()
+        self._timers.set(consumer, math.inf if timer is None else timer, tie)
 
     def _look_at(self, consumer: ConsumerCore, tie: int) -> None:
-        timer, paused_until = consumer.next_timer(), consumer.paused_until
-        self._timers.set(consumer, math.inf if timer is None else timer, tie)
+        paused_until = consumer.paused_until
         if paused_until is None:
             self._ready.set(consumer, consumer.next_order, tie)
             self._paused.forget(consumer)

@@ -46,6 +46,7 @@ def with_consumers(mode: AcknowledgeMode, number: int) -> Callable[[], object]:
         talk.subscribe(name)
     everybody = dict.fromkeys(names)
     talk.core.want(everybody, talk.now)
+    assert talk.core.handing_out.deliver(everybody, talk.now) is None
     talk.core.next_timer()
 
     def way() -> None:
