@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,12 @@ _FRAME: Final = frozenset({"v", "kind", "writer", "seq", "ts_us", "mono_us", "se
 
 
 def follow(
-    directory: Path, *, last: int, wait: Callable[[], object], kind: str | None = None
+    directory: Path,
+    *,
+    last: int,
+    wait: Callable[[], object],
+    kind: str | None = None,
+    as_json: bool = False,
 ) -> Iterator[str]:
     """
     Word the `last` lines of living writers, and then each line that is written, one text a line, without end.
@@ -38,6 +44,7 @@ def follow(
         last: how many lines of those that are there.
         wait: is called whenever nothing is left to be read.
         kind: only events of this kind, such as `conn.lost`.
+        as_json: give each line as it was written; one that is none of a log is a JSON text.
 
     Raises:
         ConfigurationError: there is no such folder.
@@ -45,18 +52,19 @@ def follow(
     """
     if not directory.is_dir():
         raise ConfigurationError(f"{directory} is no directory of an event log")
+    told = partial(_told, kind=kind, word=_written if as_json else _worded)
     log = _Log(directory)
     log.look()
     before: list[tuple[int, str]] = []
     for segment in log.segments.values():
         if segment.living:
-            before += _told(segment.rest(_LOOKED_AT), kind)
+            before += told(segment.rest(_LOOKED_AT))
         segment.done = not segment.living
     yield from (text for _, text in sorted(before)[max(0, len(before) - last) :])
     while True:
         log.forget()
         log.look()
-        new = [told for segment in log.segments.values() for told in _told(segment.rest(), kind)]
+        new = [one for segment in log.segments.values() for one in told(segment.rest())]
         yield from (text for _, text in sorted(new))
         if not new:
             wait()
@@ -138,8 +146,10 @@ class _Log:
         self.segments = {key: one for key, one in self.segments.items() if not one.done}
 
 
-def _told(data: bytes, kind: str | None) -> Iterator[tuple[int, str]]:
-    """Each line, if it is of `kind`, as its time and in words."""
+def _told(
+    data: bytes, kind: str | None, word: Callable[[bytes, int, dict[str, Any] | None], str]
+) -> Iterator[tuple[int, str]]:
+    """Each line, if it is of `kind`, as its time and as `word` has it; `word` gets None for what is no line."""
     for line in data.split(b"\n")[:-1]:
         try:
             found = orjson.loads(line)
@@ -148,12 +158,19 @@ def _told(data: bytes, kind: str | None) -> Iterator[tuple[int, str]]:
         at = found.get("ts_us") if isinstance(found, dict) else None
         if isinstance(found, dict) and isinstance(at, int):
             if kind is None or found.get("kind") == kind:
-                yield at, _worded(at, found)
+                yield at, word(line, at, found)
         else:
-            yield 0, f"no line of an event log: {line.decode(errors='replace')}"
+            yield 0, word(line, 0, None)
 
 
-def _worded(at: int, line: dict[str, Any]) -> str:
+def _written(text: bytes, _at: int, line: dict[str, Any] | None) -> str:
+    legible = text.decode(errors="replace")
+    return orjson.dumps(legible).decode() if line is None else legible
+
+
+def _worded(text: bytes, at: int, line: dict[str, Any] | None) -> str:
+    if line is None:
+        return f"no line of an event log: {text.decode(errors='replace')}"
     try:
         moment = datetime.fromtimestamp(at / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     except (OverflowError, ValueError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import sys
 import time
@@ -87,6 +88,7 @@ def tail(
     kind: Annotated[
         str | None, typer.Option(help="Only events of this kind, such as conn.lost.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """
     Show what is written to an event log, by every writer, one line an event, until it is interrupted (Ctrl-C).
@@ -95,8 +97,11 @@ def tail(
     """
     follow = plugins.load("jmsx.logs", "follow")
     try:
-        for said in follow(directory, last=lines, wait=_wait, kind=kind):
-            _out.print(visible(said, keep=""))
+        for said in follow(directory, last=lines, wait=_wait, kind=kind, as_json=as_json):
+            if as_json:
+                print_json(json.loads(said))
+            else:
+                _out.print(visible(said, keep=""))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

@@ -64,6 +64,16 @@ def test_one_kind_is_enough(tmp_path: Path) -> None:
     assert numbers(found) == [2, 5]
 
 
+def test_lines_as_they_were_written(tmp_path: Path) -> None:
+    """For programs; what is no line of a log is a text, so that each can be read as JSON."""
+    segment = tmp_path / "w-000000000000.jsonl.open"
+    segment.write_bytes(line(1, n=1) + b'{"torn\n')
+    found: list[str] = []
+    with pytest.raises((StopAsyncIteration, RuntimeError)):
+        found.extend(follow(tmp_path, last=9, wait=Steps(), as_json=True))
+    assert [json.loads(one) for one in found] == ['{"torn', json.loads(line(1, n=1))]
+
+
 def numbers(found: list[str]) -> list[int]:
     """The members n of what was said."""
     return [int(text.rpartition("n=")[2]) for text in found]
