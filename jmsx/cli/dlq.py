@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from jmsx import plugins
 from jmsx.cli.moving import Found, Move, find, hidden
 from jmsx.cli.printing import JsonOption, print_json, print_table, short, timestamp
 from jmsx.cli.queues import LOCAL, BrokerOption, destination_uri, opened, queue_name, record
@@ -183,13 +184,21 @@ def show(
     choice: Choice,
     broker: BrokerOption = LOCAL,
     limit: LimitOption = _SHOWN,
+    events: Annotated[
+        Path | None,
+        typer.Option(help="An event log: of one message it tells the life, and so the cause."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """
     Show dead letters, a line each, or one of them whole: cause, stack, headers and body.
 
-    Example: jmsx dlq show ActiveMQ.DLQ ID:mq-41235-1:4:-1:1:7
+    Where the broker has moved a message its headers tell no cause; the event log of who failed does (--events).
+
+    Example: jmsx dlq show ActiveMQ.DLQ ID:mq-41235-1:4:-1:1:7 --events /var/log/jmsx
     """
+    if events is not None and message is None:
+        raise ConfigurationError("--events is about one message; name it")
     if message is not None:
         choice = replace(choice, ids=frozenset({message}))
     with opened(broker) as access:
@@ -197,12 +206,18 @@ def show(
         seen = find(access, queue_name(queue), choice.fits, 1 if whole else limit, bodies=whole)
     seen.warn()
     found = seen.letters
+    told = None if events is None else [_life(one, events) for one in found]
     if as_json:
-        print_json([record(one) for one in found])
+        lives = [{}] * len(found) if told is None else [{"log": list(one)} for one in told]
+        print_json([record(one) | life for one, life in zip(found, lives, strict=True)])
     elif not found:
         _out.print(f"nothing of that lies in {queue_name(queue)}")
     elif message is not None:
         _print_whole(found[0])
+        if told is not None:
+            _out.print("\nevent log")
+            for line in told[0]:
+                _out.print(f"  {visible(line, keep='')}")
     else:
         rows = [
             (
@@ -334,6 +349,18 @@ def export(
     rest.warn()
     if rest.hidden:
         raise typer.Exit(1)
+
+
+def _life(letter: DeadLetter, events: Path) -> list[str]:
+    """What an event log tells of it, as lines; by its key, or else by its message id."""
+    explain, worded = plugins.load("jmsx.logs", "explain"), plugins.load("jmsx.logs", "worded")
+    told = ""
+    for name in filter(None, (letter.key, letter.message_id)):
+        try:
+            return list(worded(explain(events, name)))
+        except ConfigurationError as error:  # such as that no line tells of it
+            told = str(error)
+    return [told]
 
 
 def _print_staying(staying: Counter[str]) -> None:

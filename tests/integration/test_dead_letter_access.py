@@ -256,6 +256,32 @@ def test_a_long_queue_is_shown_page_by_page(tmp_path: Path) -> None:
         assert lying(broker, target) == Counter(["m479"])
 
 
+def test_the_log_tells_what_the_broker_does_not(
+    classic_broker: ClassicBroker, tmp_path: Path
+) -> None:
+    """Of what Classic itself has moved no header tells the error; the event log of the application does."""
+    origin, shared = fresh_queue(), "ActiveMQ.DLQ"
+    app = App(classic_broker.url, observers=[EventLog(tmp_path, service="shop")], broker_stats=0)
+
+    @app.consumer(origin.uri, redelivery=RedeliveryPolicy(maximum_redeliveries=0))
+    def ship(_: Message) -> None:
+        raise TimeoutError("late")
+
+    with app:
+        key = app.send(origin.uri, "1")
+        eventually(lambda: classic_broker.statistics(origin.name).size == 0)
+    log = ("--events", str(tmp_path))
+    assert "TimeoutError" not in run(classic_broker, "show", shared, key)
+    whole = run(classic_broker, "show", shared, key, *log)
+    assert "failed with TimeoutError at tests/integration/test_dead_letter_access.py:" in whole
+    (shown,) = printed(classic_broker, "show", shared, key, *log)
+    assert shown["log"][0].startswith(f"{key}: a dead letter since ")
+    put(classic_broker, origin, "unheard of")
+    (other,) = printed(classic_broker, "show", origin.name)
+    told = run(classic_broker, "show", origin.name, other["id"], *log)
+    assert "tells of" in told.rpartition("event log")[2]
+
+
 def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:
     """The log tells how it died, and the broker where it lies."""
     origin, dead = fresh_queue(), fresh_queue()
