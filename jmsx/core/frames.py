@@ -122,7 +122,7 @@ _BARE_LIMIT: Final = 2_000
 class MessageFrame:
     """A MESSAGE as it came in: the raw header block, and the body."""
 
-    __slots__ = ("_headers", "block", "body", "broken", "late", "raw", "size")
+    __slots__ = ("_headers", "block", "body", "broken", "late", "raw", "size", "unsure")
 
     command: Final = "MESSAGE"
 
@@ -133,6 +133,7 @@ class MessageFrame:
         self.size = len(block) + len(body) + _FRAMING if size is None else size
         self.broken = ""  #: why nobody knows where its head or its body ends, so that it has none
         self.late = False  #: it was handed on before, as if it were whole
+        self.unsure = False  #: nobody knows what settles it
         self.raw = b""  #: all that came of a broken one, as it came
         self._headers: dict[str, str] | None = None
 

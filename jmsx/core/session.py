@@ -206,7 +206,7 @@ class SessionCore:
         chunk: dict[str, list[Delivery]] = {}
         for frame in frames:
             if isinstance(frame, MessageFrame):
-                if frame.late:
+                if frame.late or frame.unsure:
                     self._truncated(frame)
                     continue
                 self._arrivals += 1
@@ -609,7 +609,7 @@ class SessionCore:
             return delivery
 
     def _truncated(self, frame: MessageFrame) -> None:
-        if self._consumers.mark_truncated(frame):
+        if frame.unsure or self._consumers.mark_truncated(frame):
             self._outbox.disconnect(
                 f"a truncated message has to be delivered again: {frame.broken}"
             )

@@ -15,7 +15,9 @@ frames are believed without a mark.
 
 By which header `ack` a truncated message is settled is not certain: a sender may have written those of its neighbours.
 Classic numbers what it dispatches, so its own is the lowest above that of the message before; a sender's below that one
-means nothing on this link, and those of neighbours that come later are above it.
+means nothing on this link, and those of neighbours that come later are above it. Before the first message of a link
+nobody knows that number. If more than one `ack` is in its text, its link is given up; the broker numbers it anew on
+the next one, where none of those that stood there before is its own.
 
 Source: STOMP 1.2 specification, "Augmented BNF" and "Size Limits"; `StompWireFormat.marshal`,
 `FrameTranslator.copyStandardHeadersFromMessageToFrame` and `StompSubscription.onMessageDispatch` (Classic): the headers
@@ -118,6 +120,8 @@ class Splitter:
         #: The head of the last message that was not truncated, or the `ack` of one that was.
         self._known = b""
         self._why = ""  #: what is odd
+        #: Lines `ack` in the text of the message that an older link was given up for
+        self.told: set[bytes] = set()
 
     @property
     def incomplete(self) -> tuple[int, int] | None:
@@ -316,7 +320,7 @@ class Splitter:
             raise _TornError(_TWO_ACKS)
         if _LF in body and b"\nack:" in body:  # most have no second line, which is seen sooner
             found = self._acks(b"\n" + block + b"\n\n" + body)
-            if found and (not in_head or _lowest(found)[0] != found[0][0]):
+            if found and (not in_head or _lowest(found)[1] > len(block)):
                 raise _TornError(_TWO_ACKS)
         if in_head:
             self._known = block
@@ -466,8 +470,13 @@ class Splitter:
         start = text.rfind(b"\n", 0, at) + 1
         lines = [text[start:at]]
         found = self._acks(text)
+        unsure = False
         if found:
-            (prefix, _), (number, _) = self._floor(text), _lowest(found)
+            (prefix, least), (number, _) = self._floor(text), _lowest(found)
+            unsure = least < 0 and len({one for one, _ in found}) > 1
+            if unsure:
+                self.told.clear()
+                self.told.update(b"%s%d" % (prefix, one) for one, _ in found)
             self._known = b"ack:%s%d" % (prefix, number)
             lines.append(self._known)
         head = text[text.index(b"\n") + 1 :]
@@ -475,7 +484,9 @@ class Splitter:
             head = head.partition(b"\n\n")[0]
         lines += self._bared(head[:HEAD_LIMIT]).split(b"\n")
         whole = MessageFrame(b"\n".join(lines), b"", len(text))
-        return whole.truncated(self._why or _INSIDE, self._bared(text))
+        torn = whole.truncated(self._why or _INSIDE, self._bared(text))
+        torn.unsure = unsure
+        return torn
 
     def _acks(self, text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
         """
@@ -485,11 +496,12 @@ class Splitter:
         """
         stop = len(text) if end is None else end
         prefix, least = self._floor(text)
-        return [
+        found = [
             (int(one[2]), one.start())
             for one in _ACK.finditer(text, start, stop)
             if one[1] == prefix and int(one[2]) > least
         ]
+        return [one for one in found if b"%s%d" % (prefix, one[0]) not in self.told] or found
 
     def _floor(self, text: bytes) -> tuple[bytes, int]:
         """How each `ack` of this link begins, and the number in the last one; `text` if there was none before."""

@@ -138,6 +138,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._transport.splitter.mark = mark
         self._transport.splitter.origin = escape(origin).encode()
 
+    def share(self, told: set[bytes]) -> None:
+        """Go by what the links of a session tell each other of messages that they were given up for (core/wire.py)."""
+        self._transport.splitter.told = told
+
     @property
     def incomplete(self) -> tuple[int, int] | None:
         """Which frame has begun to come in, by number, and how many bytes of it have come; None: none has."""

@@ -94,6 +94,7 @@ class Connector:
         self._trying: StompLink | None = None
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
+        self._told: set[bytes] = set()  #: see `StompLink.share`
         #: Is told which broker did not let us in, and why.
         self.on_failure: Callable[[BrokerAddress, JmsxError], None] = lambda _address, _error: None
 
@@ -174,6 +175,7 @@ class Connector:
     def _open(self, address: BrokerAddress) -> Connected:
         began = self._machine.monotonic()
         link = self._trying = self._machine.link(address, self.uri.options, self.inbox)
+        link.share(self._told)
         try:
             frame, self._dialect = self._greet(link)
         except BaseException:

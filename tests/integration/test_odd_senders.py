@@ -28,6 +28,7 @@ from tests.integration.support import (
     Diary,
     bodies,
     fresh_queue,
+    put,
     take,
 )
 from tests.jdk import NEEDS_JDK, run_peer
@@ -509,3 +510,23 @@ def test_a_dead_letter_whose_headers_do_not_come_stays(classic_broker: ClassicBr
         assert letter.obstacle("queue://other").startswith("its headers do not come over STOMP")
         assert list(access.replay(queue.name, [letter], "queue://other")) == []
         assert list(access.remove(queue.name, [letter])) == [[letter.id]]
+
+
+@pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
+def test_a_body_that_names_an_older_ack_stops_nobody(
+    classic_broker: ClassicBroker, mode: str
+) -> None:
+    """As the first message of a link it costs that one; on the next link its own number is the one that is new."""
+    queue, seen = fresh_queue(), []
+    prefix, number = next_ack(classic_broker)
+    text = f"a\nack:{prefix}{number}\nb"
+    put(classic_broker, queue, text)
+    put(classic_broker, queue, "last")
+    app = App(classic_broker.url, redelivery_policy=NO_RETRY)
+    app.consumer(queue, name="read", mode=mode)(lambda message: seen.append(message.text))
+    app.start()
+    try:
+        assert eventually(lambda: classic_broker.statistics(queue.name).size == 0, 20)
+    finally:
+        app.abort()
+    assert seen == [text, "last"]

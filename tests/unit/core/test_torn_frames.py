@@ -272,6 +272,48 @@ def test_a_frame_that_comes_later_is_told() -> None:
     assert splitter.fault is None
 
 
+def on_a_link(
+    told: set[bytes], *numbers: int, body: bytes, name: bytes = b""
+) -> list[tuple[str, bool]]:
+    """The `ack` by which each message is settled, as on Classic, and whether that is unsure; all are of one text."""
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+    stream = b""
+    for number in numbers:
+        lines = written(1, body).replace(b"ack:1\n", b"ack:b\\c%d\n" % number)
+        stream += lines.replace(b"MESSAGE\n", b"MESSAGE\n" + name + b":1\n") if name else lines
+    frames = [one for one in splitter.feed(stream + receipt(1)) if isinstance(one, MessageFrame)]
+    assert splitter.fault is None
+    return [(one.bare().headers["ack"], one.unsure) for one in frames]
+
+
+@pytest.mark.parametrize("others", [(5,), (9,), (5, 9), (5, 8, 30)])
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_first_message_of_a_link_that_names_other_acks(
+    others: tuple[int, ...], *, cut: bool
+) -> None:
+    """Nobody knows which is its own; on the next link it is one that was not there before."""
+    told: set[bytes] = set()
+    lines = b"".join(b"\nack:b\\c%d" % one for one in others)
+    text = (
+        {"name": b"a" + lines + b"\n\nb", "body": b""} if cut else {"body": b"a" + lines + b"\nb"}
+    )
+    unsure = cut or min(others) < 7  # the lowest is in the head: that is believed
+    assert [one for _, one in on_a_link(told, 7, **text)] == [unsure]
+    if unsure:
+        assert on_a_link(told, 10, 11, **text) == [("b:10", False), ("b:11", False)]
+
+
+def test_an_ack_of_before_that_hides_the_own_one_settles_nothing() -> None:
+    """It ends its message's head, so that the broker's `ack` is in the body."""
+    first, odd = (
+        written(1, b"a"),
+        written(2, b"").replace(b"MESSAGE\n", b"MESSAGE\nx\nack:1\n\n:1\n"),
+    )
+    assert names(fed([first + odd + written(3, b"next") + receipt(4)])) == ["1", "2!", "3", "s-4"]
+
+
 def test_what_looks_like_a_head_holds_back_the_text_in_front_of_it() -> None:
     """It has a NUL, and the broker writes none into a head: nothing is handed on before it is known what it is."""
     splitter = Splitter()

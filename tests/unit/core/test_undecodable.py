@@ -275,6 +275,17 @@ def test_what_turns_out_to_be_torn_when_it_is_settled_changes_nothing() -> None:
     assert not [one for one in talk.core.take_actions() if isinstance(one, Disconnect)]
 
 
+def test_a_message_of_which_nobody_knows_what_settles_it_costs_its_link() -> None:
+    """On the next one that can be told; no ACK is written for it on this one."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    frame = talk.message("a").truncated("two ack headers")
+    frame.unsure = True
+    talk.core.receive([frame], talk.now, WALL)
+    assert talk.receive() is None
+    assert talk.wrote() == ["DROP"]
+
+
 @pytest.mark.parametrize("mode", [CLIENT, TRANSACTED])
 def test_nothing_is_handed_out_while_a_nack_in_front_of_a_copied_one_is_open(
     mode: AcknowledgeMode,
