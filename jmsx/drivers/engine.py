@@ -456,13 +456,8 @@ class Engine:
         self._todo += [action for action in actions if not isinstance(action, Transmit)]
         bursts = [action for action in actions if isinstance(action, Transmit)]
         self._unwritten += bursts
-        self._unwritten_size += sum(len(one.body) for burst in bursts for one in burst.frames)
         written = True
-        if self._unwritten and (
-            not all(burst.waits for burst in bursts)
-            or self._unwritten_size >= MOST_TOGETHER
-            or now >= self._write_by
-        ):
+        if self._unwritten and not (self._may_wait(bursts) and now < self._write_by):
             written = self._write_all(now)
         if not written:  # the thread waits for the reason, no longer than a moment
             self._inbox.put(None)
@@ -474,6 +469,13 @@ class Engine:
                 self.counting.record(action)
             elif isinstance(action, Disconnect):
                 self._lose("error_frame", action.reason, dropped=True)
+
+    def _may_wait(self, bursts: list[Transmit]) -> bool:
+        """Whether `bursts`, with what is not written yet, may go with what follows."""
+        if not all(burst.waits for burst in bursts):
+            return False
+        self._unwritten_size += sum(len(one.body) for burst in bursts for one in burst.frames)
+        return self._unwritten_size < MOST_TOGETHER
 
     @property
     def _write_by(self) -> float:
