@@ -7,7 +7,7 @@ import logging
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,9 +18,7 @@ from jmsx.cli.printing import JsonOption, print_json, print_table
 from jmsx.cli.terminal import console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jmsx.cli.trial import DemoResult, Trial
+    from collections.abc import Callable, Iterator
 
 _out = console()
 _err = console(stderr=True)
@@ -60,7 +58,7 @@ def demo(
     folder = out or Path("jmsx-demo") / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True, exist_ok=True)
     trial = Trial(app or find_example(), folder, messages)
-    with first_of_two(lambda: _drain(trial)):
+    with first_of_two(lambda: _drain(trial.interrupt)):
         _err.print("starting a broker (the first time it is fetched) …")
         with fresh_broker(broker) as running:
             with _progress(messages) as progress:
@@ -79,9 +77,9 @@ def demo(
         raise typer.Exit(1)
 
 
-def _drain(trial: Trial) -> None:
+def _drain(interrupt: Callable[[], object]) -> None:
     _err.print("draining; once more aborts …")
-    trial.interrupt()
+    interrupt()
 
 
 class _Bars:
@@ -106,7 +104,8 @@ def _progress(messages: int) -> Iterator[_Bars]:
         yield _Bars(progress, messages)
 
 
-def _show(result: DemoResult) -> None:
+def _show(result: Any) -> None:
+    """Print a DemoResult, whose module is not loaded for `jmsx --help`."""
     names = ("sent", "processed", "redelivered", "dead_lettered", "left", "lost", "duplicates")
     rows = [(name.replace("_", " "), f"{getattr(result, name):,}") for name in names]
     print_table(("jmsx demo", "messages"), rows)
