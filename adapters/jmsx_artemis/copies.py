@@ -11,10 +11,10 @@ from typing import Final
 
 from jmsx.core.death_headers import DEATH_HEADERS, DeathRecord, Room, fitting
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import Reading, Writing
+from jmsx.core.dialect import Copying, Reading, Writing
 from jmsx.core.frames import Frame
 from jmsx.core.headers import COUNT_HEADER, KEY_HEADER, UNREADABLE_HEADER
-from jmsx.core.values import ConsumerSettings, DestinationKind
+from jmsx.core.values import ConsumerSettings
 from jmsx_artemis.bodies import TYPE_HEADER, has_bytes
 from jmsx_artemis.destinations import parted
 
@@ -40,16 +40,12 @@ _LEFT: Final = frozenset(
 )  # fmt: skip
 
 
-class ArtemisCopying:
-    """Makes what takes the place of a message on Artemis."""
+class ArtemisCopying(Copying):
+    """Makes what takes the place of a message on Artemis, where a NACK deletes (BROKER.md A27)."""
 
     def __init__(self, writing: Writing, reading: Reading) -> None:
         self._writing = writing
         self._reading = reading
-
-    def dead_lettered_by_broker(self, delivery: Delivery, kind: DestinationKind) -> bool:  # noqa: ARG002 - here NACK is the same for all
-        """Return False: NACK makes Artemis delete the message."""
-        return False
 
     def dead_letter_copy(self, delivery: Delivery, destination: str, death: DeathRecord) -> Frame:
         """The SEND of a copy that the broker's management can retry."""

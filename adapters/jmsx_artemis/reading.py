@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Sender
+from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Reading, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.map_body import canonical_map, decode_map
@@ -62,8 +61,13 @@ _UNTOLD: Final = (
 )
 
 
-class ArtemisReading:
-    """Understands Artemis' frames."""
+class ArtemisReading(Reading):
+    """
+    Understands Artemis' frames.
+
+    They are genuine: the broker's headers stand in front of properties of the same name (measured on 2.44.0). It
+    numbers messages together with much else, so that their ids cannot be foreseen.
+    """
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:
         """
@@ -121,10 +125,6 @@ class ArtemisReading:
         """Return the entries of a map, as on Classic, and the bytes of any other body."""
         return canonical_map(body) if headers.get(TYPE_HEADER) == "map" else body
 
-    def genuine(self, delivery: Delivery) -> bool:  # noqa: ARG002 - here it is the same for all
-        """Always: the broker's headers stand in front of properties of the same name (measured on 2.44.0)."""
-        return True
-
     def message_id(self, headers: Mapping[str, str]) -> str:
         """Return the part of the message id after the comma; before it stands the subscription's (BROKER.md A31)."""
         return headers.get("message-id", "").rpartition(",")[2]
@@ -138,14 +138,6 @@ class ArtemisReading:
         """
         number, stamp = self.message_id(headers), headers.get("timestamp", "")
         return f"{number}@{stamp}" if number and stamp else number
-
-    def sent_id(self, session: str, number: int) -> str | None:  # noqa: ARG002 - Classic's affair
-        """Return None: the broker numbers messages together with much else, so that their ids cannot be foreseen."""
-        return None
-
-    def explains_later(self, command: str, text: str) -> bool:  # noqa: ARG002 - Classic's affair
-        """Return False: an ERROR is the last frame that comes."""
-        return False
 
     def complaint(self, frame: Frame) -> str:
         """Return the `message` header of an ERROR, or else its body, without the refused message that it repeats."""

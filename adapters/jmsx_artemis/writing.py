@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.dialect import Body
+from jmsx.core.dialect import Body, Writing
 from jmsx.core.map_body import encode_map
 from jmsx.core.values import StompAck
 from jmsx.errors import UnsupportedError
@@ -25,7 +25,7 @@ _CLASSIC_SCHEDULES: Final = frozenset(
 _NOTHING: Final = "-2"
 
 
-class ArtemisWriting:
+class ArtemisWriting(Writing):
     """Writes frames for Artemis."""
 
     def send_headers(self, destination: str) -> dict[str, str]:
@@ -78,9 +78,6 @@ class ArtemisWriting:
         if no_local:
             headers["no-local"] = "true"
         return headers
-
-    def trial(self, destination: str, headers: Mapping[str, str]) -> None:
-        """Return None: every SUBSCRIBE may ask for a receipt."""
 
     def browse_headers(
         self,

@@ -11,7 +11,7 @@ from typing import Final
 
 from jmsx.core.death_headers import DEATH_HEADERS, MESSAGE_LIMIT, DeathRecord, Room, cut, fitting
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import Reading, Writing
+from jmsx.core.dialect import Copying, Reading, Writing
 from jmsx.core.frames import Frame
 from jmsx.core.headers import (
     COUNT_HEADER,
@@ -56,7 +56,7 @@ _QUOTED_ACK_LINE: Final = b"\n ack:"
 _DESTINATION: Final = re.compile("/(remote-)?(temp-)?(queue|topic)/.")
 
 
-class ClassicCopying:
+class ClassicCopying(Copying):
     """Makes what takes the place of a message on Classic."""
 
     def __init__(self, writing: Writing, reading: Reading) -> None:

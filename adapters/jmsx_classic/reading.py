@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery
-from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Sender
+from jmsx.core.dialect import DOUBTFUL, UNREADABLE, Addresses, Body, Reading, Sender
 from jmsx.core.frames import Frame
 from jmsx.core.headers import KEY_HEADER, UNREADABLE_HEADER
 from jmsx.core.identity import identify
@@ -65,7 +65,7 @@ _ERRORS: Final[tuple[tuple[str, type[JmsxError]], ...]] = (
 )
 
 
-class ClassicReading:
+class ClassicReading(Reading):
     """Understands Classic's frames."""
 
     def addresses(self, headers: Mapping[str, str]) -> Addresses:

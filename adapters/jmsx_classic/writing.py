@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.destination_names import is_composite, is_pattern, parts
-from jmsx.core.dialect import Body
+from jmsx.core.dialect import Body, Writing
 from jmsx.core.map_body import TRANSFORMATION, encode_map
 from jmsx.core.selectors import check_arithmetic, spelled_out
 from jmsx.core.values import StompAck
@@ -29,7 +29,7 @@ TRANSFORMS: Final = TRANSLATION_HEADER
 _CRON: Final = re.compile(r"[0-9*/,-]+( [0-9*/,-]+){4}")
 
 
-class ClassicWriting:
+class ClassicWriting(Writing):
     """Writes frames for Classic."""
 
     def send_headers(self, destination: str) -> dict[str, str]:
@@ -127,9 +127,6 @@ class ClassicWriting:
     def unsubscribe_durable_headers(self, name: str) -> dict[str, str]:
         """Headers of the UNSUBSCRIBE that removes a durable subscription."""
         return {"activemq.subscriptionName": name}
-
-    def holding_headers(self, destination: str) -> None:
-        """None: it is there as soon as somebody says its name on the connection that made it."""
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
         """A content-length makes a BytesMessage, its absence a TextMessage (`LegacyFrameTranslator.java:45-120`)."""
