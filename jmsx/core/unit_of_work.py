@@ -336,7 +336,7 @@ class UnitOfWork:
         wire = {"transaction": Transaction.WIRE_NAME}
         receipt = {"receipt": receipt_id}
         if not batches:
-            return [Frame("COMMIT", {**wire, **receipt})]
+            return [*self._releases(), Frame("COMMIT", {**wire, **receipt})]
         if self._is_plain(batches):
             return _acks(batches, receipt)
         frames = self._in_a_transaction(batches)
