@@ -436,9 +436,7 @@ def test_a_commit_of_sends_alone_settles_nothing_that_holds_a_window_open() -> N
     """Classic settles the ACKs of every open transaction at the end of one of them. An example that was found."""
     machine = SessionMachine()
     waits = RedeliveryPolicy(maximum_redeliveries=-1, initial_redelivery_delay=0.5)
-    given = Habit(
-        mode=TRANSACTED, policy=waits, prefetch=1, dead_letter="safe", non_blocking=True
-    )
+    given = Habit(mode=TRANSACTED, policy=waits, prefetch=1, dead_letter="safe", non_blocking=True)
     machine.connect(habits=(given, given))
     machine.batch(which=0, ends=[BROKEN, None])
     machine.next_timer()
