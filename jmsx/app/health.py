@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.progress import Movement
+from jmsx.core.durations import Duration, seconds
 from jmsx.core.option_checks import by_name
 from jmsx.core.poison_frames import MANY
 from jmsx.errors import ConfigurationError
@@ -24,17 +25,20 @@ if TYPE_CHECKING:
 @by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """Seconds after which something counts as stuck; raises ConfigurationError unless they are positive."""
+    """
+    After how long something counts as stuck: seconds, a timedelta, or a text such as "10min".
 
-    handler: float = 600.0  #: one call of a handler, its commit included
-    stall: float = 120.0  #: messages wait here, no handler runs, and nothing moves
+    Raises ConfigurationError unless they are more than 0 s.
+    """
+
+    handler: Duration = 600.0  #: one call of a handler, its commit included
+    stall: Duration = 120.0  #: messages wait here, no handler runs, and nothing moves
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) <= 0:
-                raise ConfigurationError(
-                    f"health limit {name} must be more than 0 s, not {getattr(self, name):g}"
-                )
+            given = getattr(self, name)
+            if seconds(f"health limit {name}", given) <= 0:
+                raise ConfigurationError(f"health limit {name} must be more than 0 s, not {given}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,7 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
     if state.running_since is not None:
         for since, limit, whose in (
             (state.called_at, state.handler_limit, "its timeout of "),
-            (state.running_since, limits.handler, ""),
+            (state.running_since, seconds("handler", limits.handler), ""),
         ):
             if since is not None and limit is not None and now - since > limit:
                 return f"the handler has been running for {now - since:.0f} s, longer than {whose}{limit:g} s"
@@ -101,7 +105,7 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
     ):  # a new process would not reach it either
         return _FINE
     quiet = now - max(movement.moved_at, movement.due_at, state.held_until)
-    if movement.in_hand and quiet > limits.stall:
+    if movement.in_hand and quiet > seconds("stall", limits.stall):
         return f"{movement.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
     return _FINE
 

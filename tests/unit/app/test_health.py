@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -118,3 +119,20 @@ def test_limits_that_make_no_sense(name: str) -> None:
     """Zero and less are refused, with the name."""
     with pytest.raises(ConfigurationError, match=f"{name} must be more than 0"):
         HealthLimits(**{name: 0.0})
+
+
+@pytest.mark.parametrize("limit", [60, "1min", timedelta(minutes=1)])
+def test_limits_as_people_write_them(limit: Any) -> None:
+    """They are times as any other."""
+    limits = HealthLimits(handler=limit, stall=limit)
+    assert live([worker(running_since=NOW - 60.0)], limits, NOW).ok
+    assert not live([worker(running_since=NOW - 61.0)], limits, NOW).ok
+    assert live([worker(in_hand=1, moved_at=NOW - 60.0)], limits, NOW).ok
+    assert not live([worker(in_hand=1, moved_at=NOW - 61.0)], limits, NOW).ok
+
+
+@pytest.mark.parametrize("limit", ["soon", None, True, -1.0])
+def test_limits_that_are_none(limit: Any) -> None:
+    """They are refused by name."""
+    with pytest.raises(ConfigurationError, match="health limit stall"):
+        HealthLimits(stall=limit)
