@@ -77,10 +77,10 @@ means](runbooks/Causes.md); [how to read the boards](runbooks/Reading.md).
 
 ## Which fault makes which alert fire
 
-Fired as they should: {right}; false: {false}; missed: {missed}. The rows were not played in one run: those
-that went wrong were played again after a rule, the product or the load was mended. What stands behind
-*also* is allowed and not wanted, and not counted; that a frozen process makes messages late was allowed
-after it had been seen, and would be one false alert.
+Fired as they should: {right}; false: {false}; missed: {missed}. The rows of Artemis were played in one run;
+those of Classic were not: what went wrong there was played again after a rule, the product or the load was
+mended. What stands behind *also* is allowed and not wanted, and not counted; that a frozen process makes
+messages late was allowed after it had been seen, and would be a false alert.
 
 | broker | fault | fires |
 |---|---|---|

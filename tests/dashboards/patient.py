@@ -18,7 +18,7 @@ def make(uri: str, observer: PrometheusObserver) -> App:
     app = App(uri, observers=[observer], broker_stats=1.0, watch=0)
     later = RedeliveryPolicy(maximum_redeliveries=1, initial_redelivery_delay=90.0)
     at_once = RedeliveryPolicy(
-        maximum_redeliveries=3, initial_redelivery_delay=0.01, redelivery_delay=0.01
+        maximum_redeliveries=3, initial_redelivery_delay=0.002, redelivery_delay=0.002
     )
 
     @app.consumer("queue://orders", redelivery=at_once)
