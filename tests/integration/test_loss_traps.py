@@ -7,6 +7,7 @@ Each test says what a plain client loses or doubles there. The broker's own coun
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -208,6 +209,35 @@ def test_transactions_side_by_side(classic_broker: Broker, queue: Queue) -> None
         two.commit()
     assert bodies(classic_broker, queue) == ["a2"]
     assert bodies(classic_broker, other) == ["b2"]
+
+
+def test_a_commit_of_sends_beside_what_holds_the_window_open(
+    classic_broker: Broker, queue: Queue
+) -> None:
+    """Trap: COMMIT forgets the ids that ACKs of another open transaction named, or settles their messages."""
+    put(classic_broker, queue, "a", "b")
+    out = fresh_queue()
+    policy = replace(AT_ONCE, initial_redelivery_delay=2.0)
+    with Connection(
+        classic_broker.url,
+        redelivery_policy=policy,
+        non_blocking_redelivery=True,
+        prefetch_policy=PrefetchPolicy(queue=1),
+    ) as connection:
+        connection.start()
+        session = connection.create_session(TRANSACTED)
+        consumer = session.create_consumer(queue)
+        assert told(take(consumer, 1)) == [("a", 1)]
+        session.rollback()
+        assert told(take(consumer, 1)) == [("b", 1)]  # the window is opened for it
+        session.commit()
+        assert consumer.receive(0.5) is None
+        session.create_producer(out).send(Message("out"))
+        session.commit()
+        assert told(take(consumer, 1)) == [("a", 2)]
+        session.commit()
+    assert bodies(classic_broker, queue) == []
+    assert bodies(classic_broker, out) == ["out"]
 
 
 # The doubling window -------------------------------------------------------------------------------------------------
