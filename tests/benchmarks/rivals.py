@@ -46,6 +46,12 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def most_memory() -> float:
+    """Megabytes of memory of this process at its most; `ru_maxrss` would tell its parent's where that had more."""
+    told = Path("/proc/self/status").read_text().partition("VmHWM:")[2]
+    return int(told.split()[0]) / 1024
+
+
 class Meter:
     """Counts messages; the first one starts the clock."""
 
@@ -80,7 +86,7 @@ class Meter:
             "messages": self.seen,
             "rate": self.seen / took,
             "us": used / self.seen * 1e6,
-            "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "rss_mb": most_memory(),
         }
 
 
