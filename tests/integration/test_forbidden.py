@@ -255,29 +255,44 @@ def test_who_may_not_ask_for_the_scheduler_waits_himself(
 @pytest.mark.parametrize("persistent", [True, False])
 def test_a_dead_letter_that_nobody_takes_is_told(broker: LocalBroker, *, persistent: bool) -> None:
     """It stays in its queue, and the probe says why; nothing is deleted for want of a place."""
-    source, dead = name("open"), made(broker, name("read"))
+    source = name("open")
     app = App(
         as_clerk(broker),
         use_management=False,
         redelivery_policy=RedeliveryPolicy(maximum_redeliveries=0),
     )
 
-    @app.consumer(source, dead_letter=f"queue://{dead}", name="desk")
+    @app.consumer(source, dead_letter=f"queue://{made(broker, name('read'))}")
     def fail(_message: Message) -> None:
         raise ValueError
 
     with app:
-        assert app.ready().ok
         app.send(source, "x", persistent=persistent)
-        refused = f"desk: a dead letter cannot be put into queue://{dead}"
-        assert eventually(lambda: refused in str(app.ready().body))
-        assert app.live().ok
+        assert eventually(lambda: "a dead letter cannot be put into" in str(app.ready().body))
         for _ in range(5):  # also while there is no link, which Artemis ends with each refusal
             (told,) = app.ready().body["reasons"]
             assert "not authorized to write" in told or "AMQ339011 Error sending" in told
             time.sleep(0.3)  # there is nothing to wait for: it is to stay so
         assert broker.statistics(source).size == 1
     assert broker.statistics(source).size == 1
+
+
+def test_a_dead_letter_that_is_refused(classic: LocalBroker) -> None:
+    """`/readyz` says which consumer's, where it should go, and why it does not, for as long as that is so."""
+    source, dead = name("open"), made(classic, name("read"))
+    app = App(as_clerk(classic), redelivery_policy=NO_RETRY)
+
+    @app.consumer(source, dead_letter=f"queue://{dead}", name="desk")
+    def desk(_message: Message) -> None:
+        raise ValueError
+
+    with app:
+        assert app.ready().ok
+        app.send(source, "x")
+        assert eventually(lambda: not app.ready().ok, 10)
+        assert f"desk: a dead letter cannot be put into queue://{dead}" in str(app.ready().body)
+        assert app.live().ok
+    assert bodies(classic, source) == ["x"]
 
 
 def test_a_non_persistent_message_that_the_broker_would_delete(classic: LocalBroker) -> None:
