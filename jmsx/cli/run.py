@@ -88,7 +88,7 @@ def _from_file(folder: Path) -> RunSettings:
 def run_app(
     target: Annotated[
         str | None,
-        typer.Argument(help="MODULE:APP, such as shop:app; else app= in [tool.jmsx]."),
+        typer.Argument(help="MODULE:APP, such as shop:app; else `app` under tool.jmsx in pyproject.toml."),
     ] = None,
     *,
     url: Annotated[
@@ -136,7 +136,7 @@ def run_app(
 
     Example: jmsx run shop:app --url stomp://broker:61613 --workers 4 --health 8080
 
-    Each option may also be set by a variable (JMSX_WORKERS=4) or in pyproject.toml ([tool.jmsx] workers = 4); the
+    Each option may also be set by a variable (JMSX_WORKERS=4) or under tool.jmsx in pyproject.toml (workers = 4); the
     option wins, then the variable. What it says goes to standard error; with --json to standard output, a line of JSON
     each: first `app`, `version`, `broker`, `consumers` and `workers`, then what is `said` when (`at`). SIGTERM or
     Ctrl-C drains, a second one aborts. Exit code 0: drained; 1: not all could be drained, or it could not run; 130:
