@@ -88,7 +88,9 @@ def _from_file(folder: Path) -> RunSettings:
 def run_app(
     target: Annotated[
         str | None,
-        typer.Argument(help="MODULE:APP, such as shop:app; else `app` under tool.jmsx in pyproject.toml."),
+        typer.Argument(
+            help="MODULE:APP, such as shop:app; else `app` under tool.jmsx in pyproject.toml."
+        ),
     ] = None,
     *,
     url: Annotated[
