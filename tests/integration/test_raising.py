@@ -15,7 +15,7 @@ from jmsx.jms.session import link_of
 from tests.hiding import HidingError
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
-from tests.integration.support import QUICK, bodies, nothing_left, within
+from tests.integration.support import QUICK, bodies, nothing_left, settles, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +123,7 @@ def test_a_log_handler_that_raises_when_the_link_is_cut(
         session.create_consumer(queue).set_listener(listen)
         send(broker, queue, "a")
         assert eventually(lambda: seen == ["a"])
+        assert settles(broker, queue, size=0)  # else a may come again
         handler.error = error
         proxy.cut()
         send(broker, queue, "b")
