@@ -17,7 +17,8 @@ By which header `ack` a truncated message is settled is not certain: a sender ma
 Classic numbers what it dispatches, so its own is the lowest above that of the message before; a sender's below that one
 means nothing on this link, and those of neighbours that come later are above it. Before the first message of a link
 nobody knows that number. If more than one `ack` is in its text, its link is given up; the broker numbers it anew on
-the next one, where none of those that stood there before is its own.
+the next one, where its own is the one that did not stand there before, or not so often. Whoever cannot be told so
+costs no more than LINKS links: then the lowest is taken for it.
 
 Source: STOMP 1.2 specification, "Augmented BNF" and "Size Limits"; `StompWireFormat.marshal`,
 `FrameTranslator.copyStandardHeadersFromMessageToFrame` and `StompSubscription.onMessageDispatch` (Classic): the headers
@@ -27,6 +28,7 @@ are a HashMap, so that those of the sender stand between the broker's own in an 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from enum import Enum, auto
 from typing import Final
 
@@ -41,6 +43,8 @@ BODY_LIMIT: Final = 128 * 1024 * 1024
 #: Bytes of one header block at most, and of the body of any other frame: an ERROR's is a stack trace.
 HEAD_LIMIT: Final = 1024 * 1024
 
+#: Links that are given up in a row because nobody knows what settles their first message.
+LINKS: Final = 3
 
 _COMMANDS: Final = ("MESSAGE", "RECEIPT", "ERROR", "CONNECTED")
 _FIRST_LINE: Final = re.compile(rf"({'|'.join(_COMMANDS)})\r?\n".encode())
@@ -91,6 +95,15 @@ class _Oddity(Enum):
     UNCLEAR = auto()  #: one of them: that cannot be told before more has come
 
 
+class Told:
+    """What the links of a session tell each other of the message that one was given up for."""
+
+    def __init__(self) -> None:
+        #: How often each `ack` stands in its text: how it begins, and its number
+        self.acks = Counter[tuple[bytes, int]]()
+        self.links = 0  #: given up since it was known last what settles such a message
+
+
 class Splitter:
     """
     Keeps what is incomplete until the rest arrives.
@@ -120,8 +133,7 @@ class Splitter:
         #: The head of the last message that was not truncated, or the `ack` of one that was.
         self._known = b""
         self._why = ""  #: what is odd
-        #: Lines `ack` in the text of the message that an older link was given up for
-        self.told: set[bytes] = set()
+        self.told = Told()  #: shared by the links of a session
 
     @property
     def incomplete(self) -> tuple[int, int] | None:
@@ -473,10 +485,8 @@ class Splitter:
         unsure = False
         if found:
             (prefix, least), (number, _) = self._floor(text), _lowest(found)
-            unsure = least < 0 and len({one for one, _ in found}) > 1
-            if unsure:
-                self.told.clear()
-                self.told.update(b"%s%d" % (prefix, one) for one, _ in found)
+            if least < 0:
+                number, unsure = self._first(text, prefix, number)
             self._known = b"ack:%s%d" % (prefix, number)
             lines.append(self._known)
         head = text[text.index(b"\n") + 1 :]
@@ -487,6 +497,18 @@ class Splitter:
         torn = whole.truncated(self._why or _INSIDE, self._bared(text))
         torn.unsure = unsure
         return torn
+
+    def _first(self, text: bytes, prefix: bytes, lowest: int) -> tuple[int, bool]:
+        """The number that settles the first message of a link, and whether that one has to be given up to know it."""
+        acks = _all_acks(text)
+        ours = Counter({one: times for one, times in acks.items() if one[0] == prefix})
+        for candidates in (ours, ours - self.told.acks):
+            if len(candidates) == 1:
+                self.told.links = 0
+                return next(iter(candidates))[1], False
+        self.told.acks = acks
+        self.told.links += 1
+        return lowest, self.told.links <= LINKS
 
     def _acks(self, text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
         """
@@ -501,16 +523,20 @@ class Splitter:
             for one in _ACK.finditer(text, start, stop)
             if one[1] == prefix and int(one[2]) > least
         ]
-        return [one for one in found if b"%s%d" % (prefix, one[0]) not in self.told] or found
+        if least >= 0:
+            return found
+        return [one for one in found if (prefix, one[0]) not in self.told.acks] or found
 
     def _floor(self, text: bytes) -> tuple[bytes, int]:
         """How each `ack` of this link begins, and the number in the last one; `text` if there was none before."""
         found = _ACK.search(b"\n" + self._known + b"\n")
         if found is not None:
             return found[1], int(found[2])
-        told = {one[1] for one in _ACK.finditer(text)}
+        acks = _all_acks(text)
+        told = {prefix for prefix, _ in acks - self.told.acks or acks}
         origins = {one for one in told if one.startswith(self.origin)} or told
         if len(origins) > 1:
+            self.told.acks = acks
             raise ProtocolError(f"{_TWO_ACKS}{_told(text)}")
         return (origins.pop() if origins else self.origin), -1
 
@@ -583,6 +609,11 @@ class _StrayError(_SuspectError):
 
 class _OddError(_StrayError):
     """Where a MESSAGE begins, there is none as it stands."""
+
+
+def _all_acks(text: bytes) -> Counter[tuple[bytes, int]]:
+    """How often each `ack` stands in `text`, whoever wrote it: how it begins, and its number."""
+    return Counter((one[1], int(one[2])) for one in _ACK.finditer(text))
 
 
 def _lowest(acks: list[tuple[int, int]]) -> tuple[int, int]:

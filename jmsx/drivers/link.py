@@ -16,6 +16,7 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.frames import Frame, MessageFrame, escape
 from jmsx.core.heartbeat import header
+from jmsx.core.wire import Told
 from jmsx.drivers.connect import connect
 from jmsx.drivers.transport import DriverConnection, DriverTransport, Stream
 from jmsx.errors import (
@@ -138,8 +139,8 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._transport.splitter.mark = mark
         self._transport.splitter.origin = escape(origin).encode()
 
-    def share(self, told: set[bytes]) -> None:
-        """Go by what the links of a session tell each other of messages that they were given up for (core/wire.py)."""
+    def share(self, told: Told) -> None:
+        """Go by what the links of a session tell each other."""
         self._transport.splitter.told = told
 
     @property

@@ -21,6 +21,7 @@ from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.dialect import Dialect
 from jmsx.core.events import ConnectFailed
 from jmsx.core.frames import Frame
+from jmsx.core.wire import Told
 from jmsx.drivers.link import Inbox, StompLink
 from jmsx.drivers.machine import Machine
 from jmsx.errors import (
@@ -94,7 +95,7 @@ class Connector:
         self._trying: StompLink | None = None
         self._failed: BrokerAddress | None = None  #: whose link was lost
         self._dialect: Dialect | None = None  #: of the first link; the others must have it too
-        self._told: set[bytes] = set()  #: see `StompLink.share`
+        self._told = Told()  #: by one link to the next
         #: Is told which broker did not let us in, and why.
         self.on_failure: Callable[[BrokerAddress, JmsxError], None] = lambda _address, _error: None
 

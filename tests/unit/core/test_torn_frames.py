@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jmsx.core.frames import Frame, MessageFrame
-from jmsx.core.wire import Splitter
+from jmsx.core.wire import LINKS, Splitter, Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -272,9 +272,7 @@ def test_a_frame_that_comes_later_is_told() -> None:
     assert splitter.fault is None
 
 
-def on_a_link(
-    told: set[bytes], *numbers: int, body: bytes, name: bytes = b""
-) -> list[tuple[str, bool]]:
+def on_a_link(told: Told, *numbers: int, body: bytes, name: bytes = b"") -> list[tuple[str, bool]]:
     """The `ack` by which each message is settled, as on Classic, and whether that is unsure; all are of one text."""
     splitter = Splitter()
     splitter.feed(CONNECTED)
@@ -294,7 +292,7 @@ def test_the_first_message_of_a_link_that_names_other_acks(
     others: tuple[int, ...], *, cut: bool
 ) -> None:
     """Nobody knows which is its own; on the next link it is one that was not there before."""
-    told: set[bytes] = set()
+    told = Told()
     lines = b"".join(b"\nack:b\\c%d" % one for one in others)
     text = (
         {"name": b"a" + lines + b"\n\nb", "body": b""} if cut else {"body": b"a" + lines + b"\nb"}
@@ -303,6 +301,55 @@ def test_the_first_message_of_a_link_that_names_other_acks(
     assert [one for _, one in on_a_link(told, 7, **text)] == [unsure]
     if unsure:
         assert on_a_link(told, 10, 11, **text) == [("b:10", False), ("b:11", False)]
+
+
+def quoting(*others: int) -> bytes:
+    """A body with a NUL, and with such lines."""
+    return b"a\0" + b"".join(b"\nack:b\\c%d" % one for one in others) + b"\nb"
+
+
+def test_a_message_that_names_all_acks_that_may_be_its_own_costs_one_link() -> None:
+    """On the next link its own stands there twice."""
+    told, body = Told(), quoting(*range(1, 500))
+    assert [one for _, one in on_a_link(told, 7, body=body)] == [True]
+    assert on_a_link(told, 300, body=body) == [("b:300", False)]
+    assert on_a_link(told, 400, body=body) == [("b:400", False)]
+
+
+def test_messages_of_which_nobody_can_tell_cost_few_links() -> None:
+    """As if each link began with another one."""
+    told = Told()
+    given_up = [
+        unsure
+        for number in range(10, 20)
+        for _, unsure in on_a_link(told, number, body=quoting(number - 9, number + 500))
+    ]
+    assert given_up == [True] * LINKS + [False] * (10 - LINKS)
+
+
+def test_what_a_link_was_given_up_for_tells_nothing_of_later_messages() -> None:
+    """Their own is the lowest behind that of the message before, whatever else they name."""
+    told = Told()
+    assert [one for _, one in on_a_link(told, 7, body=quoting(5, 20, 21, 22))] == [True]
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+    stream = written(1, b"whole").replace(b"ack:1\n", b"ack:b\\c19\n")
+    stream += written(1, quoting(23)).replace(b"ack:1\n", b"ack:b\\c20\n")
+    assert names(splitter.feed(stream + receipt(1))) == ["b:19", "b:20!", "s-1"]
+
+
+def test_an_ack_that_looks_like_another_broker_s_costs_one_link() -> None:
+    """Ids of one broker begin alike, and its connections' do not end so."""
+    told, body = Told(), b"a\0\nack:b-2\\c3\nb"
+    for number, faults in ((7, True), (8, False)):
+        splitter = Splitter()
+        splitter.feed(CONNECTED)
+        splitter.mark, splitter.origin, splitter.told = MARK, b"b-", told
+        stream = written(1, body).replace(b"ack:1\n", b"ack:b-1\\c%d\n" % number)
+        came = splitter.feed(stream + receipt(1))
+        assert (splitter.fault is not None) is faults
+        assert names(came) == ([] if faults else ["b-1:8!", "s-1"])
 
 
 def test_an_ack_of_before_that_hides_the_own_one_settles_nothing() -> None:
