@@ -57,6 +57,9 @@ class Browsers:
     def __len__(self) -> int:
         return len(self._open) + len(self._questions)
 
+    def __contains__(self, subscription_id: str) -> bool:
+        return subscription_id in self._open or subscription_id in self._questions
+
     def open(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
         """
         Subscribe a browser with the SUBSCRIBE `headers` that the dialect made; then call

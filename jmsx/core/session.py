@@ -206,7 +206,7 @@ class SessionCore:
         chunk: dict[str, list[Delivery]] = {}
         for frame in frames:
             if isinstance(frame, MessageFrame):
-                if frame.late or frame.unsure:
+                if frame.late or (frame.unsure and not self._is_browsed(frame)):
                     self._truncated(frame)
                     continue
                 self._arrivals += 1
@@ -613,6 +613,10 @@ class SessionCore:
             self._outbox.disconnect(
                 f"a truncated message has to be delivered again: {frame.broken}"
             )
+
+    def _is_browsed(self, frame: MessageFrame) -> bool:
+        """Return whether a message that is not understood is for a browser, which acknowledges nothing."""
+        return frame.bare().headers.get("subscription", "") in self.browsers
 
     def _refused(self, error: Frame, now: float) -> None:
         self._outbox.sends = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jmsx_classic import DIALECT
-from tests.unit.core.harness import AUTO, Talk, called
+from tests.unit.core.harness import AUTO, WALL, Talk, called
 
 if TYPE_CHECKING:
     from jmsx.core.requests import Request
@@ -90,3 +90,18 @@ def test_browser_ends_with_its_link() -> None:
     talk.cut()
     assert len(talk.core.browsers) == 0
     assert talk.core.idle
+
+
+def test_what_settles_a_message_is_of_no_matter_to_a_browser() -> None:
+    """Its link is not given up to learn that, or nobody could look behind the message."""
+    talk = Talk(AUTO, dialect=DIALECT)
+    browse(talk)
+    talk.answer()
+    talk.wrote()
+    frame = talk.message("a", to="9").truncated("two ack headers")
+    frame.unsure = True
+    talk.core.receive([frame], talk.now, WALL)
+    assert talk.wrote() == []
+    delivery, _ = talk.core.browsers.look("9")
+    assert delivery is not None
+    assert delivery.dead_letter_cause is not None
