@@ -7,6 +7,7 @@ import logging
 import sys
 import tomllib
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -161,7 +162,7 @@ def run_app(
         raise ConfigurationError(
             'jmsx run needs MODULE:APP, such as shop:app, or app = "shop:app" in [tool.jmsx]'
         )
-    announce = _say_as_json if as_json else _err.print
+    announce = _also_unread(_say_as_json if as_json else _err.print)
     if supervised is None and (settings.workers > 1 or reload):
         app = None if reload else _prepared(settings)
         where = settings.health or (app.health if app is not None else None)
@@ -189,6 +190,16 @@ def run_app(
     _introduce(settings, app, "Ctrl-C drains", as_json=as_json)
     app.run(float(settings.drain_timeout), until_idle=settings.until_idle, announce=announce)
     announce("drained")
+
+
+def _also_unread(say: Callable[[str], object]) -> Callable[[str], object]:
+    """`say`; but that the other end of the pipe is closed ends nothing that runs."""
+
+    def announce(words: str) -> None:
+        with suppress(OSError, SystemExit):  # which rich makes of a broken pipe
+            say(words)
+
+    return announce
 
 
 def _say_as_json(words: str) -> None:
