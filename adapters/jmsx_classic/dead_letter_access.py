@@ -22,6 +22,7 @@ from jmsx import Session, Topic
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
+from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
@@ -134,11 +135,15 @@ class ClassicDeadLetters:
                 raise InvalidDestinationError(
                     f"there is no queue {queue}; `jmsx dlq ls` lists those with dead letters"
                 )
-        for frame in self._shown(queue):
-            yield _letter(self._whole(frame, queue), bodies=bodies)
+        for frame in self._shown(queue, whole=True):
+            yield _letter(frame, bodies=bodies)
 
-    def _shown(self, queue: str) -> Iterator[MessageFrame]:
-        """What a browser is shown: translated, until the broker closes the connection, and from there on as it is."""
+    def _shown(self, queue: str, *, whole: bool = False) -> Iterator[MessageFrame]:
+        """
+        What a browser is shown: translated, until the broker closes the connection, and from there on as it lies there.
+
+        That is looked at alone for what came without its body, if it is to be `whole`.
+        """
         headers = DIALECT.writing.browse_headers(
             destination=f"queue://{queue}", prefetch=_BROWSED, selector=None
         )
@@ -158,7 +163,7 @@ class ClassicDeadLetters:
             if known[message_id]:
                 known[message_id] -= 1
             else:
-                yield frame
+                yield self._whole(frame, queue) if whole else frame
         self._translates[queue] = False
 
     def _browsed(self, queue: str, headers: Mapping[str, str]) -> Iterator[MessageFrame]:
@@ -168,8 +173,8 @@ class ClassicDeadLetters:
                 yield frame
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
-        """`frame`, with the body that comes only translated, if it has such a one."""
-        if UNDECODABLE_HEADER in frame.headers or DIALECT.reading.carries(
+        """`frame`, which was not translated, with the body that comes only so, if it has such a one."""
+        if UNDECODABLE_HEADER in frame.headers or not DIALECT.reading.may_lack_body(
             frame.headers, frame.body
         ):
             return frame
@@ -226,7 +231,7 @@ class ClassicDeadLetters:
         instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
     ) -> Iterator[list[_Taken]]:
         """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well."""
-        with_body = {one.id for one in wanted if not one.stuck}
+        looked_at = {one.id for one in wanted if not one.stuck or UNREADABLE_HEADER in one.headers}
         batch: list[_Taken] = []
         subscriptions, held, taken = 0, 0, 0
         while wanted.total() and taken < LINK:
@@ -239,7 +244,7 @@ class ClassicDeadLetters:
                 break
             if (
                 not self._translates[queue]
-                and DIALECT.reading.message_id(frame.headers) in with_body
+                and DIALECT.reading.message_id(frame.headers) in looked_at
             ):
                 frame = self._whole(frame, queue)
             letter = _letter(frame)

@@ -99,6 +99,11 @@ class ClassicReading(Reading):
             return False
         return bool(body) or "content-length" in headers or self.sender(headers) is not Sender.JMS
 
+    def may_lack_body(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """So may what a STOMP client, or a copy of jmsx's, has sent as a map; the header is on an empty text, too."""
+        perhaps_a_map = TRANSLATION_HEADER in headers and "content-length" not in headers
+        return not self.carries(headers, body) or (perhaps_a_map and not body)
+
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """
         What a STOMP client sends is numbered as of session -1, and a JMS client's sessions have numbers from 0 on.

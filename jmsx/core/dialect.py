@@ -143,6 +143,10 @@ class Reading(Protocol):
         """Return whether a MESSAGE has the body that its sender gave it, so that a copy of it has that too."""
         return True
 
+    def may_lack_body(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Return whether a MESSAGE that was not translated may have a body that comes translated: then look at it."""
+        return not self.carries(headers, body)
+
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """Return the kind of program that sent a MESSAGE."""
         return Sender.JMSX if KEY_HEADER in headers else Sender.OTHER

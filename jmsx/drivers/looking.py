@@ -14,6 +14,7 @@ from jmsx.config.uri import BrokerAddress
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame, escape
+from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.core.translating import is_same, one_message, queue_of
 from jmsx.core.values import ConsumerSettings
 from jmsx.drivers.exchange import Talk, bounded
@@ -46,7 +47,8 @@ class Looking:
         """
         `delivery` as a browser shows it; None if the broker shows nothing more of it.
 
-        Raises JmsxError if the broker cannot be asked.
+        Where nothing that came tells that a body is missing, and the broker does not show the message at all, that is
+        unreadable: it may have one. Raises JmsxError if the broker cannot be asked.
         """
         shown = None
         for _ in range(SURE):
@@ -57,13 +59,15 @@ class Looking:
             except _ClosedError:
                 continue
             except (InvalidDestinationError, InvalidSelectorError):  # of what its sender wrote
-                return None
+                pass
             finally:
                 talk.drop()
             break
-        if shown is None or not shown.body or not is_same(shown, delivery.frame, self._dialect):
-            return None
-        return _merged(delivery.frame, shown, self._dialect.translation_header or "")
+        known, header = delivery.frame, self._dialect.translation_header or ""
+        if shown is None or not is_same(shown, known, self._dialect):
+            carried = self._dialect.reading.carries(known.headers, known.body)
+            return _unreadable(known) if carried else None
+        return _merged(known, shown, header) if shown.body else None
 
     def ends_links(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
         """
@@ -122,6 +126,10 @@ class Looking:
 
 class _ClosedError(Exception):
     """The broker closed the connection at the message."""
+
+
+def _unreadable(frame: MessageFrame) -> MessageFrame:
+    return MessageFrame(frame.block + f"\n{UNREADABLE_HEADER}:true".encode(), frame.body)
 
 
 def _merged(frame: MessageFrame, shown: MessageFrame, header: str) -> MessageFrame:

@@ -345,3 +345,21 @@ def test_an_object_message_hides_nothing(classic_broker: ClassicBroker, tmp_path
     assert [one.body for one in came] == ["first", content, "Zürich 😀", content, "last"]
     assert "3 done" in run(classic_broker, "purge", dead.name, "--yes")
     assert classic_broker.statistics(dead.name).size == 0
+
+
+@NEEDS_JDK
+def test_a_stomp_clients_map_behind_an_object_message(classic_broker: ClassicBroker) -> None:
+    """Nothing of it tells that it has a body, where none is translated; it goes back whole, and an empty text too."""
+    dead, target = fresh_queue(), fresh_queue()
+    run_peer("BodyPeer", classic_broker.openwire_url, dead.name, "persistent", "object")
+    text = "<map><entry><string>a</string><int>1</int></entry></map>"
+    for body in (text, ""):
+        put_plainly(classic_broker, dead, body, transformation="jms-map-xml")
+    put_plainly(classic_broker, dead, "")
+    told = printed(classic_broker, "replay", dead.name, "--to", target.uri, "--yes")
+    assert told == {"planned": 3, "done": 3, "missing": 0, "dry_run": False}
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        consumer = connection.create_session().create_consumer(target)
+        came = [message for message in (consumer.receive(5.0) for _ in range(3)) if message]
+    assert [one.body for one in came] == [{"a": 1}, "", ""]

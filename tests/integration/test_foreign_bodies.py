@@ -18,6 +18,7 @@ import stompman
 from jmsx import Connection, Message, Queue, ReconnectPolicy
 from jmsx.app import App
 from jmsx.core.events import LinkClosed
+from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
 from jmsx.errors import (
     ConnectionFailedError,
@@ -28,6 +29,7 @@ from jmsx.errors import (
 from jmsx.jms.session import link_of
 from jmsx.jms.translation import is_bodiless
 from jmsx_broker import ClassicBroker
+from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import (
@@ -298,6 +300,24 @@ def test_texts_of_other_stomp_clients(
     assert message.body == '{"city": "Zürich"}'.encode()
     assert message.text == '{"city": "Zürich"}'
     assert message.json() == {"city": "Zürich"}
+
+
+@NEEDS_JDK
+def test_a_stomp_clients_map_behind_an_object_message(
+    classic_broker: ClassicBroker, queue: Queue
+) -> None:
+    """Nothing of it tells that it has a body, where none is translated; nor of an empty text that it has none."""
+    java(classic_broker, queue, "object")
+    where = {"destination": f"/queue/{queue.name}", "transformation": "jms-map-xml"}
+    with Wire(classic_broker.url) as wire:
+        for text in ("<map><entry><string>a</string><int>1</int></entry></map>", ""):
+            wire.request(Frame("SEND", where, text.encode()))
+    policy = ReconnectPolicy(initial_delay=0.01)
+    with Connection(classic_broker.url, reconnect=policy) as connection:
+        connection.start()
+        thing, content, text = take(connection.create_session().create_consumer(queue), 3)
+        assert (thing.properties["kind"], thing.readable) == ("object", False)
+        assert (content.body, text.body) == ({"a": 1}, "")
 
 
 @NEEDS_JDK
