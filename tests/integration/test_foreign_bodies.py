@@ -310,8 +310,8 @@ def test_a_stomp_clients_map_behind_an_object_message(
     java(classic_broker, queue, "object")
     where = {"destination": f"/queue/{queue.name}", "transformation": "jms-map-xml"}
     with Wire(classic_broker.url) as wire:
-        for text in ("<map><entry><string>a</string><int>1</int></entry></map>", ""):
-            wire.request(Frame("SEND", where, text.encode()))
+        for body in (b"<map><entry><string>a</string><int>1</int></entry></map>", b""):
+            wire.request(Frame("SEND", where, body))
     policy = ReconnectPolicy(initial_delay=0.01)
     with Connection(classic_broker.url, reconnect=policy) as connection:
         connection.start()
