@@ -192,8 +192,10 @@ class Engine:
             try:
                 return operation(self.core, now)
             finally:
-                self._perform(now)
-                self._rearm()
+                try:
+                    self._perform(now)
+                finally:
+                    self._rearm()
         finally:
             self._working = False
 
@@ -450,12 +452,16 @@ class Engine:
 
     def _perform(self, now: float) -> None:
         """Write all frames that the core asks for in one go, unless they may wait for others, then report."""
-        actions = self.core.take_actions()
-        if not (actions or self._todo or self._unwritten):
-            return
-        self._todo += [action for action in actions if not isinstance(action, Transmit)]
-        bursts = [action for action in actions if isinstance(action, Transmit)]
-        self._unwritten += bursts
+        try:
+            actions = self.core.take_actions()
+            if not (actions or self._todo or self._unwritten):
+                return
+            self._todo += [action for action in actions if not isinstance(action, Transmit)]
+            bursts = [action for action in actions if isinstance(action, Transmit)]
+            self._unwritten += bursts
+        except BaseException:  # nobody knows what is left out
+            self.interrupted("a call was interrupted before its frames were written")
+            raise
         written = True
         if self._unwritten and not (self._may_wait(bursts) and now < self._write_by):
             written = self._write_all(now)
@@ -472,9 +478,11 @@ class Engine:
 
     def _may_wait(self, bursts: list[Transmit]) -> bool:
         """Whether `bursts`, with what is not written yet, may go with what follows."""
-        if not all(burst.waits for burst in bursts):
-            return False
-        self._unwritten_size += sum(len(one.body) for burst in bursts for one in burst.frames)
+        for burst in bursts:
+            if not burst.waits:
+                return False
+            for frame in burst.frames:
+                self._unwritten_size += len(frame.body)
         return self._unwritten_size < MOST_TOGETHER
 
     @property
@@ -484,23 +492,24 @@ class Engine:
 
     def _write_all(self, now: float) -> bool:
         """Write what is not written; False if the socket is gone."""
+        bursts = self._unwritten
         data = b""
         written = True
         try:
-            data = self._encoded()
+            self._unwritten, self._unwritten_size = [], 0  # before they are written: not once more
+            data = self._encoded(bursts)
             if data and self._up:
                 written = self._epoch.write(data, now)
         except BaseException:  # no frame may be left out, and nothing may follow half a one
-            self._write_after_all(data or self._encoded(), now)
-            raise
-        finally:
             self._unwritten, self._unwritten_size = [], 0
+            self._write_after_all(data or self._encoded(bursts), now)
+            raise
         return written
 
-    def _encoded(self) -> bytes:
-        """All frames that are not written, as they are written on this link."""
+    def _encoded(self, bursts: list[Transmit]) -> bytes:
+        """All frames of `bursts`, as they are written on this link."""
         encode = self._epoch.encode
-        return b"".join([encode(frame) for burst in self._unwritten for frame in burst.frames])
+        return b"".join([encode(frame) for burst in bursts for frame in burst.frames])
 
     def _write_after_all(self, data: bytes, now: float) -> None:
         """Writing `data` was interrupted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import jmsx
 from jmsx.drivers.engine import MOST_TOGETHER, TOGETHER
 from tests.benchmarks.one_thread import OneThread
+from tests.unit.interrupts import Alarm, Interrupt
 
 BEGINNING: Final = 1000.0
 
@@ -89,3 +91,39 @@ def test_large_bodies_do_not_wait(sender: Sender) -> None:
     assert sender.wrote() == []
     sender.send(half)
     assert sender.wrote() == ["SEND SEND"]
+
+
+#: What is interrupted.
+WRITING: Final = ("/jmsx/drivers/engine.py", "/jmsx/core/actions.py")
+
+ACK: Final = re.compile(rb"ACK\nid:")
+
+
+def interrupted_receive(interrupt: Interrupt, monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """How many ACKs are written for a message whose `receive()` is; None if its link is dropped."""
+    now = [BEGINNING]
+    monkeypatch.setattr("jmsx.clock.SystemClock.monotonic", lambda _clock: now[0])
+    one = OneThread(jmsx.AcknowledgeMode.AUTO_ACKNOWLEDGE, 1)
+    engine, consumer, wrote = one.link.engine, one.consumer(), [b""]
+    engine.changed.wait(0.0)  # it is here
+    monkeypatch.setattr(engine._epoch, "_write", wrote.append)
+    monkeypatch.setattr(
+        engine._epoch.link, "written", lambda data: len(data) if wrote[-1] == data else 0
+    )
+    try:
+        interrupt.run(lambda: consumer.receive(1))
+    except Alarm:
+        assert engine.outage is not None or consumer.receive(1) is not None
+    now[0] += TOGETHER
+    engine._listen(now[0])
+    return None if engine.outage is not None else len(ACK.findall(b"".join(wrote)))
+
+
+def test_a_write_that_is_interrupted_anywhere_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the link is dropped, where nobody knows what is left out."""
+    whole = Interrupt(within=WRITING)
+    assert interrupted_receive(whole, monkeypatch) == 1
+    assert whole.steps > 30
+    for step in range(1, whole.steps + 1):
+        told = interrupted_receive(Interrupt(step, within=WRITING), monkeypatch)
+        assert told in (1, None), step
