@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.app.worker import Worker
+from jmsx.drivers.changed import waitable
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConnectionFailedError, DrainError, JmsxError
 from jmsx.log import logger
@@ -36,7 +37,7 @@ def drain(workers: Sequence[Worker], timeout: float, machine: Machine) -> None:
     for each in drains:
         each.thread.start()
     for each in drains:
-        each.thread.join(max(deadline - machine.monotonic(), 0.0))
+        each.thread.join(waitable(max(deadline - machine.monotonic(), 0.0)))
     late = [each for each in drains if each.thread.is_alive() or each.overdue]
     for each in late:
         each.cut_off()

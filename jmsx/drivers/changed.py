@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def waitable(timeout: float | None) -> float | None:
+    """Return `timeout` (seconds), or 292 years if it is longer: more than that Python refuses."""
+    return None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+
+
+class Event(threading.Event):
+    """An event that may be waited for as long as one likes."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As threading's."""
+        return super().wait(waitable(timeout))
+
+
 class Changed(threading.Condition):
     """A condition of a lock that was entered once by who waits."""
 
@@ -26,7 +39,7 @@ class Changed(threading.Condition):
     def wait(self, timeout: float | None = None) -> bool:
         """As Condition.wait; the lock is held afterwards, also if that was interrupted while it let go of it."""
         try:
-            return super().wait(timeout)
+            return super().wait(waitable(timeout))
         finally:
             if not self._is_owned():
                 self._acquire_restore((1, threading.get_ident()))

@@ -14,7 +14,7 @@ from jmsx.clock import SystemClock
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.process_memory import ProcessMemory
-from jmsx.drivers.changed import Changed
+from jmsx.drivers.changed import Changed, Event
 from jmsx.drivers.connect import check_tls
 from jmsx.drivers.link import Inbox, StompLink
 
@@ -50,7 +50,7 @@ class Machine(SystemClock):
 
     def event(self) -> threading.Event:
         """A flag that can be waited for."""
-        return threading.Event()
+        return Event()
 
     def thread(self, target: Callable[[], object], name: str) -> threading.Thread:
         """A daemon thread, not started yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from jmsx import Message
 from jmsx.app.sender import Sender
+from jmsx.core.durations import LONGEST
 from jmsx.drivers.locks import NonReentrantLock
 from jmsx.drivers.machine import Machine
 from jmsx.errors import IllegalStateError
@@ -67,6 +69,12 @@ def test_a_send_that_interrupts_the_first_one_is_refused() -> None:
     assert made.send(Message("main"), "queue://q", {}) == "main"
     assert len(refused) == 1
     assert made.send(Message("next"), "queue://q", {}) == "next"
+
+
+def test_a_send_that_may_take_for_ever() -> None:
+    """Longer than Python waits."""
+    made = sender(lambda: time.sleep(0.05))
+    assert made.send(Message("x"), "queue://q", {"timeout": LONGEST}) == "x"
 
 
 def test_a_send_that_is_interrupted_anywhere_leaves_a_sender_that_sends() -> None:
