@@ -472,6 +472,7 @@ class App:
         again. Raises DrainError that says who was, or the error that ended a consumer, if one did; IllegalStateError if
         a handler calls it: that has `quit()`.
         """
+        timeout: float = as_number("drain_timeout", drain_timeout)
         if self._working() is not None:
             raise IllegalStateError(
                 "stop() waits for handlers to end, so it would wait for its own; in a handler call quit()"
@@ -487,7 +488,6 @@ class App:
             return
         self._stopping.set()
         self._leave_opening()
-        timeout: float = as_number("drain_timeout", drain_timeout)
         if not self._started(timeout):
             timeout = 0.0
         if self._watch is not None:

@@ -665,6 +665,15 @@ def test_the_app_is_stopped(kind: str) -> None:
     assert "is gone (closed)" in str(told)
 
 
+def test_a_stop_that_makes_no_sense() -> None:
+    """Stops nothing."""
+    app = shop()
+    with harness(app):
+        with pytest.raises(ConfigurationError, match="drain_timeout='30 secs' is no duration"):
+            app.stop("30 secs")
+        assert app.ready().ok
+
+
 def test_what_a_request_refuses() -> None:
     """Before it connects."""
     app = App("stomp://localhost:1")
