@@ -190,7 +190,8 @@ class _ReplyQueue:
         except (BrokerTimeoutError, UnansweredError) as error:
             raise UnansweredError(f"request {name} to {to}: {error}") from error
         finally:
-            self._pending.pop(name, None)
+            if self._pending.get(name) is pending:  # and not that of the next one who took the id
+                self._pending.pop(name, None)
 
     def fail(self, fault: str) -> None:
         """Whoever waits does so in vain."""

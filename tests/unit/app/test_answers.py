@@ -31,7 +31,8 @@ from jmsx import (
     RedeliveryPolicy,
     UnansweredError,
 )
-from jmsx.app.answers import answer_to
+from jmsx.app.answers import PendingRequest, answer_to
+from jmsx.app.sender import Sending
 from jmsx.testing import harness
 
 if TYPE_CHECKING:
@@ -703,6 +704,36 @@ def test_one_correlation_id_twice(kind: str) -> None:
         with pytest.raises(IllegalStateError, match="an answer to 'same' is awaited already"):
             app.request("queue://double", 1, correlation_id="same")
         mq.advance(10)
+
+
+@KINDS
+def test_the_next_one_with_that_correlation_id(kind: str) -> None:
+    """Gets its answer, also if who asked before has not quite taken his own."""
+    app, told = shop(), list[object]()
+
+    @app.consumer("queue://slow", name="slow")
+    def slow(number: int) -> int:
+        app._machine.event().wait(5.0)
+        return number
+
+    class Dawdling(PendingRequest):
+        def answer(self, timeout: float) -> Message:
+            found = super().answer(timeout)
+            asking.start()
+            app._machine.event().wait(1.0)
+            return found
+
+    def ask() -> None:
+        told.append(app.request("queue://slow", 7, correlation_id="same").json())
+
+    with harness(app, kind) as mq:
+        asking = mq._world.thread(ask, "asking")
+        first = Sending.of({"correlation_id": "same"})
+        pending = Dawdling(app._machine)
+        assert app._requests.ask(first, "queue://double", 1, pending).json() == 2
+        assert told == []
+        mq.advance(10)
+        assert told == [7]
 
 
 @KINDS
