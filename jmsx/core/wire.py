@@ -537,8 +537,10 @@ class Splitter:
         origins = {one for one in told if one.startswith(self.origin)} or told
         if len(origins) > 1:
             self.told.acks = acks
-            raise ProtocolError(f"{_TWO_ACKS}{_told(text)}")
-        return (origins.pop() if origins else self.origin), -1
+            self.told.links += 1
+            if self.told.links <= LINKS:
+                raise ProtocolError(f"{_TWO_ACKS}{_told(text)}")
+        return min(origins, default=self.origin), -1
 
     def _head(self, data: bytes, block_start: int) -> tuple[int, int] | None:
         """

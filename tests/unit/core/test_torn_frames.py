@@ -342,14 +342,26 @@ def test_what_a_link_was_given_up_for_tells_nothing_of_later_messages() -> None:
 def test_an_ack_that_looks_like_another_broker_s_costs_one_link() -> None:
     """Ids of one broker begin alike, and its connections' do not end so."""
     told, body = Told(), b"a\0\nack:b-2\\c3\nb"
-    for number, faults in ((7, True), (8, False)):
-        splitter = Splitter()
-        splitter.feed(CONNECTED)
-        splitter.mark, splitter.origin, splitter.told = MARK, b"b-", told
-        stream = written(1, body).replace(b"ack:1\n", b"ack:b-1\\c%d\n" % number)
-        came = splitter.feed(stream + receipt(1))
-        assert (splitter.fault is not None) is faults
-        assert names(came) == ([] if faults else ["b-1:8!", "s-1"])
+    assert of_a_connection(told, 7, body) is None
+    assert of_a_connection(told, 8, body) == ["b-1:8!", "s-1"]
+
+
+def test_acks_that_look_like_other_brokers_cost_few_links() -> None:
+    """As if each link began with another message; the own one, or none, is what is taken at last."""
+    told = Told()
+    came = [of_a_connection(told, 7 + n, b"a\0\nack:b-2\\c%d\nb" % n) for n in range(6)]
+    assert came[:LINKS] == [None] * LINKS
+    assert None not in came[LINKS:]
+
+
+def of_a_connection(told: Told, number: int, body: bytes) -> list[str] | None:
+    """What comes of a link that begins with such a message of the broker's first generator; None: its end."""
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark, splitter.origin, splitter.told = MARK, b"b-", told
+    stream = written(1, body).replace(b"ack:1\n", b"ack:b-1\\c%d\n" % number)
+    came = splitter.feed(stream + receipt(1))
+    return None if splitter.fault is not None else names(came)
 
 
 def test_an_ack_of_before_that_hides_the_own_one_settles_nothing() -> None:
