@@ -501,11 +501,13 @@ class Splitter:
     def _first(self, text: bytes, prefix: bytes, lowest: int) -> tuple[int, bool]:
         """The number that settles the first message of a link, and whether that one has to be given up to know it."""
         acks = _all_acks(text)
-        ours = Counter({one: times for one, times in acks.items() if one[0] == prefix})
-        for candidates in (ours, ours - self.told.acks):
-            if len(candidates) == 1:
-                self.told.links = 0
-                return next(iter(candidates))[1], False
+        for candidates in (acks - self.told.acks, acks):
+            near = [one for one in candidates if one[0].startswith(self.origin)]
+            ours = [number for one, number in candidates if one == prefix]
+            if len(ours) == 1:
+                if len(near) == 1:  # else its prefix may be a guess
+                    self.told.links = 0
+                return ours[0], False
         self.told.acks = acks
         self.told.links += 1
         return lowest, self.told.links <= LINKS
