@@ -6,8 +6,14 @@ link one of the two comes to the session, and the broker's own locks make certai
 the transaction was committed, and the old one comes again only if it was rolled back, for until then it is held by the
 transaction or by the dead link. While the broker still works on the COMMIT of a dead socket, neither comes.
 
-So a broker is needed whose ACKs take part in transactions. Nothing is left behind: each marker goes with the next
-commit, the last one when the session closes, and those of sessions that died are acknowledged by others after a week.
+Where ACKs take no part in transactions (Artemis), only a session without consumers has markers, and the old one is
+acknowledged when the commit is confirmed. If it comes again, then the broker has ended the dead link and will commit
+nothing of it any more; but what it has committed before may still be on its way to the disk, or into the queue. So a
+further marker is sent when the disk has all of that (journal_barrier.py), and if the new one has not come before that
+one, then the transaction was rolled back.
+
+Nothing is left behind: each marker goes with the next commit, the last one when the session closes, and those of
+sessions that died are acknowledged by others after a week.
 """
 
 from __future__ import annotations
@@ -20,7 +26,8 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
-from jmsx.core.requests import Continuation, Request, Requests
+from jmsx.core.journal_barrier import journal_barrier
+from jmsx.core.requests import Request, Requests
 from jmsx.core.transaction import Transaction
 from jmsx.core.values import StompAck
 from jmsx.errors import (
@@ -50,14 +57,18 @@ class _UnansweredCommit:
 
     whole: Request  #: who waits for the outcome
     sent: int  #: the number of its marker
-    covered: int  #: the number of the marker that it acknowledges
+    covered: int  #: the number of the marker that goes with it
     broker: str
 
-    def decide(self, seen: set[int], now: float) -> bool:
-        """End the commit if one of the markers `seen` tells its outcome; return whether it is ended."""
+    def decide(self, seen: set[int], disproof: int, now: float) -> bool:
+        """
+        End the commit if one of the markers `seen` tells its outcome; return whether it is ended.
+
+        It was rolled back if the marker `disproof` comes, and its own has not come before.
+        """
         if self.sent in seen:
             self.whole.end(now)
-        elif self.covered in seen:
+        elif disproof in seen:
             text = (
                 f"the connection to {self.broker} was lost before the broker committed"
                 f" {self.whole.subject}, which it has rolled back"
@@ -87,8 +98,11 @@ class CommitMarkers:
         self._acknowledged = 0  #: number of this session's newest marker that went with it
         self._unanswered: _UnansweredCommit | None = None
         self._was_sent = False  #: a marker has been sent on this link
+        self._committing = False  #: a COMMIT is written, and its link is there
+        #: Number of the marker that is sent on this link when the one of the commit before has come again; 0: none
+        self._further = 0
         self.opened = False
-        self.error: JmsxError | None = None  #: why there are none on this link
+        self._refusal: JmsxError | None = None  #: the broker's, of the markers
 
     @property
     def ready(self) -> bool:
@@ -107,7 +121,7 @@ class CommitMarkers:
 
     def open(self) -> None:
         """Subscribe to the markers on a link that is up; called at the first commit, and on every link after that."""
-        self.opened, self.error = True, None
+        self.opened = True
         orphans = self._today - ORPHANED
         headers = self._dialect.writing.subscribe_headers(
             destination=QUEUE,
@@ -119,15 +133,26 @@ class CommitMarkers:
         )
 
         def then(_now: float, error: JmsxError | None) -> JmsxError | None:
-            self.error = error
+            if error is not None and not isinstance(error, LinkError):
+                self.opened, self._refusal = False, error
             return error
 
         request = self._requests.open("SUBSCRIBE", QUEUE, then)
         headers = {"id": SUBSCRIPTION, **headers, "receipt": request.receipt_id}
         self._outbox.transmit(Frame("SUBSCRIBE", headers))
         self._was_sent = not self.in_doubt
-        if self._was_sent:
+        # Where each ERROR ends a link, a refusal that names nothing would end all of them
+        if self._was_sent and self._dialect.errors_close:
+            request = self._requests.open("SEND", QUEUE, then)
+            self._outbox.transmit(self._marker({"receipt": request.receipt_id}))
+        elif self._was_sent:
             self._outbox.transmit(self._marker({}))
+
+    def check(self) -> None:
+        """Raise what the broker has said if it has refused the markers; once, for the next commit asks again."""
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
 
     def prepare(self) -> None:
         """
@@ -145,51 +170,81 @@ class CommitMarkers:
         """Keep markers that have come, and end the commit in doubt if they tell its outcome."""
         seen = set()
         for delivery in deliveries:
-            self._last_marker = delivery
             number = whole(delivery.headers.get("jmsx_marker"))
             if number is not None and delivery.headers.get("jmsx_session") == self._session_id:
                 self._newest_in_hand = number
                 seen.add(number)
-        if self._unanswered is not None and self._unanswered.decide(seen, now):
+                self._release_older()
+            self._last_marker = delivery
+        if self._unanswered is not None:
+            self._look_at(self._unanswered, seen, now)
+
+    def _release_older(self) -> None:
+        """
+        Acknowledge the marker before the one that has come, which a COMMIT need not take along.
+
+        The broker would count each lost link that held it, and make a dead letter of it in the end (BROKER.md A43).
+        """
+        older = self._last_marker
+        if self._dialect.transactional_ack or self._committing or self.in_doubt:
+            return
+        if older is not None and older is not self._acknowledged_marker:
+            self._acknowledged_marker = older
+            self._outbox.transmit(Frame("ACK", {"id": older.ack_id}))
+
+    def _look_at(self, unanswered: _UnansweredCommit, seen: set[int], now: float) -> None:
+        covered_tells = self._dialect.transactional_ack
+        if unanswered.decide(seen, unanswered.covered if covered_tells else self._further, now):
             self._unanswered = None
+        elif unanswered.covered in seen and not self._further:
+            further = self._marker({})
+            self._further = self._number
 
-    def commit(
-        self, transaction_id: str, broker: str, frames: Sequence[Frame], answer: Continuation
-    ) -> Request:
-        """
-        Commit the transaction that `frames` complete; call it only when the markers are `ready`.
+            def passed(_now: float, error: JmsxError | None) -> JmsxError | None:
+                if error is None:
+                    self._outbox.transmit(further)
+                return error
 
-        The request ends with the broker's answer. If the link is lost before, or the broker fails, it ends with what
-        the marker tells on the next link.
-        """
-        whole = Request("COMMIT", transaction_id, then=answer)
+            request = self._requests.open("SEND", QUEUE, passed)
+            self._outbox.transmit(*journal_barrier(further, request.receipt_id))
 
-        def told(now: float, error: JmsxError | None) -> JmsxError | None:
-            if not isinstance(error, LinkError | BrokerFaultError):
-                whole.end(now, error)
-            elif self._newest_in_hand == self._number:  # its marker was faster than its answer
-                whole.end(now)
-            elif not whole.done:
-                self._unanswered = _UnansweredCommit(
-                    whole, self._number, self._acknowledged, broker
-                )
-                if isinstance(error, BrokerFaultError):  # the next link tells, as after a lost one
-                    self._outbox.disconnect(str(error))
-            return error
-
-        request = self._requests.open("COMMIT", transaction_id, told)
+    def commit_frames(self, frames: Sequence[Frame], receipt_id: str) -> list[Frame]:
+        """Return the frames that commit the transaction, which `frames` complete; only when the markers are `ready`."""
         wire = {"transaction": Transaction.WIRE_NAME}
         held = self._acknowledged_marker = self._last_marker
-        ack = [] if held is None else [Frame("ACK", {"id": held.ack_id, **wire})]
+        ack = []
+        if held is not None and self._dialect.transactional_ack:
+            ack.append(Frame("ACK", {"id": held.ack_id, **wire}))
         self._acknowledged, self._newest_in_hand, self._was_sent = self._newest_in_hand, 0, True
-        commit = Frame("COMMIT", {**wire, "receipt": request.receipt_id})
-        self._outbox.transmit(*frames, self._marker(wire), *ack, commit)
-        return whole
+        self._committing = True
+        commit = Frame("COMMIT", {**wire, "receipt": receipt_id})
+        return [*frames, self._marker(wire), *ack, commit]
+
+    def confirmed(self) -> list[Frame]:
+        """Note that the COMMIT is confirmed; return the ACK of the marker that goes with it, if it took none along."""
+        committing, self._committing = self._committing, False
+        held = self._acknowledged_marker
+        if held is None or self._dialect.transactional_ack or not committing:
+            return []
+        return [Frame("ACK", {"id": held.ack_id})]
+
+    def look_up(
+        self, whole: Request, broker: str, error: LinkError | BrokerFaultError, now: float
+    ) -> None:
+        """End `whole`, a COMMIT that `broker` has not answered, with what the marker tells on the next link."""
+        self._committing = False
+        if self._newest_in_hand == self._number:  # its marker was faster than its answer
+            whole.end(now)
+        elif not whole.done:
+            self._unanswered = _UnansweredCommit(whole, self._number, self._acknowledged, broker)
+            if isinstance(error, BrokerFaultError):  # the next link tells, as after a lost one
+                self._outbox.disconnect(str(error))
 
     def lost(self) -> None:
         """Forget the markers in hand, because the link is gone; they come again on the next one."""
         self._last_marker = self._acknowledged_marker = None
-        self._newest_in_hand = 0
+        self._newest_in_hand = self._further = 0
+        self._committing = False
 
     def give_up(self, now: float, gone: JmsxError) -> None:
         """End the commit in doubt with the error `gone`: there will be no next link that could tell its outcome."""

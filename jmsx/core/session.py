@@ -107,6 +107,7 @@ class SessionCore:
             self._requests,
             self._outbox,
             sending=self.sending,
+            consumers=self._consumers,
             lost_deliveries=lost_deliveries,
             releases=self._releases,
         )
@@ -118,6 +119,7 @@ class SessionCore:
             self._dead_letters.next_timer,
             self.broker_errors.next_timer,
             self.browsers.next_timer,
+            self._work.next_timer,
         )
 
     @property
@@ -224,6 +226,7 @@ class SessionCore:
             elif not self._consumers.accept(subscription_id, deliveries, now):
                 # A browser's, or its consumer was closed meanwhile and the broker takes them back.
                 self.browsers.accept(subscription_id, deliveries)
+        self._work.received()
 
     def take_actions(self) -> list[Action]:
         """Return what the driver must do now, oldest first."""
@@ -248,6 +251,7 @@ class SessionCore:
         self._dead_letters.handle_timer(now)
         self.broker_errors.handle_timer(now)
         self.browsers.handle_timer(now)
+        self._work.handle_timer(now)
         for consumer in self._consumers.agenda.take_due(now):
             consumer.handle_timer(now, unread=unread)
 
@@ -429,7 +433,7 @@ class SessionCore:
 
         A session with commit markers needs the last one in hand; at its first commit it asks for one.
         """
-        return not self.linked or self._work.may_commit(self._consumers.agenda.holding())
+        return self._work.may_commit(self._consumers.agenda.holding(), linked=self.linked)
 
     @property
     def committing(self) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jmsx.core.actions import Outbox
 from jmsx.core.commit_markers import CommitMarkers
-from jmsx.core.commit_repeat import CommitRepeat, repeatable
+from jmsx.core.commit_repeat import PATIENCE, CommitRepeat, repeatable
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
 from jmsx.core.delivery_state import DeliveryInput
@@ -27,13 +27,15 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.journal_barrier import journal_barrier
-from jmsx.core.lost_deliveries import LostDeliveries
-from jmsx.core.requests import Request, Requests, answered, silent, unanswered
+from jmsx.core.lost_deliveries import LIMIT, LostDeliveries
+from jmsx.core.process_memory import Name
+from jmsx.core.requests import Continuation, Request, Requests, answered, silent, unanswered
 from jmsx.core.sends import Sends
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
 from jmsx.core.values import SessionSettings
 from jmsx.errors import (
     BrokerFaultError,
+    BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,
     InvalidDestinationError,
@@ -44,7 +46,7 @@ from jmsx.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 #: What a transaction settles, consumer by consumer, each oldest first.
@@ -68,6 +70,7 @@ class UnitOfWork:
         outbox: Outbox,
         *,
         sending: Sends,
+        consumers: Iterable[ConsumerCore],
         lost_deliveries: LostDeliveries,
         releases: Callable[[], list[Frame]],
     ) -> None:
@@ -76,23 +79,27 @@ class UnitOfWork:
         self._requests = requests
         self._outbox = outbox
         self._sending = sending
+        self._consumers = consumers  #: of the session
         self._lost_deliveries = lost_deliveries
         self._releases = releases  #: what ends every transaction that keeps a window open
         self._transaction = Transaction(settings.session_id)
         self._repeat: CommitRepeat | None = None
+        self._half: Request | None = None  #: a commit whose link was lost at its ACKs
+        #: Inputs of commits that were to be repeated, and did not come again in time
+        self._perhaps_sent: set[Name] = set()
+        #: Whether a commit that was not answered is repeated on the next link, if it received something
+        self._repeats_unanswered = settings.marker_day is not None and not dialect.transactional_ack
         self.markers: CommitMarkers | None = None
-        #: Whether a commit that was not answered is done once more on the next link
-        self._repeats_unanswered = False
-        if settings.marker_day is not None and dialect.transactional_ack:
+        if settings.marker_day is not None:
             self.markers = CommitMarkers(
                 settings.session_id, settings.marker_day, dialect, requests, outbox
             )
-        elif settings.marker_day is not None:
-            self._repeats_unanswered = True
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a commit has lost its link, and its outcome is still unknown."""
+        """Whether a commit has lost its link, and its end is told on the next one."""
+        if self._half is not None or (self._repeat is not None and self._repeat.here is None):
+            return True
         return self.markers is not None and self.markers.in_doubt
 
     @property
@@ -198,20 +205,33 @@ class UnitOfWork:
 
     # The end of a transaction ----------------------------------------------------------------------------------------
 
-    def may_commit(self, consumers: Sequence[ConsumerCore]) -> bool:
+    def may_commit(self, consumers: Sequence[ConsumerCore], *, linked: bool) -> bool:
         """
-        Return whether `commit` may be called on the present link; asks for a marker where one is needed.
+        Return whether `commit` may be called; if it is `linked`, asks for a marker where one is needed.
 
         `consumers` are those of which the application holds messages, here and for `commit`.
         """
-        if self.markers is None or self._transaction.rollback_only is not None:
+        if self.markers is None:
             return True
-        if not (self._transaction.sends or consumers):
-            return True  # there is nothing to commit
+        self.markers.check()
+        if self._transaction.rollback_only is not None or not linked:
+            return True
+        if not (self._transaction.sends or consumers) or not self._uses_markers():
+            return True  # there is nothing to commit, or nothing that a marker could tell
         self.markers.prepare()
-        if self.markers.error is not None:
-            raise self.markers.error
         return self.markers.ready
+
+    def _uses_markers(self) -> bool:
+        """
+        Return whether commits have a marker now.
+
+        Where ACKs take no part in transactions, what was received tells as much, when it comes again; and of a session
+        that holds messages of two subscriptions when its socket breaks Artemis keeps one for nobody in 5 of 80 cases
+        (BROKER.md A66). So there only a session without consumers reads markers.
+        """
+        if self.markers is None:
+            return False
+        return self._dialect.transactional_ack or next(iter(self._consumers), None) is None
 
     def commit(
         self, consumers: Sequence[ConsumerCore], now: float, then: Callable[[float], None]
@@ -240,16 +260,10 @@ class UnitOfWork:
                 then(now)
             return told
 
-        if self.markers is not None:
-            frames = self._in_a_transaction(batches)
-            name = transaction.transaction_id
-            request = self.markers.commit(name, broker, frames, answer)
-        elif (
-            transaction.sends
-            and (batches or self._repeats_unanswered)
-            and not self._dialect.transactional_ack
-        ):
-            request = self._commit_in_two_steps(batches, answer)
+        if self.markers is not None and self._uses_markers():
+            request = self._commit_marked(self.markers, batches, answer)
+        elif not self._dialect.transactional_ack and transaction.sends:
+            request = self._commit_in_two_steps(batches, answer, then)
         else:
             request = self._requests.open("COMMIT", transaction.transaction_id, answer)
             self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
@@ -313,7 +327,9 @@ class UnitOfWork:
         """
         if self.markers is not None:
             self.markers.lost()
-        if self._repeat is not None or self.in_doubt:
+        if self._repeat is not None:
+            self._repeat.until, self._repeat.here, self._repeat.running = None, None, False
+        if self.in_doubt:
             return
         transaction = self._transaction
         cause, transaction_id = transaction.rollback_only, transaction.transaction_id
@@ -361,107 +377,229 @@ class UnitOfWork:
     def give_up(self, now: float) -> None:
         """End a commit that waits for the next link: it stays in doubt, because there will be none."""
         gone = ConnectionFailedError(f"the connection to {self.settings.broker} is gone")
+        half, self._half = self._half, None
         if self.markers is not None:
             self.markers.give_up(now, gone)
+        if half is not None:
+            half.end(now, gone)
         if self._repeat is not None:
             self._repeat.whole.end(now, gone)
 
-    def _commit_in_two_steps(
-        self,
-        batches: Batches,
-        answer: Callable[[float, JmsxError | None], JmsxError | None],
+    def _commit_marked(
+        self, markers: CommitMarkers, batches: Batches, answer: Continuation
     ) -> Request:
-        """COMMIT what was sent; when that is confirmed, acknowledge what was received."""
-        transaction = self._transaction
-        whole = Request("COMMIT", transaction.transaction_id, then=answer)
+        """Commit in one transaction; if the broker does not answer, the marker will."""
+        whole = Request("COMMIT", self._transaction.transaction_id, then=answer)
+        broker = self.settings.broker
 
-        def end(now: float, error: JmsxError | None) -> JmsxError | None:
-            if not self._tries_again(batches, whole, error):
+        def told(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                self._outbox.transmit(*markers.confirmed())
+            if isinstance(error, LinkError | BrokerFaultError):
+                markers.look_up(whole, broker, error, now)
+            else:
                 whole.end(now, error)
             return error
 
-        def settle(now: float, error: JmsxError | None) -> JmsxError | None:
+        request = self._requests.open("COMMIT", whole.subject, told)
+        frames = self._in_a_transaction(batches)
+        self._outbox.transmit(*markers.commit_frames(frames, request.receipt_id))
+        return whole
+
+    def _commit_in_two_steps(
+        self, batches: Batches, answer: Continuation, then: Callable[[float], None]
+    ) -> Request:
+        """
+        COMMIT what was sent; when that is confirmed, acknowledge what was received.
+
+        With `commit_markers`, a COMMIT whose answer is lost is repeated on the next link, and one whose ACKs are lost
+        is done. What was received is acknowledged when it comes again, then, without being handed out.
+        """
+        transaction = self._transaction
+        acknowledged = False
+
+        def ended(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None and not acknowledged:
+                self._owe_acks(batches)
+            return answer(now, error)
+
+        whole = Request("COMMIT", transaction.transaction_id, then=ended)
+
+        def settled(now: float, error: JmsxError | None) -> JmsxError | None:
+            nonlocal acknowledged
+            acknowledged = error is None
+            if isinstance(error, LinkError) and self._repeats_unanswered and not whole.done:
+                self._half = whole
+            else:
+                whole.end(now, error)
+            return error
+
+        def told(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None and not self._repeats(batches, whole, error, then):
+                whole.end(now, error)
             if error is not None or whole.done:
-                return end(now, error)
+                return error
             self._sending.report_all(transaction, "confirmed", now)
             transaction.sent = True
             if not batches:
-                return end(now, None)
-            request = self._requests.open("ACK", transaction.transaction_id, end)
+                return settled(now, None)
+            request = self._requests.open("ACK", transaction.transaction_id, settled)
             self._outbox.transmit(*_acks(batches, {"receipt": request.receipt_id}))
             return None
 
-        request = self._requests.open("COMMIT", transaction.transaction_id, settle)
+        if self._perhaps_sent and self._take_perhaps_sent(batches):
+            sends = list(transaction.sends)
+            self._repeat = CommitRepeat(
+                sends, batches, whole, self.settings.broker, then, failed=True, here=told
+            )
+            self._outbox.transmit(Frame("ABORT", {"transaction": transaction.WIRE_NAME}))
+            self._resend(self._repeat)
+            return whole
+        request = self._requests.open("COMMIT", transaction.transaction_id, told)
         self._outbox.transmit(*self._commit_frames([], request.receipt_id))
         return whole
 
-    def _tries_again(self, batches: Batches, whole: Request, error: JmsxError | None) -> bool:
-        """
-        Return whether a commit that failed is repeated on the next link, message by message.
+    def _take_perhaps_sent(self, batches: Batches) -> bool:
+        """Forget whether one of these inputs made an older commit fail, which now would fail again; return whether."""
+        names = {consumer.memory.name(each) for consumer, batch in batches for each in batch}
+        found = not self._perhaps_sent.isdisjoint(names)
+        self._perhaps_sent -= names
+        return found and repeatable(self._transaction.sends, self._dialect)
 
-        That is so if it was refused, or failed in the broker, perhaps because something that it received was received
-        once before; or if its answer is lost. A commit that received nothing is not repeated when it was refused: of
-        sends that are refused together some would be taken singly.
+    def _owe_acks(self, batches: Batches) -> None:
+        """Mark what a commit received as processed: when it comes again, only its ACK is owed."""
+        for consumer, batch in batches:
+            self._lost_deliveries.note(consumer, batch, handed_out=False, processed=True)
+        for consumer in self._consumers:
+            for delivery in consumer.waiting:
+                self._lost_deliveries.recall(consumer, delivery)
+
+    def _repeats(
+        self, batches: Batches, whole: Request, error: JmsxError, then: Callable[[float], None]
+    ) -> bool:
+        """
+        Return whether a commit that failed is repeated on the next link, message by message (commit_repeat.py).
+
+        That is so if the broker failed at it without a cause, and at none of its SENDs, perhaps because something that
+        it received was received once before; or if its answer is lost. Of sends that are refused together some would
+        else be taken singly.
         """
         sends = list(self._transaction.sends)
-        refused = (
-            bool(batches) and error is not None and not (silent(error) or self._transaction.sent)
-        )
-        lost = isinstance(error, LinkError) and self._repeats_unanswered and not whole.done
-        if not (refused or lost) or not repeatable(sends, self._dialect):
+        failed = isinstance(error, BrokerFaultError)
+        lost = isinstance(error, LinkError) and self._repeats_unanswered
+        if whole.done or self.is_rollback_only or not (batches and (failed or lost)):
             return False
-        self._repeat = CommitRepeat(sends, batches, whole, self.settings.broker)
-        # What it is told now is about what is sent once more
-        self._transaction.rollback_only = None
-        if not lost:
+        if not repeatable(sends, self._dialect):
+            return False
+        self._repeat = CommitRepeat(
+            sends, batches, whole, self.settings.broker, then, failed=failed
+        )
+        if failed:
             self._outbox.disconnect(
                 f"{self.settings.broker} did not commit {whole.subject}: {error}"
             )
         return True
 
-    def resume(self, broker: str, now: float, then: Callable[[], None]) -> bool:
+    def resume(self, broker: str, now: float, subscribe: Callable[[], None]) -> bool:
         """
-        Repeat, on a new link to `broker`, a commit that failed on the last one; False if there is none.
+        Go on, on a new link to `broker`, with a commit that was not ended on the last one.
 
-        If there is one, nothing else may be written until it runs `then`. It may fail, and with it the link: a consumer
-        that Artemis makes while it closes a connection is there for ever, and holds messages for nobody (measured on
-        2.44.0).
+        Returns whether it has to be rehearsed first (journal_barrier.py); then nothing else may be written until it
+        runs `subscribe`. That may be refused, and with it the link: a consumer that Artemis makes while it closes a
+        connection is there for ever, and holds messages for nobody (measured on 2.44.0).
         """
-        if self._repeat is not None and self._repeat.broker == broker:
-            self._resend(self._repeat, then)
-            return True
-        if self._repeat is not None:
-            repeat, self._repeat = self._repeat, None
+        repeat = self._repeat
+        if repeat is not None and repeat.broker != broker:
             text = f"{broker}, to which the session goes now, cannot know what {repeat.broker} has"
             repeat.whole.end(now, ConnectionFailedError(text))
+        repeat = self._repeat
+        if repeat is None:
+            self._reopen(now)
+            return False
+
+        def passed(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                self._reopen(now)
+                subscribe()
+                self.received()
+                return None
+            return self._end_repeat(repeat, now, error)
+
+        request = self._requests.open("SEND", repeat.whole.subject, passed)
+        self._outbox.transmit(*journal_barrier(repeat.sends[0].frame, request.receipt_id))
+        return True
+
+    def _reopen(self, now: float) -> None:
+        """Go on with a commit, if there is one, on a link on which consumers are about to be subscribed."""
+        half, self._half = self._half, None
+        if half is not None:
+            half.end(now)
+        if self._repeat is not None:
+            self._repeat.until = now + PATIENCE
         if self.markers is not None and self.markers.opened:
             self.markers.open()
-        return False
 
-    def _resend(self, repeat: CommitRepeat, then: Callable[[], None]) -> None:
-        """Send everything again, as soon as the broker knows what it has of it."""
+    def received(self) -> None:
+        """Repeat a commit that failed if all that it received has come again to this session."""
+        repeat = self._repeat
+        if repeat is not None and not repeat.running and repeat.is_held(self._consumers):
+            self._resend(repeat)
+
+    def next_timer(self) -> float | None:
+        """Return when `handle_timer` is next due (seconds, monotonic), or None."""
+        waits = self._repeat is not None and not self._repeat.running
+        return self._repeat.until if self._repeat is not None and waits else None
+
+    def handle_timer(self, now: float) -> None:
+        """Stop waiting for what a commit that failed has received when its time is over."""
+        repeat, due = self._repeat, self.next_timer()
+        if repeat is not None and due is not None and due <= now:
+            failed = (
+                f"{repeat.broker} has refused it, perhaps because it has a part of it from before"
+            )
+            text = (
+                f"{failed if repeat.failed else f'{repeat.broker} did not answer it'}, and what it received has not"
+                f" come again to this session in {PATIENCE:g} s: somebody else has it"
+            )
+            if len(self._perhaps_sent) > LIMIT:
+                self._perhaps_sent.clear()
+            for consumer, batch in repeat.batches if repeat.failed else ():
+                self._perhaps_sent.update(consumer.memory.name(each) for each in batch)
+            repeat.whole.end(now, BrokerTimeoutError(text))
+            repeat.then(now)
+
+    def _resend(self, repeat: CommitRepeat) -> None:
+        """Send everything again, as soon as the broker knows what it has of it; call it where all inputs are held."""
+        repeat.running = True
 
         def passed(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None:
-                return sent(now, error)
+                return self._end_repeat(repeat, now, error)
             request = self._requests.open("SEND", repeat.whole.subject, sent)
             self._outbox.transmit(*repeat.frames(request.receipt_id))
             return None
 
         def sent(now: float, error: JmsxError | None) -> JmsxError | None:
-            lost = error is not None and silent(error) and not self.is_rollback_only
-            if self._repeat is not repeat or lost:
-                return error  # the next link, if there is one, tries again
-            self._repeat = None
-            repeat.whole.end(now, error)
-            if error is None:
-                repeat.settle(self._lost_deliveries)
-                then()
-            return error
+            if error is not None and not silent(error):
+                error = BrokerFaultError(f"a part of it may be sent: {error}")
+            return self._end_repeat(repeat, now, error)
 
         request = self._requests.open("SEND", repeat.whole.subject, passed)
         first = repeat.sends[0].frame
         self._outbox.transmit(*journal_barrier(first, request.receipt_id))
+
+    def _end_repeat(
+        self, repeat: CommitRepeat, now: float, error: JmsxError | None
+    ) -> JmsxError | None:
+        """End a commit that is repeated, unless its link is lost: the next one, if there is one, tries again."""
+        lost = error is not None and silent(error) and not self.is_rollback_only
+        if self._repeat is repeat and not lost:
+            self._repeat = None
+            if error is None and repeat.here is not None:
+                repeat.here(now, None)
+            else:
+                repeat.whole.end(now, error)
+        return error
 
     def _committed(self, batches: Batches, now: float) -> None:
         transaction = self._transaction

@@ -293,11 +293,15 @@ class SessionMachine(World):
         self.uncommitted[which] = []
         self.may_go = before | {body(one) for one in mine}
         request = peer.call(lambda core, now: core.commit(now))
-        while not request.done:  # Artemis: a commit that it refuses is repeated on the next link
+        while (
+            not request.done
+        ):  # Artemis: it is repeated on the next link, if its inputs come again
             if peer.dead:
                 peer.connect(fresh=False)
             else:
                 peer.read()
+            if not request.done:
+                self.pass_to(self.time + 0.5)
         out = set(self.bodies("out"))
         stored = {text for queue in ("q0", "q1", "shared") for text in self.bodies(queue)}
         if request.error is None:
@@ -372,6 +376,14 @@ class ArtemisMachine(SessionMachine):
 
     profile = ArtemisProfile()
     dialect = ARTEMIS_DIALECT
+
+    @initialize(habits=st.tuples(HABITS, HABITS), marked=st.booleans())
+    def connect(self, habits: tuple[Habit, Habit], *, marked: bool = False) -> None:
+        """Commits that lose their link are repeated, or are in doubt; the other session may get their inputs."""
+        first, second = habits
+        super().connect(
+            (replace(first, commit_markers=marked), replace(second, commit_markers=marked))
+        )
 
 
 class ScheduledMachine(SessionMachine):

@@ -125,6 +125,20 @@ def duplicates(side: Side) -> None:
     client.subscribe("~")
 
 
+def duplicate_beside_an_open_transaction(side: Side) -> None:
+    """It is looked for when a SEND comes in: what is open then is committed all the same, all three of them."""
+    clients = [side.open(), side.open()]
+    for number, client in enumerate(clients):
+        client.ask("BEGIN", **TX)
+        client.put("~", f"open {number}", _AMQ_DUPL_ID="1", **TX)
+    other = side.open()
+    other.put("~", "plain", _AMQ_DUPL_ID="1")
+    for client in clients:
+        client.ask("COMMIT", **TX)
+    other.put("~", "known", _AMQ_DUPL_ID="1")
+    other.subscribe("~")
+
+
 def duplicate_ends_the_connection(side: Side) -> None:
     """In STOMP 1.2."""
     client = side.open()
@@ -166,6 +180,7 @@ TRANSACTIONS: list[Callable[[Side], None]] = [
     acks_are_not_part_of_it,
     ack_in_unknown_transaction,
     duplicates,
+    duplicate_beside_an_open_transaction,
     duplicate_ends_the_connection,
     abort_frees_the_duplicate_id,
     delay_counts_from_the_send,
