@@ -174,9 +174,11 @@ class ClassicDeadLetters:
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
         """`frame`, which was not translated, with the body that comes only so, if it has such a one."""
-        if UNDECODABLE_HEADER in frame.headers or not DIALECT.reading.may_lack_body(
-            frame.headers, frame.body
-        ):
+        if UNDECODABLE_HEADER in frame.headers:
+            return frame
+        if DIALECT.reading.may_hide_body(frame.headers, frame.body):
+            frame = frame.without_body()
+        elif DIALECT.reading.carries(frame.headers, frame.body):
             return frame
         return self._looking.look(_delivery(frame, queue), self._address) or frame
 

@@ -67,6 +67,7 @@ class ConsumerCore:
         self.schedule = NonBlockingRedelivery()
         #: What comes without a body may have one that the broker was not asked for
         self.untranslated = False
+        self.blind = False  #: nobody asked the broker for it on this link
         self.paused_until: float | None = None  #: blocking redelivery: nothing is handed out before
         self.widened = False  #: a transaction may keep its window open
         self.copies: OpenCopies

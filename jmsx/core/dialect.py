@@ -143,9 +143,9 @@ class Reading(Protocol):
         """Return whether a MESSAGE has the body that its sender gave it, so that a copy of it has that too."""
         return True
 
-    def may_lack_body(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Return whether a MESSAGE that was not translated may have a body that comes translated: then look at it."""
-        return not self.carries(headers, body)
+    def may_hide_body(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Return whether a MESSAGE that was not translated may have a body, though it seems to have come with it."""
+        return False
 
     def sender(self, headers: Mapping[str, str]) -> Sender:
         """Return the kind of program that sent a MESSAGE."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -159,6 +160,13 @@ class MessageFrame:
         kept = [line for line in lines if not line.startswith(b"content-length:")]
         frame = MessageFrame(b"\n".join(kept), b"", self.size)
         frame.broken, frame.raw = why, raw
+        return frame
+
+    def without_body(self) -> MessageFrame:
+        """Return the same message as one whose body did not come."""
+        frame = MessageFrame(self.block + f"\n{UNREADABLE_HEADER}:true".encode(), b"", self.size)
+        frame.broken, frame.raw = self.broken, self.raw
+        frame.late, frame.unsure = self.late, self.unsure
         return frame
 
     def bare(self) -> MessageFrame:

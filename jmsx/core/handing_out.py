@@ -122,7 +122,7 @@ class HandingOut:
             return False
         try:
             frame = delivery.frame
-            return is_browsable(consumer.settings) and self._dialect.reading.may_lack_body(
+            return is_browsable(consumer.settings) and not self._dialect.reading.carries(
                 frame.headers, frame.body
             )
         except ProtocolError:  # of its headers: then it is a dead letter soon

@@ -109,6 +109,8 @@ class Subscriptions:
             if subscription_id in self._left:
                 self._left[subscription_id].given_back(deliveries)
             return False
+        if consumer.blind:
+            self._doubt_bodies(deliveries)
         for delivery in deliveries:
             delivery.subscribed = consumer.settings.destination
             past = delivery.expires_at is not None and delivery.expires_at <= now
@@ -118,6 +120,12 @@ class Subscriptions:
                 self._recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
+
+    def _doubt_bodies(self, deliveries: list[Delivery]) -> None:
+        """Have those that may hide a body be without one, so that nobody takes what came for all of it."""
+        for one in deliveries:
+            if self._dialect.reading.may_hide_body(one.headers, one.frame.body):
+                one.frame = one.frame.without_body()
 
     def mark_truncated(self, frame: MessageFrame) -> bool:
         """
@@ -285,6 +293,7 @@ class Subscriptions:
         if self._translating.untranslated(consumer.settings):
             wanted = self._dialect.untranslated(wanted)
         consumer.untranslated = len(wanted) < len(consumer.settings.headers)
+        consumer.blind = self._dialect.translation_header not in (None, *wanted)
         headers = {
             "id": consumer.settings.subscription_id,
             **wanted,

@@ -16,6 +16,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import MessageFrame
+from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.core.selectors import literal
 from jmsx.core.values import ConsumerSettings, DestinationKind
 
@@ -31,7 +32,7 @@ SOON: Final = 2.0
 OFTEN: Final = 2
 
 #: Headers that differ between two showings of one message, beside the one that tells of its translation.
-_OWN: Final = ("ack", "subscription", "redelivered")
+_OWN: Final = ("ack", "subscription", "redelivered", UNREADABLE_HEADER)
 
 
 class Translating:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from jmsx.core.actions import Record
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.frames import MessageFrame
-from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.core.ledger import Ledger
 from jmsx.core.session import SessionCore
 from jmsx.errors import JmsxError, StoreError
@@ -103,7 +102,7 @@ class Counting:
             return
         if self._epoch != delivery.epoch:
             self._epoch, self._maps, self._others = delivery.epoch, 0, 0
-        if shown is None or UNREADABLE_HEADER in shown.headers:
+        if shown is None:
             self._others += 1
         else:
             self._maps += 1

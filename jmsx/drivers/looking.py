@@ -47,8 +47,7 @@ class Looking:
         """
         `delivery` as a browser shows it; None if the broker shows nothing more of it.
 
-        Where nothing that came tells that a body is missing, and the broker does not show the message at all, that is
-        unreadable: it may have one. Raises JmsxError if the broker cannot be asked.
+        Raises JmsxError if the broker cannot be asked.
         """
         shown = None
         for _ in range(SURE):
@@ -59,15 +58,15 @@ class Looking:
             except _ClosedError:
                 continue
             except (InvalidDestinationError, InvalidSelectorError):  # of what its sender wrote
-                pass
+                return None
             finally:
                 talk.drop()
             break
-        known, header = delivery.frame, self._dialect.translation_header or ""
-        if shown is None or not is_same(shown, known, self._dialect):
-            carried = self._dialect.reading.carries(known.headers, known.body)
-            return _unreadable(known) if carried else None
-        return _merged(known, shown, header) if shown.body else None
+        if shown is None or not is_same(shown, delivery.frame, self._dialect):
+            return None
+        if not (shown.body or self._dialect.reading.carries(shown.headers, b"")):
+            return None
+        return _merged(delivery.frame, shown, self._dialect.translation_header or "")
 
     def ends_links(self, settings: ConsumerSettings, address: BrokerAddress) -> bool:
         """
@@ -128,14 +127,11 @@ class _ClosedError(Exception):
     """The broker closed the connection at the message."""
 
 
-def _unreadable(frame: MessageFrame) -> MessageFrame:
-    return MessageFrame(frame.block + f"\n{UNREADABLE_HEADER}:true".encode(), frame.body)
-
-
 def _merged(frame: MessageFrame, shown: MessageFrame, header: str) -> MessageFrame:
-    """`frame` with the body that was shown, and with the header that tells how to read that."""
-    lines = frame.block.split(b"\n")
-    kept = [line for line in lines if not line.startswith(f"{header}:".encode())]
+    """`frame` with the body that was shown, and with the headers that tell how to read that."""
+    anew = [header] if UNREADABLE_HEADER in shown.headers else [header, UNREADABLE_HEADER]
+    left = tuple(f"{name}:".encode() for name in anew)
+    kept = [line for line in frame.block.split(b"\n") if not line.startswith(left)]
     told = shown.headers.get(header)
     if told is not None:
         kept.append(f"{header}:{escape(told)}".encode())

@@ -315,7 +315,11 @@ def test_a_stomp_clients_map_behind_an_object_message(
     policy = ReconnectPolicy(initial_delay=0.01)
     with Connection(classic_broker.url, reconnect=policy) as connection:
         connection.start()
-        thing, content, text = take(connection.create_session().create_consumer(queue), 3)
+        session = connection.create_session(CLIENT)
+        blind = session.create_consumer(Queue(f"{queue.name}?consumer.transformation=none"))
+        assert [one.readable for one in take(blind, 3)] == [False] * 3
+        blind.close()
+        thing, content, text = take(session.create_consumer(queue), 3)
         assert (thing.properties["kind"], thing.readable) == ("object", False)
         assert (content.body, text.body) == ({"a": 1}, "")
 

@@ -10,8 +10,9 @@ import pytest
 from jmsx.core.delivery import Delivery
 from jmsx.core.frames import MessageFrame
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.translating import OFTEN, SOON, Translating
+from jmsx.core.translating import OFTEN, SOON, Translating, is_same
 from jmsx.core.values import ConsumerSettings, DestinationKind, StompAck
+from jmsx.drivers.looking import _merged
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC
 from tests.unit.core.harness import AUTO, Talk
@@ -135,3 +136,47 @@ def test_what_was_looked_at_is_another_message() -> None:
     delivery.complete(shown)
     assert delivery.frame is shown
     assert delivery.identity is None
+
+
+@pytest.mark.parametrize("fields", [{}, {"kind": DestinationKind.TOPIC}])
+@pytest.mark.parametrize("translated", [True, False])
+def test_what_may_be_a_map(fields: dict[str, Any], *, translated: bool) -> None:
+    """Where nobody asked for translation its header was its sender's, and it is no empty text for sure."""
+    talk, reading = Talk(AUTO, dialect=CLASSIC), CLASSIC.reading
+    headers = {
+        "destination": "/queue/q",
+        **({"transformation": "jms-map-xml"} if translated else {}),
+    }
+    talk.subscribe(headers=headers, **fields)
+    talk.core.receive(
+        [
+            MessageFrame.of(
+                {"subscription": "1", "message-id": f"ID:x:-1:1:{n}", "ack": str(n), **of}, body
+            )
+            for n, (of, body) in enumerate(
+                (
+                    ({"transformation": "jms-map-xml"}, b""),
+                    ({"transformation": "jms-map-xml"}, b"text"),
+                    ({"transformation": "jms-map-xml", "content-length": "0"}, b""),
+                    ({}, b""),
+                ),
+                1,
+            )
+        ],
+        0.0,
+        0.0,
+    )
+    came = [talk.held() for _ in range(4)]
+    carried = [reading.carries(one.headers, one.frame.body) for one in came]
+    assert carried == [translated, True, True, True]
+
+
+def test_what_was_shown_is_whole() -> None:
+    """An empty text, too, that looked as a map might."""
+    headers = {"message-id": "ID:x:-1:1:1", "transformation": "jms-map-xml"}
+    known = MessageFrame.of(headers).without_body()
+    assert not CLASSIC.reading.carries(known.headers, known.body)
+    for body in (b"<map/>", b""):
+        shown = MessageFrame.of(headers, body)
+        assert is_same(shown, known, CLASSIC)
+        assert CLASSIC.reading.carries(_merged(known, shown, "transformation").headers, body)
