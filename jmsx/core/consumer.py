@@ -105,6 +105,11 @@ class ConsumerCore:
         return not (self.unsettled_count or self.batch or self.copies.blocks_dispatch)
 
     @property
+    def held_back(self) -> bool:
+        """Whether messages wait that are not handed out before the broker has answered."""
+        return bool(self.waiting) and self.copies.blocks_dispatch
+
+    @property
     def next_order(self) -> float:
         """
         The `order` of the message that would be handed out next, if there is no pause; infinity if none may be handed

@@ -282,6 +282,11 @@ class SessionCore:
         """
         return self._consumers.find(subscription_id).window_full
 
+    def is_held_back(self, subscription_id: str) -> bool:
+        """Return whether messages of this consumer wait until the broker has what is moved; False if it is closed."""
+        consumer = self._consumers.get(subscription_id)
+        return consumer is not None and consumer.held_back
+
     def consumed(self, delivery: Delivery, now: float, *, returning: bool = False) -> None:
         """
         Note that the application is done with a message: `receive()` is about to return it, or its listener has

@@ -83,13 +83,17 @@ class MessageConsumer:
         The next message that is here already, or None.
 
         With prefetch 0 nothing is, and none comes while the prefetch is in the application's hands: then the broker is
-        asked, and has 0.2 s to send one.
+        asked, and has 0.2 s to send one. So it has to take a dead letter, behind which others wait.
         """
         self._check()
         asks = self._pull or self._link.engine.call(
             lambda core, _now: core.is_window_full(self._subscription_id)
         )
-        return self.receive(_ANSWER if asks else 0.0)
+        message = self.receive(_ANSWER if asks else 0.0)
+        if message is not None or self._given_up():
+            return message
+        waits = self._link.engine.call(lambda core, _now: core.is_held_back(self._subscription_id))
+        return self.receive(_ANSWER) if waits else None
 
     def set_listener(self, listener: Callable[[Message], object] | None) -> None:
         """

@@ -110,6 +110,32 @@ def test_a_prefetch_of_nothing_fetches_when_it_is_asked(session: Session) -> Non
         consumer.set_listener(print)
 
 
+@pytest.mark.parametrize("profile", ["classic", "artemis"])
+def test_what_waits_behind_a_dead_letter_is_here(profile: str) -> None:
+    """It is held back until the broker has that one, and who asks what there is hears of it."""
+    none = RedeliveryPolicy(maximum_redeliveries=0)
+    with (
+        FakeBrokerServer(profile) as broker,
+        Connection(broker.url, dead_letter="broker", redelivery_policy=none) as connection,
+    ):
+        connection.start()
+        session = connection.create_session(AcknowledgeMode.SESSION_TRANSACTED)
+        consumer = session.create_consumer("queue://a")
+        producer = connection.create_session().create_producer("queue://a")
+        producer.send("dead")
+        producer.send("next")
+        assert consumer.receive(5) is not None
+        engine = link_of(session).engine
+        with engine.lock:
+            assert engine.changed.wait_for(
+                lambda: any(one.waiting for one in engine.core._consumers), 5
+            )
+        session.rollback()
+        message = consumer.receive_no_wait()
+        assert message is not None
+        assert message.text == "next"
+
+
 def test_batches_are_for_auto_alone() -> None:
     """Who asks for them in another mode hears that there are none."""
     with FakeBrokerServer() as broker, Connection(broker.url) as connection:
