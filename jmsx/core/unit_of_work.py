@@ -226,8 +226,8 @@ class UnitOfWork:
         Return whether commits have a marker now.
 
         Where ACKs take no part in transactions, what was received tells as much, when it comes again; and of a session
-        that holds messages of two subscriptions when its socket breaks Artemis keeps one for nobody in 5 of 80 cases
-        (BROKER.md A66). So there only a session without consumers reads markers.
+        that holds messages of two subscriptions when its socket breaks Artemis keeps one for nobody three times as
+        often (BROKER.md A66). So there only a session without consumers reads markers.
         """
         if self.markers is None:
             return False

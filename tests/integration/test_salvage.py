@@ -104,8 +104,7 @@ def outputs_of_a_commit_that_is_cut(
     """
     What is in the queue at last, of which 1 and 2 were sent in the commit whose link was cut.
 
-    Where the broker keeps the input for nobody (A66), no client could settle it: the test is skipped, and says so. That
-    was so in 1 of 3,400 rounds, six at a time on one processor, and in none of 2,100, one after the other.
+    Where the broker keeps the input for nobody (A66), no client could settle it: the test is skipped, and says so.
     """
     source, target = fresh_queue(), fresh_queue()
     with (
@@ -128,10 +127,15 @@ def outputs_of_a_commit_that_is_cut(
         way.cut_at(word, to_broker=to_broker, passed=passed)
         call = within(20, session.commit)
         assert way.sprung.is_set()
-        if receives or passed:
+        kept = call.error is not None and "has not come again" in str(call.error)
+        if (receives or passed) and not kept:
             assert call.error is None
         else:
-            assert isinstance(call.error, TransactionRolledBackError)
+            kind = TransactionInDoubtError if kept else TransactionRolledBackError
+            assert isinstance(call.error, kind), call.error
+            if consumer is not None and consumer.receive(5) is None:
+                assert kept_for_nobody(artemis_broker, source)
+                pytest.skip("not judged: the broker keeps the input in delivery for nobody (A66)")
             for part in "12":
                 sender.send(jmsx.Message(part))
             session.commit()
