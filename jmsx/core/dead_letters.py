@@ -402,11 +402,8 @@ class DeadLetters:
             return
         self._tell_refused(move, error, now)
         nacked = not (move.destination or move.copy_first_to)
-        if (
-            nacked
-            and move.nack_refused
-            and not (silent(error) or move.consumer.settings.individual)
-        ):
+        in_vain = nacked and move.nack_refused and not move.consumer.settings.individual
+        if in_vain and not (silent(error) or self._in_transaction()):  # a COMMIT would be in doubt
             self._outbox.disconnect(f"a message can be dead-lettered on another link only: {error}")
         move.nack_refused = nacked
         self._try_later(move, error, now)

@@ -320,6 +320,32 @@ def test_a_nack_that_is_refused_twice_gives_up_the_link() -> None:
     assert talk.wrote() == ["NACK a", "ACK b"]
 
 
+def test_a_refused_nack_ends_no_transaction() -> None:
+    """What another consumer of the session has begun is finished first: its COMMIT would be in doubt."""
+    talk = Talk(TRANSACTED)
+    talk.answers_nacks = False
+    talk.subscribe("1", policy=at_most(0))
+    talk.subscribe("2")
+    talk.comes("a", to="1")
+    assert talk.receive("1") == "a#1"
+    talk.rollback()
+    talk.wrote()
+    talk.refuse_nack()
+    talk.send("out")
+    talk.wrote()
+    talk.timer()
+    assert talk.wrote() == ["NACK a"]
+    talk.refuse_nack()
+    assert talk.wrote() == []
+    talk.commit()
+    talk.answer()
+    talk.wrote()
+    talk.timer()
+    assert talk.wrote() == ["NACK a"]
+    talk.refuse_nack()
+    assert talk.wrote() == ["DROP"]
+
+
 def test_refused_nack_is_tried_again_and_told() -> None:
     """It is no dead letter before the broker says so."""
     talk = Talk(AUTO)
