@@ -141,9 +141,9 @@ def run_app(
 
     Each option may also be set by a variable (JMSX_WORKERS=4) or under tool.jmsx in pyproject.toml (workers = 4); the
     option wins, then the variable. What it says goes to standard error; with --json to standard output, a line of JSON
-    each: first `app`, `version`, `broker`, `consumers` and `workers`, then what is `said` when (`at`). SIGTERM or
-    Ctrl-C drains, a second one aborts. Exit code 0: drained; 1: not all could be drained, or it could not run; 130:
-    aborted.
+    each: first `app`, `version`, `broker`, `consumers` and `workers` (not with --reload), then what is `said` when
+    (`at`). SIGTERM or Ctrl-C drains, a second one aborts. Exit code 0: drained; 1: not all could be drained, or it
+    could not run; 130: aborted.
     """
     settings = RunSettings.of(
         Path.cwd(),
