@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -365,6 +365,35 @@ def test_with_a_store_that_commits_first(kind: str, tmp_path: Path) -> None:
         mq.send("queue://b", "x", reply_to="queue://answers")
         assert [one.text for one in mq.messages("queue://answers")] == ["x", "x"]
         assert mq.dead_letters() == []
+
+
+@KINDS
+def test_an_answer_before_the_database_commits(kind: str, tmp_path: Path) -> None:
+    """It is sent, though the commit is refused; nothing is done then, and the request is a dead letter."""
+
+    def connect() -> sqlite3.Connection:
+        made = sqlite3.connect(tmp_path / "shop.db")
+        made.execute("PRAGMA foreign_keys = ON")
+        return made
+
+    with closing(connect()) as database:
+        database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        late = "REFERENCES orders DEFERRABLE INITIALLY DEFERRED"
+        database.execute(f"CREATE TABLE lines (id INTEGER {late})")
+    store, app = DatabaseStore(connect), App()
+    store.create_table()
+
+    @app.consumer("queue://a", dedupe=store, redelivery=ONCE)
+    def book(body: str, *, db: sqlite3.Connection) -> str:
+        db.execute("INSERT INTO lines VALUES (7)")
+        return f"{body} booked"
+
+    with harness(app, kind) as mq:
+        mq.send("queue://a", "x", reply_to="queue://answers")
+        assert [one.text for one in mq.messages("queue://answers")] == ["x booked"]
+        assert [one.error_type for one in mq.dead_letters()] == ["IntegrityError"]
+    with closing(connect()) as database:
+        assert database.execute("SELECT * FROM lines").fetchall() == []
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
