@@ -10,7 +10,7 @@ from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.core.requests import Request, Requests, answered, silent, subscribe
-from jmsx.core.translating import Translating, is_same, one_message, queue_of
+from jmsx.core.translating import Translating, doubt_bodies, is_same, one_message, queue_of
 from jmsx.errors import ConnectionFailedError, JmsxError
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ PATIENCE: Final = 5.0
 
 
 class _Browser:
-    def __init__(self) -> None:
+    def __init__(self, *, blind: bool) -> None:
         self.waiting: deque[Delivery] = deque()
+        self.blind = blind  #: the broker was not asked to translate what it shows
         self.ended = False
 
 
@@ -66,12 +67,13 @@ class Browsers:
         `look` until it tells the end.
         """
         request = self._requests.open("SUBSCRIBE", destination)
-        self._open[subscription_id] = _Browser()
         wanted = (
             self._dialect.untranslated(headers)
             if self._translating.suspects_translation
             else headers
         )
+        blind = self._dialect.translation_header not in (None, *wanted)
+        self._open[subscription_id] = _Browser(blind=blind)
         named = {"id": subscription_id, **wanted}
         trial = self._dialect.writing.trial(destination, named)
         subscribe(named, request, self._requests, self._outbox, trial=trial)
@@ -135,6 +137,8 @@ class Browsers:
         browser = self._open.get(subscription_id)
         if browser is None:
             return
+        if browser.blind:
+            doubt_bodies(deliveries, self._dialect)
         for delivery in deliveries:
             if self._dialect.ends_browsing(delivery.headers):
                 browser.ended = True

@@ -19,7 +19,7 @@ from jmsx.core.identity import count
 from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.process_memory import ConsumerMemory, ProcessMemory
 from jmsx.core.requests import Request, Requests, answered, subscribe
-from jmsx.core.translating import Translating, is_browsable
+from jmsx.core.translating import Translating, doubt_bodies, is_browsable
 from jmsx.core.values import ConsumerSettings
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
@@ -110,7 +110,7 @@ class Subscriptions:
                 self._left[subscription_id].given_back(deliveries)
             return False
         if consumer.blind:
-            self._doubt_bodies(deliveries)
+            doubt_bodies(deliveries, self._dialect)
         for delivery in deliveries:
             delivery.subscribed = consumer.settings.destination
             past = delivery.expires_at is not None and delivery.expires_at <= now
@@ -120,12 +120,6 @@ class Subscriptions:
                 self._recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
-
-    def _doubt_bodies(self, deliveries: list[Delivery]) -> None:
-        """Have those that may hide a body be without one, so that nobody takes what came for all of it."""
-        for one in deliveries:
-            if self._dialect.reading.may_hide_body(one.headers, one.frame.body):
-                one.frame = one.frame.without_body()
 
     def mark_truncated(self, frame: MessageFrame) -> bool:
         """

@@ -83,6 +83,13 @@ def queue_of(delivery: Delivery, dialect: Dialect) -> str:
     return dialect.reading.addresses(delivery.headers).destination or ""
 
 
+def doubt_bodies(untranslated: Iterable[Delivery], dialect: Dialect) -> None:
+    """Have those that may hide a body be without one, so that nobody takes what came for all of it."""
+    for one in untranslated:
+        if dialect.reading.may_hide_body(one.headers, one.frame.body):
+            one.frame = one.frame.without_body()
+
+
 def is_same(shown: MessageFrame, known: MessageFrame, dialect: Dialect) -> bool:
     """
     Return whether both frames are of one message: the id that it goes by may be one that its sender gave it.

@@ -43,6 +43,24 @@ def test_browser_sees_each_message_and_then_the_end() -> None:
     assert talk.ended() == []
 
 
+def test_what_may_be_a_map_is_no_empty_text() -> None:
+    """Where the last link has ended in a way that has nothing translated on the next one."""
+    for reopened in (False, True):
+        talk = Talk(AUTO, dialect=DIALECT)
+        if reopened:
+            talk.cut()
+            talk.core.ended_by_translation()
+            talk.reopen()
+        browse(talk)
+        talk.answer()
+        talk.comes("a", to="9", transformation="jms-map-xml", body="")
+        talk.comes("0", to="9", browser="end")
+        shown, _ = talk.core.browsers.look("9")
+        assert shown is not None
+        assert DIALECT.reading.carries(shown.headers, shown.frame.body) is not reopened
+        assert look(talk) == (None, True)
+
+
 def test_browser_closes_by_unsubscribe() -> None:
     """What is still on its way is let go."""
     talk = Talk(AUTO, dialect=DIALECT)
