@@ -544,7 +544,8 @@ class Engine:
         wanted = wanted or self.outage is not None
         ruled_out = wanted or policy is not None or self._epoch.timed_out
         self._suspected = [] if ruled_out else self.core.suspected_consumers(reason)
-        if for_good or self.disconnecting or self._ended or not (wanted or self._suspected):
+        ending = for_good or self.disconnecting or self._connector.cancelled
+        if ending or not (wanted or self._suspected):
             self._connector.cancel()
             self.error = lost
         elif self.outage is None:

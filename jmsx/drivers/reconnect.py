@@ -104,6 +104,11 @@ class Connector:
         """How a lost link is restored; None: it is not."""
         return self.uri.options.reconnect
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether there will be no other link."""
+        return self._cancelled.is_set()
+
     def cancel(self) -> None:
         """Try no more."""
         self._cancelled.set()
@@ -187,7 +192,7 @@ class Connector:
         return Connected(link, frame, self._dialect, self._machine.monotonic() - began)
 
     def _greet(self, link: StompLink) -> tuple[Frame, Dialect]:
-        if self._cancelled.is_set():
+        if self.cancelled:
             raise ConnectionFailedError(f"connecting to {link.address} was given up")
         frame, before = link.open(self.client_id), self._dialect
         dialect = find_dialect(frame, self.uri.options.dialect, str(link.address))

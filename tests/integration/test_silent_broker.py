@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from jmsx import (
     Message,
     Queue,
 )
+from jmsx.drivers.epoch import Epoch
 from jmsx.errors import BrokerTimeoutError, ConnectionFailedError, JmsxError, SendUnconfirmedError
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
@@ -36,7 +38,6 @@ from tests.integration.support import (
 )
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from jmsx import Session
@@ -103,6 +104,31 @@ def test_a_blocked_write_starves_no_heart_beat(
                 assert isinstance(error, kind)
                 assert "sent nothing for too long" in str(error)
             within(2, connection.close)
+
+
+def test_abort_asks_nobody_why_the_link_is_gone(
+    mortal: ClassicBroker, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the session's thread sees the end of the socket before it is told that all is over."""
+    connection = Connection(mortal.url)
+    connection.start()
+    session = connection.create_session()
+    session.create_consumer(queue)
+    engine, drop, asked = link_of(session).engine, Epoch.drop, threading.Event()
+
+    def ends_links(_settings: object) -> bool:
+        asked.set()
+        return False
+
+    def slowly(epoch: Epoch) -> None:
+        drop(epoch)
+        if threading.current_thread() is not engine._thread:
+            assert eventually(lambda: asked.is_set() or engine.error is not None)
+
+    monkeypatch.setattr(engine, "ends_links", ends_links)
+    monkeypatch.setattr(Epoch, "drop", slowly)
+    connection.abort()
+    assert not asked.is_set()
 
 
 def test_abort_while_a_write_blocks(mortal: ClassicBroker, queue: Queue) -> None:
