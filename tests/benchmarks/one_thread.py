@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import cProfile
 import gc
+import itertools
 import pstats
 import queue
 import re
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 #: A MESSAGE as Classic 6.1.8 writes it for a STOMP client's SEND of 256 bytes.
 HEAD: Final = (
     "MESSAGE\nexpires:0\ndestination:/queue/bench\nack:ID\\cbench-35499-1795308494655-7\\c{number}\n"
-    "subscription:{subscription}\npriority:4\nmessage-id:ID\\cbench-35499-1795308494655-6\\c2\\c-1\\c1\\c{number}\n"
+    "subscription:{subscription}\npriority:4\nmessage-id:ID\\cbench-35499-1795308494655-{sender}\\c2\\c-1\\c1\\c{number}\n"
     "persistent:true\ntimestamp:1795308543183\n\n"
 )
 GREETING: Final = (
@@ -57,6 +58,8 @@ GREETING: Final = (
 CHUNK: Final = 100
 
 _RECEIPT: Final = re.compile(rb"\nreceipt:([^\n]+)")
+#: Of each recording, or the process would take its messages for those that another one lost.
+_SENDERS: Final = itertools.count(6)
 _SUBSCRIBED: Final = re.compile(rb"(?<![\w])SUBSCRIBE\n(?:[^\n]+\n)*?id:([^\n]+)")
 
 
@@ -67,6 +70,7 @@ class Recording:
         self.left = messages
         self.writes = 0
         self._number = 0
+        self._sender = next(_SENDERS)
         self._subscription = ""
         self._answers: list[bytes] = []
 
@@ -82,7 +86,8 @@ class Recording:
         first, self._number = self._number, self._number + count
         body = "x" * 256 + "\0\n"
         return "".join(
-            HEAD.format(number=first + one, subscription=self._subscription) + body
+            HEAD.format(number=first + one, subscription=self._subscription, sender=self._sender)
+            + body
             for one in range(count)
         ).encode()
 
