@@ -573,7 +573,7 @@ class UnitOfWork:
         repeat.running = True
 
         def passed(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None:
+            if error is not None or self._repeat is not repeat:  # its doubt is told already
                 return self._end_repeat(repeat, now, error)
             request = self._requests.open("SEND", repeat.whole.subject, sent)
             self._outbox.transmit(*repeat.frames(request.receipt_id))
@@ -591,7 +591,15 @@ class UnitOfWork:
     def _end_repeat(
         self, repeat: CommitRepeat, now: float, error: JmsxError | None
     ) -> JmsxError | None:
-        """End a commit that is repeated, unless its link is lost: the next one, if there is one, tries again."""
+        """
+        End a commit that is repeated, unless its link is lost: the next one, if there is one, tries again.
+
+        What the broker refuses now tells nothing of a COMMIT that it did not answer.
+        """
+        if error is not None and not (repeat.failed or unanswered(error)):
+            error = BrokerFaultError(
+                f"nobody knows of its COMMIT, and it cannot be repeated: {error}"
+            )
         lost = error is not None and silent(error) and not self.is_rollback_only
         if self._repeat is repeat and not lost:
             self._repeat = None

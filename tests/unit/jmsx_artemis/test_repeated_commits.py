@@ -6,6 +6,7 @@ import pytest
 
 from jmsx.core.commit_repeat import PATIENCE
 from jmsx.errors import (
+    BrokerTimeoutError,
     ConnectionFailedError,
     LinkError,
     TransactionInDoubtError,
@@ -376,6 +377,41 @@ def test_a_lost_answer_is_a_doubt_while_somebody_else_has_the_input() -> None:
     talk.timer()
     assert isinstance(request.error, TransactionInDoubtError)
     assert "somebody else has it" in str(request.error)
+    assert talk.wrote() == []
+
+
+@pytest.mark.parametrize("subscribed", [False, True])
+def test_a_lost_answer_is_a_doubt_where_its_repetition_is_refused(*, subscribed: bool) -> None:
+    """What the broker says of the rehearsal tells nothing of the COMMIT that it did not answer."""
+    talk = marked("a")
+    request = talk.commit()
+    talk.cut()
+    if subscribed:
+        reopen(talk)
+        talk.comes("a")
+    else:
+        talk.wrote()
+        talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
+    assert talk.wrote() == REHEARSED
+    talk.refuse("AMQ229032 User x does not have permission")
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert "permission" in str(request.error)
+    assert transactions(talk) == [("in_doubt", 1, 0)]
+
+
+@pytest.mark.parametrize("marker_day", [None, 20_000])
+def test_nothing_is_repeated_once_its_doubt_is_told(marker_day: int | None) -> None:
+    """Who was told so may send the same in a transaction that is open, and the broker would take both."""
+    talk = talk_with("a") if marker_day is None else marked("a")
+    request = talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.comes("a")
+    assert talk.wrote() == REHEARSED
+    talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
+    assert isinstance(request.error, TransactionInDoubtError)
+    talk.answer()
     assert talk.wrote() == []
 
 
