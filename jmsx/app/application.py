@@ -737,7 +737,7 @@ class App:
             if breaker is not None:
                 told = partial(self._tell_paused, consumer)
                 circuit = Circuit(breaker, consumer.name, told)
-                told(False)  # noqa: FBT003 - a consumer that was stopped while it paused begins anew
+                told(False)  # noqa: FBT003 - so that it is shown from the start on
             gates[consumer.name] = Gate(bucket, circuit)
         return gates
 
@@ -907,6 +907,9 @@ class App:
         if counting is not None:
             counting.leave()
         self._workers.clear()
+        gates, self._gates = self._gates, {}
+        for gate in gates.values():
+            gate.close()
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()

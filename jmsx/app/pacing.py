@@ -159,6 +159,13 @@ class Circuit:
             _log.warning("consumer goes on", consumer=self._consumer)
             self._told(False)  # noqa: FBT003 - that it is closed
 
+    def close(self) -> None:
+        """Its consumer has stopped, and whoever is told of pauses is told that there is none any more."""
+        with self._lock:
+            paused, self._state = self._state is not _State.CLOSED, _State.CLOSED
+        if paused:
+            self._told(False)  # noqa: FBT003 - that it is closed
+
     def _counts(self, error: BaseException) -> bool:
         """Whether it says that something is away; of a batch, if what one of its messages failed with does."""
         if isinstance(error, Retry) and error.__cause__ is not None:
@@ -223,6 +230,11 @@ class Gate:
         """The handler was called, or not, and the caller goes on."""
         if self.circuit is not None:
             self.circuit.ended(error, now)
+
+    def close(self) -> None:
+        """The consumer has stopped."""
+        if self.circuit is not None:
+            self.circuit.close()
 
     def paused(self, now: float) -> str | None:
         """Why no handler is called: the circuit breaker is open; None: handlers are called."""

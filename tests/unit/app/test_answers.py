@@ -641,18 +641,8 @@ def test_who_gives_up_leaves_the_connection_to_others(kind: str) -> None:
 def test_a_queue_that_was_replaced(kind: str) -> None:
     """Whoever waits at it is told, too, when its link is gone."""
     app = shop()
-    told: list[BaseException] = []
     with harness(app, kind) as mq:
-
-        def ask() -> None:
-            try:
-                app.request("queue://double", 0, timeout=3600)
-            except UnansweredError as error:
-                told.append(error)
-
-        asking = mq._world.thread(ask, "asking")
-        asking.start()
-        mq.settle()
+        _, told = ask_for_ever(app, mq)
         replaced = app._requests._take()
         assert app.request("queue://double", 1).json() == 2
         assert replaced is not None

@@ -767,7 +767,7 @@ def test_a_batch_that_was_gathered_before_the_pause(kind: str, mode: str) -> Non
 
 @KINDS
 def test_metrics_tell_of_a_pause(kind: str) -> None:
-    """From the start on, while it is paused, and when it goes on; whatever other observers do."""
+    """From the start on, while it is paused, when it goes on, and when it stops; whatever other observers do."""
 
     class Broken:
         """It can tell nothing."""
@@ -800,6 +800,11 @@ def test_metrics_tell_of_a_pause(kind: str) -> None:
         service.away = False
         mq.advance("1min")
         assert paused() == 0
+        service.away = True
+        mq.send("queue://orders", "y")
+        mq.advance("20s")
+        assert paused() == 1
+    assert paused() == 0  # who has stopped does not pause
 
 
 @KINDS
