@@ -4,7 +4,8 @@ Moves messages that shall not be delivered again to a dead letter queue.
 Where NACK makes the broker move the message by its own strategy, NACK is sent, and the message is a dead letter when
 the broker has answered. Everywhere else a copy is sent first, and the original is acknowledged when the broker has
 confirmed the copy. Until either answer a consumer with cumulative ACKs hands out nothing, because a later ACK would
-cover the original too.
+cover the original too. A NACK that is refused is of no more use on its link; a broker that refuses it on several gets a
+copy, or is asked less and less often where a copy would not have all of the message, or is not wanted.
 
 Where ACKs take part in transactions, the two are one transaction of our own, so that a crash leaves one of them. Its
 ACKs and its COMMIT are written when every copy is confirmed: an ERROR that answers a frame with a receipt, or that the
@@ -36,8 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: Seconds before a copy that the broker refused is sent again.
+#: Seconds before a copy that the broker refused is sent again, and before a second NACK of a message.
 RETRY: Final = 5.0
+
+#: How often that time doubles from one refused NACK of a message to the next: up to five minutes.
+DOUBLINGS: Final = 6
+
+#: After so many refused NACKs of a message the next link begins with a copy of it, where that is as good.
+FEW: Final = 3
 
 #: Single ACKs of a consumer in jmsx's own transactions, on one link. Classic keeps each such message until the link
 #: ends, and at every COMMIT searches all of them for each that is unacknowledged; with a thousand: 20 ms and more
@@ -64,7 +71,7 @@ class _Move:
     #: The broker may have settled the original, and nobody knows
     in_doubt: bool = field(init=False)
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
-    nack_refused: bool = False  #: at least once, on this link
+    refused: int = 0  #: its NACKs that the broker has refused on this link
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -293,8 +300,9 @@ class DeadLetters:
         moves, self._open = list(self._open), {}
         self._refused = []
         for move in moves:
+            refused = _refused_before(move.delivery) + move.refused
             move.delivery.dead_letter_cause = DeadLetterCause(
-                move.reason, move.failure, sure=not move.in_doubt
+                move.reason, move.failure, sure=not move.in_doubt, refused=refused
             )
             move.consumer.end([move.delivery], Outcome.ABANDONED, now)
             if move.in_doubt:
@@ -315,6 +323,8 @@ class DeadLetters:
             return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
         if strategy != DeadLetterStrategy.SAFE or reason == UNDECODABLE:
             return False  # whoever reads it again may not understand the original either
+        if _refused_before(delivery) >= FEW:
+            return False
         return self._dialect.copying.dead_lettered_by_broker(delivery, consumer.settings.kind)
 
     def _queue_for(self, consumer: ConsumerCore, delivery: Delivery) -> str:
@@ -401,20 +411,26 @@ class DeadLetters:
         if move not in self._open:
             return
         self._tell_refused(move, error, now)
-        nacked = not (move.destination or move.copy_first_to)
-        in_vain = nacked and move.nack_refused and not move.consumer.settings.individual
-        if in_vain and not (silent(error) or self._in_transaction()):  # a COMMIT would be in doubt
+        if move.destination or move.copy_first_to or silent(error):
+            self._try_later(move, error, now)
+            return
+        move.refused += 1
+        in_vain = move.refused > 1 and not move.consumer.settings.individual
+        if in_vain and not self._in_transaction():  # a COMMIT would be in doubt
             self._outbox.disconnect(f"a message can be dead-lettered on another link only: {error}")
-        move.nack_refused = nacked
-        self._try_later(move, error, now)
+        doublings = min(_refused_before(move.delivery) + move.refused - 1, DOUBLINGS)
+        self._try_later(move, error, now, RETRY * 2**doublings)
 
     @staticmethod
     def _tell_refused(move: _Move, error: JmsxError | str, now: float) -> None:
         move.consumer.reports.dead_letter_failed(move.delivery, str(error), move.destination, now)
 
-    def _try_later(self, move: _Move, error: JmsxError | None, now: float) -> None:
-        """Send a copy again after RETRY seconds, unless its consumer closes; if the link is lost, `lose` is next."""
-        self._refused.append((now + RETRY, move))
+    def _try_later(
+        self, move: _Move, error: JmsxError | None, now: float, delay: float = RETRY
+    ) -> None:
+        """Try again after `delay` seconds, unless its consumer closes; if the link is lost, `lose` is next."""
+        self._refused.append((now + delay, move))
+        self._refused.sort(key=lambda entry: entry[0])
         if move.consumer.copies.closing and not isinstance(error, LinkError):
             self._give_up(move, now)
             move.consumer.copies.finish(now)
@@ -551,3 +567,9 @@ class DeadLetters:
             consumer.memory.copied([delivery])
         else:  # it lies in a queue of the broker's, and may be moved back and be new
             consumer.memory.forget([delivery])
+
+
+def _refused_before(delivery: Delivery) -> int:
+    """Return how many NACKs of it the broker has refused on earlier links."""
+    cause = delivery.dead_letter_cause
+    return 0 if cause is None else cause.refused

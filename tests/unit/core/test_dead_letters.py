@@ -19,6 +19,7 @@ from tests.unit.core.harness import (
     TRANSACTED,
     Talk,
     at_most,
+    copies,
     dead_letters,
 )
 
@@ -318,6 +319,54 @@ def test_a_nack_that_is_refused_twice_gives_up_the_link() -> None:
     talk.comes("b")
     assert talk.receive() == "b#1"
     assert talk.wrote() == ["NACK a", "ACK b"]
+
+
+def refuses_nacks_on_one_link(talk: Talk) -> float:
+    """The broker refuses the NACK that is written, and the next one; return the pause between them."""
+    assert talk.wrote() == ["NACK a"]
+    began = talk.now
+    talk.refuse_nack()
+    assert talk.wrote() == []
+    talk.timer()
+    pause = talk.now - began
+    assert talk.wrote() == ["NACK a"]
+    talk.refuse_nack()
+    assert talk.wrote() == ["DROP"]
+    talk.cut()
+    talk.reopen()
+    talk.wrote()
+    talk.comes("a", redelivered="true")
+    talk.comes("b")
+    assert talk.receive() is None
+    return pause
+
+
+def test_a_broker_that_always_refuses_a_nack_gets_a_copy() -> None:
+    """Else the link would be given up again and again, and nothing behind the message would be handed out."""
+    talk = Talk(AUTO)
+    talk.answers_nacks = False
+    talk.subscribe()
+    talk.comes("a", "b")
+    talk.listen(REJECTED)
+    for _ in range(2):
+        refuses_nacks_on_one_link(talk)
+    assert talk.wrote() == copies("a", to="queue:ActiveMQ.DLQ")
+    talk.answer()
+    talk.answer()
+    assert dead_letters(talk) == [("a", 1, "rejected", "queue://ActiveMQ.DLQ", True)]
+    assert talk.receive() == "b#1"
+
+
+def test_a_broker_that_alone_may_dead_letter_is_asked_less_and_less_often() -> None:
+    """The application wants no copy: then each refusal doubles the pause, up to some five minutes."""
+    talk = Talk(AUTO, dead_letter="broker")
+    talk.answers_nacks = False
+    talk.subscribe()
+    talk.comes("a", "b")
+    talk.listen(REJECTED)
+    pauses = [refuses_nacks_on_one_link(talk) for _ in range(5)]
+    assert pauses == [5.0, 20.0, 80.0, 320.0, 320.0]
+    assert dead_letters(talk) == []
 
 
 def test_a_refused_nack_ends_no_transaction() -> None:
