@@ -25,8 +25,8 @@ _OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./){2,}[^)]*\)")
 
 #: What stands above the tables of options.
 _OPTIONS_ARE: Final = (
-    "By keyword of `App(...)` and `Connection(...)`, in seconds; or in the URL, as Java users write them, in"
-    " milliseconds. The URL wins."
+    'By keyword of `App(...)` and `Connection(...)`, where a time is seconds, a `timedelta` or a text such as `"2s"`;'
+    " or in the URL, as Java users write them, in milliseconds. The URL wins."
 )
 
 #: The classes whose fields are options, and the part of a connection's options that each is.

@@ -49,6 +49,7 @@ from jmsx.core.durations import Duration, as_number, seconds
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.policy import Policy
+from jmsx.drivers.changed import waitable
 from jmsx.drivers.machine import Machine
 from jmsx.drivers.process import left_behind, tell_of_forks
 from jmsx.errors import (
@@ -449,11 +450,16 @@ class App:
             pending.fail("the request was cancelled")
             raise
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until the app is told to stop; raises the error that ended a consumer."""
+    def wait(self, timeout: Duration | None = None) -> None:
+        """
+        Wait until the app is told to stop, or for `timeout`: seconds, a timedelta, or a text such as "2s".
+
+        Raises the error that ended a consumer.
+        """
+        patience: float | None = as_number("timeout", timeout)
         if self._left is not None:
             raise self._left
-        self._stopping.wait(timeout)
+        self._stopping.wait(waitable(patience))
         if self._failure is not None:
             raise self._failure
 

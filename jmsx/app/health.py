@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.app.progress import Movement
-from jmsx.core.durations import Duration, seconds
+from jmsx.core.durations import Default, Seconds, seconds
 from jmsx.core.option_checks import by_name
 from jmsx.core.poison_frames import MANY
 from jmsx.errors import ConfigurationError
@@ -31,14 +31,16 @@ class HealthLimits:
     Raises ConfigurationError unless they are more than 0 s.
     """
 
-    handler: Duration = 600.0  #: one call of a handler, its commit included
-    stall: Duration = 120.0  #: messages wait here, no handler runs, and nothing moves
+    handler: Seconds = Default(600.0)  #: one call of a handler, its commit included
+    stall: Seconds = Default(120.0)  #: messages wait here, no handler runs, and nothing moves
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             given = getattr(self, name)
-            if seconds(f"health limit {name}", given) <= 0:
+            limit = seconds(f"health limit {name}", given)
+            if limit <= 0:
                 raise ConfigurationError(f"health limit {name} must be more than 0 s, not {given}")
+            object.__setattr__(self, name, limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
     if state.running_since is not None:
         for since, limit, whose in (
             (state.called_at, state.handler_limit, "its timeout of "),
-            (state.running_since, seconds("handler", limits.handler), ""),
+            (state.running_since, limits.handler, ""),
         ):
             if since is not None and limit is not None and now - since > limit:
                 return f"the handler has been running for {now - since:.0f} s, longer than {whose}{limit:g} s"
@@ -105,7 +107,7 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
     ):  # a new process would not reach it either
         return _FINE
     quiet = now - max(movement.moved_at, movement.due_at, state.held_until)
-    if movement.in_hand and quiet > seconds("stall", limits.stall):
+    if movement.in_hand and quiet > limits.stall:
         return f"{movement.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
     return _FINE
 

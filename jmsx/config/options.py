@@ -1,18 +1,27 @@
 """
-The options of a connection, with the Java client's defaults; all times in seconds.
+The options of a connection, with the Java client's defaults.
 
-What is no number, out of range or of the wrong type raises ConfigurationError when it is given, and not when it hurts.
+A time may be given as seconds, a timedelta, or a text such as "2s", and is held in seconds. What is no number, out of
+range or of the wrong type raises ConfigurationError when it is given, and not when it hurts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypeAlias, TypedDict
 
 from jmsx import plugins
 from jmsx.config.custom_policy import careful
 from jmsx.core.destination_names import is_pattern, parse_destination
+from jmsx.core.durations import (
+    Default,
+    Duration,
+    Seconds,
+    SecondsOrNone,
+    as_number,
+    read_durations,
+)
 from jmsx.core.ledger import Ledger
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import (
@@ -38,6 +47,9 @@ FOR_EVER: Final = -1
 
 #: Seconds that draining an app may take; Kubernetes kills 30 s after its SIGTERM.
 DRAIN_TIMEOUT: Final = 25.0
+
+#: How often a link shows that it lives: (send every, expect every).
+Heartbeat: TypeAlias = Default[tuple[Duration, Duration], tuple[float, float]]
 
 #: Seconds that are taken for a mistake: a lock or a socket cannot wait for longer.
 _AGES: Final = 1_000_000.0
@@ -77,24 +89,28 @@ class PrefetchPolicy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
     """
-    Which broker of several to try, and when to try again; times in seconds, names and defaults of Java's `failover:`.
+    Which broker of several to try, and when to try again; names and defaults of Java's `failover:`.
 
-    An attempt is a round over all brokers. Raises ConfigurationError for what makes no sense.
+    Times are seconds, a timedelta, or a text such as "2s". An attempt is a round over all brokers. Raises
+    ConfigurationError for what makes no sense.
     Source: `FailoverTransport.java:98-116`.
     """
 
     randomize: bool = True  #: the order of the brokers
-    initial_delay: float = 0.01  #: after the first failed attempt; there is none before it
-    maximum_delay: float = 30.0
+    #: After the first failed attempt; there is none before it.
+    initial_delay: Seconds = Default(0.01)
+    maximum_delay: Seconds = Default(30.0)
     use_exponential_back_off: bool = True
     back_off_multiplier: float = 2.0
     maximum_attempts: int = -1  #: -1: for ever; 0: a lost connection stays lost
     startup_maximum_attempts: int = -1  #: of the first connection; -1: as maximum_attempts
-    timeout: float = -1.0  #: how long a call waits for a connection; -1: `request_timeout`
+    #: How long a call waits for a connection; -1: `request_timeout`.
+    timeout: Seconds = Default(-1.0)
     #: How long the first connection may take; None: as any call, -1: for ever.
-    startup_timeout: float | None = None
+    startup_timeout: SecondsOrNone = Default(None)
 
     def __post_init__(self) -> None:
+        read_durations(self)
         check_flag("randomize", self.randomize)
         check_seconds("initial_delay", self.initial_delay)
         check_seconds("maximum_delay", self.maximum_delay)
@@ -196,39 +212,45 @@ _AS_CONNECTION: Final = ConsumerOptions()
 @by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """All that can be chosen for a connection."""
+    """All that can be chosen for a connection; times are seconds, a timedelta, or a text such as "2s"."""
 
-    client_id: str | None = None
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
+    client_id: str | None = None  #: names the connection for ever; durable subscriptions need it
+    username: str | None = None  #: None: the broker lets anybody in
+    password: str | None = field(default=None, repr=False)  #: of that user
+    #: How many unacknowledged messages the broker sends ahead.
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
+    #: How often, and when, a message whose handling failed comes again.
     redelivery_policy: Policy = field(default_factory=RedeliveryPolicy)
     redelivery_policies: RedeliveryPolicyMap | None = None  #: wins over redelivery_policy
     optimize_acknowledge: bool = False  #: AUTO only
-    optimize_acknowledge_timeout: float = 0.3  #: 0: off
-    optimized_ack_scheduled_ack_interval: float = 0.0  #: 0: off
+    optimize_acknowledge_timeout: Seconds = Default(0.3)  #: 0: off
+    optimized_ack_scheduled_ack_interval: Seconds = Default(0.0)  #: 0: off
+    #: Later messages go on while a failed one waits for its redelivery.
     non_blocking_redelivery: bool = False
+    #: In SESSION_TRANSACTED each message has an ACK of its own; else one covers those before it.
     transacted_individual_ack: bool = False
     use_async_send: bool = False  #: persistent messages are sent without waiting for the receipt
     dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or a destination URI for copies
     use_management: bool = True  #: ask the broker's management for what STOMP does not tell
     ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
     dialect: str | None = None  #: only where the broker's own word for itself is not enough
-    #: Seconds: (send every, expect every), 0 is never. Silent for twice the second, the broker is taken for dead.
-    heartbeat: tuple[float, float] = (10.0, 10.0)
-    connect_timeout: float | None = 10.0  #: for each of TCP, TLS, CONNECTED; None: no limit
-    request_timeout: float | None = 30.0  #: for every answer of the broker; None: no limit
+    #: (send every, expect every), 0 is never. Silent for twice the second, the broker is taken for dead.
+    heartbeat: Heartbeat = Default((10.0, 10.0))
+    #: For each of TCP, TLS, CONNECTED; None: no limit.
+    connect_timeout: SecondsOrNone = Default(10.0)
+    #: For every answer of the broker; None: no limit.
+    request_timeout: SecondsOrNone = Default(30.0)
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
     commit_markers: bool = False  #: a commit whose answer was lost is cleared up on the next link
     #: Whether a message whose receipt was lost with the link is sent again; None: to the same broker, if that drops
     #: a second one. True is for a pair of Artemis brokers, too, of which one takes over what the other was sent.
     resend_unconfirmed: bool | None = None
-    max_body_size: int = (
-        BODY_LIMIT  #: bytes, to send; a broker that sends a longer body loses the link
-    )
+    #: Bytes, to send; a broker that sends a longer body loses the link.
+    max_body_size: int = BODY_LIMIT
     tls: TlsOptions = field(default_factory=TlsOptions)
 
     def __post_init__(self) -> None:
+        read_durations(self)
         for name in ("client_id", "username", "password"):
             _check_header(name, getattr(self, name))
         for name in _FLAGS:
@@ -250,7 +272,7 @@ class ConnectionOptions:
         check_seconds(
             "optimized_ack_scheduled_ack_interval", self.optimized_ack_scheduled_ack_interval
         )
-        _check_heartbeat(self.heartbeat)
+        object.__setattr__(self, "heartbeat", _heartbeat(self.heartbeat))
         _check_limit("connect_timeout", self.connect_timeout)
         _check_limit("request_timeout", self.request_timeout)
         check_whole("max_body_size", self.max_body_size, 1)
@@ -299,8 +321,8 @@ class AppKeywords(TypedDict, total=False):
     redelivery_policy: Policy
     redelivery_policies: RedeliveryPolicyMap | None
     optimize_acknowledge: bool
-    optimize_acknowledge_timeout: float
-    optimized_ack_scheduled_ack_interval: float
+    optimize_acknowledge_timeout: Duration
+    optimized_ack_scheduled_ack_interval: Duration
     non_blocking_redelivery: bool
     transacted_individual_ack: bool
     use_async_send: bool
@@ -308,9 +330,9 @@ class AppKeywords(TypedDict, total=False):
     use_management: bool
     ledger: Ledger | str | PathLike[str] | None
     dialect: str | None
-    heartbeat: tuple[float, float]
-    connect_timeout: float | None
-    request_timeout: float | None
+    heartbeat: tuple[Duration, Duration]
+    connect_timeout: Duration | None
+    request_timeout: Duration | None
     commit_markers: bool
     resend_unconfirmed: bool | None
     max_body_size: int
@@ -394,9 +416,16 @@ def _check_age(name: str, seconds: Any, remark: str) -> None:
         raise ConfigurationError(f"{name} of {seconds} seconds is too long; {remark}")
 
 
-def _check_heartbeat(value: object) -> None:
-    if not isinstance(value, tuple) or len(value) != len(("send", "expect")):
-        raise wrong_type("heartbeat", "a tuple (send every, expect every)", value)
-    for name, seconds in zip(("send", "expect"), value, strict=True):
-        check_seconds(f"heartbeat to {name}", seconds, "; 0 is never")
-        _check_age(f"heartbeat to {name}", seconds, "0 is never")
+def _heartbeat(given: object) -> tuple[float, float]:
+    """The two times in seconds; raises ConfigurationError for what is none."""
+    if not isinstance(given, tuple) or len(given) != len(("send", "expect")):
+        raise wrong_type("heartbeat", "a tuple (send every, expect every)", given)
+    return _beat("send", given[0]), _beat("expect", given[1])
+
+
+def _beat(which: str, given: object) -> float:
+    name = f"heartbeat to {which}"
+    seconds: float = as_number(name, given)
+    check_seconds(name, seconds, "; 0 is never")
+    _check_age(name, seconds, "0 is never")
+    return seconds

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from jmsx.core.option_checks import wrong_type
 from jmsx.errors import ConfigurationError
 
 Duration: TypeAlias = float | timedelta | str
+
+Given = TypeVar("Given")
+Held = TypeVar("Held")
+
+#: How a duration may be written, other than as a number.
+_WRITTEN: Final = (str, timedelta)
 
 _UNITS: Final = {
     "ms": 0.001,
@@ -53,7 +60,7 @@ def as_number(name: str, duration: Any) -> Any:
 
     For options that are numbers of seconds in Java, and may be less than 0 or a sign there.
     """
-    return bounded(name, duration) if isinstance(duration, str | timedelta) else duration
+    return bounded(name, duration) if isinstance(duration, _WRITTEN) else duration
 
 
 def bounded(name: str, duration: object, *, zero: bool = True) -> float:
@@ -63,3 +70,33 @@ def bounded(name: str, duration: object, *, zero: bool = True) -> float:
         least = "0 s or more" if zero else "more than 0 s"
         raise ConfigurationError(f"{name} must be {least} and not endless, not {duration!r}")
     return found
+
+
+class Default(Generic[Given, Held]):
+    """
+    The default of a field of options that is given as durations, and held as seconds.
+
+    It tells type checkers so, and `read_durations` makes it true: once the dataclass has its slots, nothing of this
+    class is left there.
+    """
+
+    def __init__(self, default: Held) -> None:
+        self._default = default
+
+    def __get__(self, options: object, kind: type | None = None) -> Held:
+        return self._default
+
+    def __set__(self, options: object, given: Given) -> None:
+        raise AttributeError("options cannot be changed; make others, with dataclasses.replace")
+
+
+Seconds: TypeAlias = Default[Duration, float]
+SecondsOrNone: TypeAlias = Default[Duration | None, float | None]
+
+
+def read_durations(options: Any) -> None:
+    """Have its fields that are Seconds or SecondsOrNone as numbers, so that however they were written they compare."""
+    for each in fields(options):
+        if each.type in {"Seconds", "SecondsOrNone"}:
+            seconds = as_number(each.name, getattr(options, each.name))
+            object.__setattr__(options, each.name, seconds)

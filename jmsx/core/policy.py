@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from jmsx.core.destination_names import split_name
-from jmsx.core.durations import Duration, as_number
+from jmsx.core.durations import Default, Seconds, SecondsOrNone, read_durations
 from jmsx.core.option_checks import (
     by_name,
     check_flag,
@@ -105,11 +105,13 @@ class RedeliveryPolicy:
     """
 
     maximum_redeliveries: int = 6  #: redeliveries after the first delivery; -1: for ever
-    initial_redelivery_delay: Duration = 1.0  #: before the first redelivery
-    redelivery_delay: Duration = 1.0  #: before each further one, unless it backs off exponentially
+    initial_redelivery_delay: Seconds = Default(1.0)  #: before the first redelivery
+    #: Before each further one, unless it backs off exponentially.
+    redelivery_delay: Seconds = Default(1.0)
     back_off_multiplier: float = 5.0
     use_exponential_back_off: bool = False
-    maximum_redelivery_delay: Duration | None = None  #: cap of the exponential back-off; -1: none
+    #: Cap of the exponential back-off; -1: none.
+    maximum_redelivery_delay: SecondsOrNone = Default(None)
     collision_avoidance_factor: float = 0.15  #: 0.15 means plus or minus 15 %
     use_collision_avoidance: bool = False
     #: Over the limit on arrival is a dead letter: in transacted sessions, and with a ledger in all.
@@ -117,9 +119,7 @@ class RedeliveryPolicy:
     mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
 
     def __post_init__(self) -> None:
-        _read_delays(
-            self, "initial_redelivery_delay", "redelivery_delay", "maximum_redelivery_delay"
-        )
+        read_durations(self)
         check_whole("maximum_redeliveries", self.maximum_redeliveries, UNLIMITED)
         check_seconds("initial_redelivery_delay", self.initial_redelivery_delay)
         check_number("redelivery_delay", self.redelivery_delay, -math.inf)
@@ -182,15 +182,16 @@ class ArtemisRedeliveryPolicy:
     messages go on while a failed one waits. Raises ConfigurationError when a field is out of range.
     """
 
-    redelivery_delay: Duration = 0.0  #: before the first redelivery
+    redelivery_delay: Seconds = Default(0.0)  #: before the first redelivery
     multiplier: float = 1.0  #: of the delay, from each redelivery to the next
     collision_avoidance_factor: float = 0.0  #: 0.15 means plus or minus 15 %
-    max_redelivery_delay: Duration | None = None  #: of each; None: ten times redelivery_delay
+    #: Of each; None: ten times redelivery_delay.
+    max_redelivery_delay: SecondsOrNone = Default(None)
     max_delivery_attempts: int = 10  #: deliveries in all; -1: for ever
     mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
 
     def __post_init__(self) -> None:
-        _read_delays(self, "redelivery_delay", "max_redelivery_delay")
+        read_durations(self)
         check_whole("max_delivery_attempts", self.max_delivery_attempts, UNLIMITED)
         check_number("multiplier", self.multiplier, 0.0)
         if self.max_delivery_attempts < 1 and self.max_delivery_attempts != UNLIMITED:
@@ -266,14 +267,8 @@ def _truncated(milliseconds: float) -> int:
     return 0 if math.isnan(milliseconds) else int(min(milliseconds, _LONGEST_MS))
 
 
-def _read_delays(policy: object, *names: str) -> None:
-    """Have the fields of those names as seconds, so that two policies are the same however they were written."""
-    for name in names:
-        object.__setattr__(policy, name, as_number(name, getattr(policy, name)))
-
-
-def _ms(seconds: Duration) -> int:
-    return round(seconds * 1000)  # type: ignore[arg-type]  # a number, see _read_delays
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from jmsx.config.options import ConnectionKeywords, ConnectionOptions
 from jmsx.config.uri import BrokerUri, parse_broker_uri
+from jmsx.core.durations import Duration, as_number
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, JmsxError
@@ -69,13 +70,13 @@ class Connection:
         """Begin to hand out messages; before that, `receive()` and listeners get nothing."""
         self._links.start()
 
-    def stop(self, timeout: float | None = None) -> bool:
+    def stop(self, timeout: Duration | None = None) -> bool:
         """
         Hand out nothing until `start()`; waits for running listeners, unless one of them calls.
 
-        False if one still runs after `timeout` seconds (None: wait for ever).
+        False if one still runs after `timeout`: seconds, a timedelta, or a text such as "2s" (None: wait for ever).
         """
-        return self._links.stop(timeout)
+        return self._links.stop(as_number("timeout", timeout))
 
     def close(self) -> None:
         """Close all sessions, each of them also if another fails; idempotent, and nothing in the child of a fork."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery, Held
+from jmsx.core.durations import Duration, as_number
 from jmsx.errors import ConfigurationError, IllegalStateError, UsageError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
@@ -38,23 +39,23 @@ class MessageConsumer:
         self._durable_name = durable_name
         self._closed = False
 
-    def receive(self, timeout: float | None = None) -> Message | None:
+    def receive(self, timeout: Duration | None = None) -> Message | None:
         """
-        The next message; waits `timeout` seconds for it, or for ever (None).
+        The next message; waits `timeout` for it (seconds, a timedelta, or a text such as "2s"), or for ever (None).
 
         None if there is none in time, or if the consumer is closed meanwhile. In AUTO mode the message is acknowledged
         when this returns. If it raises, for whatever reason (KeyboardInterrupt, or what a signal handler raises), that
         message is the next one again, and nothing has acknowledged it for others.
 
-        Raises ConfigurationError for a timeout that is no number, IllegalStateError if closed, or if a consumer of the
-        session has a listener, and ConnectionFailedError if the link is gone.
+        Raises ConfigurationError for a timeout that is no duration, IllegalStateError if closed, or if a consumer of
+        the session has a listener, and ConnectionFailedError if the link is gone.
         """
         self._check()
-        _check_timeout(timeout)
+        patience = _patience(timeout)
         engine, calls = self._link.engine, self._link.calls
         if not calls.running:
             self._link.shared.note_unstarted()
-        deadline = None if timeout is None else engine.now() + timeout
+        deadline = None if patience is None else engine.now() + patience
         held = Held()
         try:
             taken = calls.take(self._names, deadline, self._given_up, self._read, held=held)
@@ -143,10 +144,14 @@ class MessageConsumer:
             raise IllegalStateError("The Consumer is closed")
 
 
-def _check_timeout(timeout: object) -> None:
-    """Raise ConfigurationError for what is no time."""
+def _patience(timeout: Duration | None) -> float | None:
+    """Seconds, which may be less than 0; None: for ever. Raises ConfigurationError for what is no time."""
     if timeout is None:
-        return
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or timeout != timeout:  # noqa: PLR0124 - NaN is no time
-        raise ConfigurationError(f"timeout must be seconds, or None for ever, not {timeout!r}")
+        return None
+    seconds: float = as_number("timeout", timeout)
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or seconds != seconds:  # noqa: PLR0124 - NaN is no time
+        raise ConfigurationError(
+            f"timeout must be seconds, or None for ever, not {timeout!r}; or a timedelta, or a text such as 2s"
+        )
+    return seconds

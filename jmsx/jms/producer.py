@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from typing import Final, Never
 
 from jmsx.core.dialect import Body
-from jmsx.core.durations import bounded
+from jmsx.core.durations import LONGEST, Duration, as_number, bounded
 from jmsx.core.frames import Frame
 from jmsx.core.headers import SENDER_HEADER
 from jmsx.core.option_checks import check_flag, unknown
@@ -40,7 +39,8 @@ class MessageProducer:
     """
     Made by `Session.create_producer`.
 
-    `persistent`, `priority` and `time_to_live` (seconds, 0: for ever) hold for what is sent without saying otherwise.
+    `persistent`, `priority` and `time_to_live` (0: for ever) hold for what is sent without saying otherwise. Times are
+    seconds, a timedelta, or a text such as "2s".
     """
 
     def __init__(self, link: SessionLink, target: Destination | None) -> None:
@@ -49,7 +49,7 @@ class MessageProducer:
         self._closed = False
         self.persistent = True
         self.priority = 4
-        self.time_to_live = 0.0
+        self.time_to_live: Duration = 0.0
 
     def send(
         self,
@@ -58,10 +58,10 @@ class MessageProducer:
         destination: Destination | str | None = None,
         persistent: bool | None = None,
         priority: int | None = None,
-        time_to_live: float | None = None,
-        delivery_delay: float = 0.0,
+        time_to_live: Duration | None = None,
+        delivery_delay: Duration = 0.0,
         dedupe_id: str | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         confirm: bool = True,
         **others: Never,
     ) -> str:
@@ -83,15 +83,15 @@ class MessageProducer:
             destination: where to; None: the producer's own.
             persistent: whether it outlives the broker's process.
             priority: from 0 to 9, the highest.
-            time_to_live: seconds from now on, 0: for ever; goes on during a delivery_delay, as in Java.
-            delivery_delay: seconds in which the broker keeps it back.
+            time_to_live: from now on, 0: for ever; goes on during a delivery_delay, as in Java.
+            delivery_delay: in which the broker keeps it back.
             dedupe_id: the broker drops a second message with it at the same destination, where it knows such.
-            timeout: seconds for a link and the receipt; None: `request_timeout`.
+            timeout: for a link and the receipt; None: `request_timeout`.
             confirm: wait for the receipt; without, a lost link may lose the message.
             others: refused.
 
         Raises UnsupportedError (no destination, or two; a delay or a dedupe_id where the broker has none),
-        ConfigurationError (priority, time_to_live, delivery_delay), MessageFormatError, BrokerTimeoutError,
+        ConfigurationError (priority, time_to_live, delivery_delay, timeout), MessageFormatError, BrokerTimeoutError,
         IllegalStateError, or what the broker says; ConnectionFailedError when there was no connection for too long and
         nothing was sent, and SendUnconfirmedError when it was lost before the receipt came.
 
@@ -103,13 +103,15 @@ class MessageProducer:
             raise IllegalStateError("The Producer is closed")
         persistent = self.persistent if persistent is None else persistent
         priority = self.priority if priority is None else priority
-        time_to_live = self.time_to_live if time_to_live is None else time_to_live
-        _check_quality(persistent, priority, time_to_live, delivery_delay)
+        _check_quality(persistent, priority)
+        lives = _time_to_live(self.time_to_live if time_to_live is None else time_to_live)
+        delay = bounded("delivery_delay", delivery_delay)
+        patience = None if timeout is None else bounded("timeout", timeout)
         message = _message(message)
         to = reachable(self._destination(destination), self._link)
         self._link.check_temporary(to)
         key = new_key()
-        asked = self._asked(delivery_delay, dedupe_id)
+        asked = self._asked(delay, dedupe_id)
         frame = send_frame(message, to, self._link.dialect, key, persistent=persistent, asked=asked)
         limit = self._link.options.max_body_size
         if len(frame.body) > limit:
@@ -126,15 +128,15 @@ class MessageProducer:
         headers["priority"] = str(priority)
         sent_at = int(self._link.machine.wall() * 1000)
         headers.update(self._link.dialect.sent_at(sent_at))
-        expires = sent_at + round(time_to_live * 1000) if time_to_live > 0 else 0
-        if time_to_live > 0:
+        expires = sent_at + round(lives * 1000) if lives > 0 else 0
+        if lives > 0:
             headers["expires"] = str(expires)
         repeat = persistent and self._may_repeat()
         if repeat:
             headers = {**self._link.dialect.output_headers(key), **headers}
         waits = confirm and not self._link.options.use_async_send
         message_id = self._send(
-            Frame("SEND", headers, frame.body), key, to, repeat=repeat, waits=waits, limit=timeout
+            Frame("SEND", headers, frame.body), key, to, repeat=repeat, waits=waits, limit=patience
         )
         if message.key is None:  # one that came in is still what it came as
             message.message_id, message.destination = message_id, to
@@ -238,16 +240,21 @@ def _message(given: Message | Body) -> Message:
     return Message(checked_body(given))
 
 
-def _check_quality(
-    persistent: object, priority: int, time_to_live: float, delivery_delay: float
-) -> None:
+def _check_quality(persistent: object, priority: int) -> None:
     """Raise ConfigurationError for what the broker could not read: it would close the connection."""
     check_flag("persistent", persistent)
     check_priority(priority)
-    bounded("delivery_delay", delivery_delay)
-    number = isinstance(time_to_live, int | float) and not isinstance(time_to_live, bool)
-    if not number or not 0 <= time_to_live < math.inf:
-        raise ConfigurationError(f"time_to_live must be seconds, 0 for ever, not {time_to_live!r}")
+
+
+def _time_to_live(given: object) -> float:
+    """In seconds; raises ConfigurationError for what is none, or more than the broker can read."""
+    seconds: float = as_number("time_to_live", given)
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not 0 <= seconds <= LONGEST:
+        raise ConfigurationError(
+            f"time_to_live must be seconds, 0 for ever, not {given!r}; or a timedelta, or a text such as 2s"
+        )
+    return seconds
 
 
 def check_priority(priority: object) -> None:

@@ -15,6 +15,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.clock import Clock, SystemClock
+from jmsx.core.durations import Duration, as_number
 from jmsx.core.ledger import StoreKey
 from jmsx.drivers.process import Origin, keep_for_ever
 from jmsx.errors import ConfigurationError, SpoiltTransactionError, StoreAwayError, StoreError
@@ -209,8 +210,13 @@ class DatabaseStore:
             if all(self._insert_row(connection, *_row(identity), now) for identity in new):
                 return new
 
-    def prune(self, seconds: float) -> None:
-        """Forget what was done more than `seconds` ago; for a job of yours, once a day, say."""
+    def prune(self, age: Duration) -> None:
+        """
+        Forget what was done longer ago than `age`: seconds, a timedelta, or a text such as "30d".
+
+        For a job of yours, once a day, say.
+        """
+        seconds: float = as_number("age", age)
         with self._transaction() as connection:
             self._delete.run(connection, oldest=self._now_ms() - round(seconds * 1000))
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.clock import Clock, SystemClock
+from jmsx.core.durations import Duration, as_number
 from jmsx.core.ledger import Entry, Ledger, StoreKey
 from jmsx.core.option_checks import kind_of
 from jmsx.drivers.process import tell_of_forks
@@ -85,20 +86,20 @@ class DeliveryLedger:
     Counts hand-outs in the file `path`, which any number of processes on this host may share.
 
     Rows of messages that are settled are deleted. Those that somebody else settled, or whose process was killed between
-    the acknowledgement and this, grow old, and are deleted after `maximum_age` seconds, or as the oldest of more than
-    `maximum_rows`. Raises StoreError if the file cannot be used.
+    the acknowledgement and this, grow old, and are deleted after `maximum_age` (seconds, a timedelta, or a text such as
+    "30d"), or as the oldest of more than `maximum_rows`. Raises StoreError if the file cannot be used.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        maximum_age: float = 30 * 86400.0,
+        maximum_age: Duration = 30 * 86400.0,
         maximum_rows: int = 1_000_000,
         clock: Clock | None = None,
     ) -> None:
         self.path = Path(path)
-        self._maximum_age = maximum_age
+        self._maximum_age: float = as_number("maximum_age", maximum_age)
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from jmsx.clock import Clock, SystemClock
+from jmsx.core.durations import Duration, as_number
 from jmsx.core.ledger import StoreKey
 from jmsx.drivers.process import tell_of_forks
 from jmsx.errors import ConfigurationError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 class MemoryStore:
     """
-    Remembers the last `maximum` messages, each for `ttl` seconds after it was last seen.
+    Remembers the last `maximum` messages, each for `ttl` (seconds, a timedelta, or "1h") after it was last seen.
 
     It dies with its process, so it is for duplicates after a lost connection or from a sender that repeats itself, not
     for those after a crash. Raises ConfigurationError for limits that make no sense.
@@ -27,14 +28,15 @@ class MemoryStore:
     connects = False
 
     def __init__(
-        self, maximum: int = 100_000, *, ttl: float = 3600.0, clock: Clock | None = None
+        self, maximum: int = 100_000, *, ttl: Duration = 3600.0, clock: Clock | None = None
     ) -> None:
-        if maximum < 1 or not ttl > 0:
+        seconds: float = as_number("ttl", ttl)
+        if maximum < 1 or not seconds > 0:
             raise ConfigurationError(
                 f"MemoryStore: maximum and ttl must be more than 0: {maximum}, {ttl}"
             )
         self._maximum = maximum
-        self._ttl = ttl
+        self._ttl = seconds
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._turns = Turns()

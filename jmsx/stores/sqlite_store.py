@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx.clock import Clock, SystemClock
+from jmsx.core.durations import Duration, as_number
 from jmsx.core.ledger import StoreKey
 from jmsx.drivers.process import Origin, tell_of_forks
 from jmsx.errors import ConfigurationError, StoreError
@@ -46,7 +47,9 @@ _log = logger("jmsx.stores")
 
 class SqliteStore:
     """
-    Remembers for `ttl` seconds, in the file `path`, what was done by any process that uses it.
+    Remembers in the file `path` what was done by any process that uses it.
+
+    It forgets after `ttl`: seconds, a timedelta, or a text such as "7d".
 
     It is written when the handler has returned. A crash just before leaves the message to be done again; so do two
     processes that have one message at the same moment. A `DatabaseStore` has neither gap.
@@ -61,13 +64,14 @@ class SqliteStore:
         self,
         path: str | os.PathLike[str],
         *,
-        ttl: float = 7 * 86400.0,
+        ttl: Duration = 7 * 86400.0,
         clock: Clock | None = None,
     ) -> None:
-        if not ttl > 0:
+        seconds: float = as_number("ttl", ttl)
+        if not seconds > 0:
             raise ConfigurationError(f"SqliteStore: ttl must be more than 0: {ttl}")
         self.path = Path(path)
-        self._ttl = ttl
+        self._ttl = seconds
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
         self._turns = Turns()

@@ -283,17 +283,20 @@ class Harness:
         )
 
 
-def harness(app: App, broker: Profile | str = "classic", *, patience: float = PATIENCE) -> Harness:
+def harness(
+    app: App, broker: Profile | str = "classic", *, patience: Duration = PATIENCE
+) -> Harness:
     """
     For `with`, or `async with`: run `app` against a broker in memory, in virtual time.
 
     Args:
         app: as in production; its URL need not exist. Afterwards it is as before, and can be used again.
         broker: "classic", "artemis", or a profile of `jmsx.testing.profiles`.
-        patience: real seconds after which a handler that does not return is an error (BlockedError).
+        patience: real time (seconds, a timedelta, or "5s") after which a handler that does not return is an error
+            (BlockedError).
 
     """
-    return Harness(app, broker, patience)
+    return Harness(app, broker, seconds("patience", patience))
 
 
 def _borrow(

@@ -108,7 +108,11 @@ def test_messages_that_are_changed(session: Session) -> None:
         ({"correlation_id": "x"}, r"write Message\(body, correlation_id="),
         ({"prority": 5}, r"'prority'; did you mean 'priority'\?"),
         ({"time_to_live": -4}, "time_to_live must be seconds, 0 for ever, not -4"),
-        ({"time_to_live": "2s"}, "time_to_live must be seconds"),
+        ({"time_to_live": b"2s"}, "time_to_live must be seconds"),
+        ({"time_to_live": "2"}, "time_to_live='2' is no duration; write seconds"),
+        ({"time_to_live": 1e300}, "time_to_live must be seconds"),
+        ({"delivery_delay": "soon"}, "delivery_delay='soon' is no duration"),
+        ({"timeout": b"1s"}, "timeout must be seconds, a timedelta"),
         ({"persistent": "no"}, "persistent must be True or False, not a str"),
         ({"destinaton": "x"}, r"'destinaton'; did you mean 'destination'\?"),
         ({"priority": 11}, "priority must be a whole number from 0 to 9, not 11"),
@@ -120,11 +124,17 @@ def test_options_of_send(session: Session, options: dict[str, Any], text: str) -
         session.create_producer(fresh_queue()).send("x", **options)
 
 
-@pytest.mark.parametrize("timeout", ["1", True, float("nan"), [1]])
+@pytest.mark.parametrize("timeout", [b"1s", True, float("nan"), [1]])
 def test_a_timeout_that_is_none(session: Session, timeout: Any) -> None:
-    """Seconds, or None."""
+    """A duration, or None."""
     with pytest.raises(ConfigurationError, match="timeout must be seconds, or None for ever"):
         session.create_consumer(fresh_queue()).receive(timeout)
+
+
+def test_a_timeout_without_its_unit(session: Session) -> None:
+    """It would be milliseconds in Java."""
+    with pytest.raises(ConfigurationError, match="timeout='1' is no duration; write seconds"):
+        session.create_consumer(fresh_queue()).receive("1")
 
 
 @pytest.mark.parametrize("body", [{1: "x"}, {"": "x"}, {"list": [1]}, [1], 5, None])

@@ -58,9 +58,9 @@ URL = "stomp://localhost:61613"
 app = App(
     URL,
     observers=[PrometheusObserver(), EventLog("events", service="shop")],
-    reconnect=ReconnectPolicy(maximum_delay=5),
+    reconnect=ReconnectPolicy(initial_delay="20ms", maximum_delay=timedelta(seconds=5)),
     health="127.0.0.1:8080",
-    health_limits=HealthLimits(),
+    health_limits=HealthLimits(handler="10min"),
     client_id="shop",
     prefetch_policy=PrefetchPolicy.all(10),
     redelivery_policy=RedeliveryPolicy(maximum_redeliveries=3),
@@ -70,7 +70,7 @@ app = App(
     ),
     dead_letter="queue://dead",
     ledger=DeliveryLedger("deliveries.db"),
-    heartbeat=(5, 5),
+    heartbeat=("5s", 5),
     request_timeout=None,
     tls=TlsOptions(ca_file="ca.pem"),
 )
@@ -340,11 +340,17 @@ def by_hand(options: dict[str, str], ranks: dict[str, int]) -> datetime | None:
         own = ConsumerOptions(prefetch=1, redelivery_policy=ArtemisRedeliveryPolicy())
         consumer = session.create_consumer("queue://a", selector="rank > 3", options=own)
         assert_type(consumer, MessageConsumer)
+        assert_type(consumer.receive("2s"), Message | None)
         message = consumer.receive(1.5)
         assert_type(message, Message | None)
         producer = session.create_producer()
         assert_type(producer, MessageProducer)
         producer.send({"a": 1}, destination="queue://b", time_to_live=60, persistent=False)
+        producer.time_to_live = "1h"
+        producer.send("x", destination="queue://b", delivery_delay=timedelta(1), timeout="2s")
+        assert_type(connection.options.request_timeout, float | None)
+        assert_type(connection.options.heartbeat, tuple[float, float])
+        connection.stop("5s")
         assert_type(producer.send(Message("x", properties=ranks, reply_to="queue://answers")), str)
         producer.send(Message(b"x", properties=options))
         assert_type(session.create_browser("queue://a"), QueueBrowser)

@@ -11,9 +11,11 @@ from jmsx import (
     App,
     BatchError,
     Connection,
+    ConnectionOptions,
     ConsumerOptions,
     Message,
     PrefetchPolicy,
+    ReconnectPolicy,
     RedeliveryPolicy,
     Retry,
     Session,
@@ -169,7 +171,10 @@ def sends(message: Message, session: Session) -> None:
     session.create_consumer(5)  # mistake
     session.create_consumer("queue://a", options={"prefetch": 1})  # mistake
     session.create_durable_consumer("topic://a", "s", options=ConsumerOptions(prefech=1))  # mistake
-    session.create_consumer("queue://a").receive("1")  # mistake
+    session.create_consumer("queue://a").receive(b"1s")  # mistake
+    Connection("stomp://localhost", connect_timeout=b"2s")  # mistake
+    ReconnectPolicy(maximum_delay=[5])  # mistake
+    ConnectionOptions(heartbeat=5)  # mistake
     message.properties["a"].upper()  # mistake
     Message("x", propertys={})  # mistake
     raise Retry(delay=b"1s")  # mistake

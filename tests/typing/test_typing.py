@@ -77,10 +77,18 @@ def spelled_types(keywords: Any) -> dict[str, str]:
     return {name: each.__forward_arg__ for name, each in keywords.__annotations__.items()}
 
 
+#: What fields of options are given, which hold it in seconds.
+GIVEN: Final = {
+    "Seconds": "Duration",
+    "SecondsOrNone": "Duration | None",
+    "Heartbeat": "tuple[Duration, Duration]",
+}
+
+
 def test_keywords_of_connections_are_the_options() -> None:
     """By name and type."""
     assert spelled_types(ConnectionKeywords) == {
-        each.name: each.type for each in fields(ConnectionOptions)
+        each.name: GIVEN.get(str(each.type), each.type) for each in fields(ConnectionOptions)
     }
     assert spelled_types(ConnectionKeywords).keys() - spelled_types(AppKeywords) == {"reconnect"}
 

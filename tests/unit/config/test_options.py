@@ -6,7 +6,8 @@ import inspect
 import math
 import pickle
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,16 @@ def test_password_is_not_shown() -> None:
         ({"max_body_size": 10**400}, "max_body_size must be 1 or more, and not so large"),
         ({"request_timeout": 0}, "not 0 seconds; None is no limit"),
         ({"request_timeout": -1}, "None is no limit"),
-        ({"request_timeout": "30"}, "request_timeout must be a number, not a str"),
+        (
+            {"request_timeout": "30"},
+            "request_timeout='30' is no duration; write seconds, a timedelta",
+        ),
+        ({"request_timeout": b"30s"}, "request_timeout must be a number, not a bytes"),
+        ({"request_timeout": "0s"}, "request_timeout must be 0.001 or more"),
+        ({"connect_timeout": "2w"}, "too long; None is no limit"),
+        ({"connect_timeout": timedelta(-1)}, "connect_timeout must be 0 s or more"),
+        ({"heartbeat": ("2s", "soon")}, "heartbeat to expect='soon' is no duration"),
+        ({"heartbeat": ("2s", None)}, "heartbeat to expect must be seconds"),
         ({"request_timeout": True}, "request_timeout must be a number, not a bool"),
         ({"connect_timeout": 1e300}, "connect_timeout must be a number that is finite"),
         ({"connect_timeout": 1e9}, "too long; None is no limit"),
@@ -137,6 +147,8 @@ def test_nonsense_is_refused_at_the_door(options: dict[str, Any], complaint: str
             {"timeout": -0.5},
             "timeout must be 0 or more, .* -1 is the request_timeout",
         ),
+        (ReconnectPolicy, {"startup_timeout": "-1s"}, "startup_timeout='-1s' is no duration"),
+        (ReconnectPolicy, {"maximum_delay": None}, "maximum_delay must be seconds"),
         (ReconnectPolicy, {"randomize": 1}, "randomize must be True or False"),
         (TlsOptions, {"ca_file": b"x"}, "ca_file must be a str"),
         (TlsOptions, {"key_file": "x"}, "need a certificate_file"),
@@ -233,6 +245,46 @@ def test_the_options_can_be_looked_up() -> None:
         "initial_redelivery_delay",
     ]
     assert pickle.loads(pickle.dumps(RedeliveryPolicy())) == RedeliveryPolicy()  # noqa: S301 - our own
+
+
+def test_times_as_people_write_them() -> None:
+    """All that there are: seconds, a timedelta or a text; the options are the same, however they were written."""
+    options = ConnectionOptions(
+        optimize_acknowledge_timeout="500ms",
+        optimized_ack_scheduled_ack_interval=timedelta(seconds=9),
+        heartbeat=("5s", timedelta(seconds=20)),
+        connect_timeout="1min",
+        request_timeout=timedelta(minutes=2),
+        reconnect=ReconnectPolicy(
+            initial_delay="20ms",
+            maximum_delay="1min",
+            timeout=timedelta(hours=1),
+            startup_timeout="1d",
+        ),
+    )
+    assert options == ConnectionOptions(
+        optimize_acknowledge_timeout=0.5,
+        optimized_ack_scheduled_ack_interval=9.0,
+        heartbeat=(5.0, 20.0),
+        connect_timeout=60.0,
+        request_timeout=120.0,
+        reconnect=ReconnectPolicy(
+            initial_delay=0.02, maximum_delay=60.0, timeout=3600.0, startup_timeout=86400.0
+        ),
+    )
+    assert replace(options, connect_timeout="2s").connect_timeout == 2.0
+    assert ReconnectPolicy(timeout=-1, startup_timeout=-1).startup_timeout == -1
+
+
+def test_options_stay_as_they_are() -> None:
+    """Also those that are durations."""
+    for options in (ConnectionOptions(), ReconnectPolicy(), HealthLimits(), RedeliveryPolicy()):
+        for each in fields(options):
+            with pytest.raises((AttributeError, TypeError)):
+                setattr(options, each.name, "2s")
+    assert HealthLimits(handler="10min", stall=timedelta(seconds=5)) == HealthLimits(
+        handler=600.0, stall=5
+    )
 
 
 def test_no_limit_and_paths() -> None:
