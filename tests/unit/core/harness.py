@@ -454,6 +454,12 @@ def outcome(request: Request) -> str:
     return "done" if request.error is None else type(request.error).__name__
 
 
+def marker(talk: Talk, *numbers: int, session: str = "s") -> None:
+    """Commit markers come, each called by its number."""
+    for number in numbers:
+        talk.comes(f"m{number}", to="commits", jmsx_session=session, jmsx_marker=str(number))
+
+
 def copies(*names: str, to: str = "queue:ActiveMQ.DLQ", number: int = 1) -> list[str]:
     """The frames that copy dead letters, in the session's transaction of that number."""
     wire = f"jmsx-dead-{number}"

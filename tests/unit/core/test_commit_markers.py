@@ -14,7 +14,7 @@ from jmsx.errors import (
     SecurityError,
     TransactionInDoubtError,
 )
-from tests.unit.core.harness import CLASSIC, CLIENT, LINK_ERRORS, TRANSACTED, Talk, outcome
+from tests.unit.core.harness import CLASSIC, CLIENT, LINK_ERRORS, TRANSACTED, Talk, marker, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,12 +38,6 @@ def begin(*, today: int = 20_000) -> Talk:
     marker(talk, 1)
     assert talk.core.may_commit()
     return talk
-
-
-def marker(talk: Talk, *numbers: int, session: str = "s") -> None:
-    """Markers come, each called by its number."""
-    for number in numbers:
-        talk.comes(f"m{number}", to="commits", jmsx_session=session, jmsx_marker=str(number))
 
 
 def reopen(talk: Talk) -> None:

@@ -332,16 +332,23 @@ def test_so_is_one_whose_link_is_lost_then(settings: dict[str, Any]) -> None:
     assert {step: why for step, why in found.items() if why is not None} == {}
 
 
-@pytest.mark.parametrize("failure", [DISCARDED, DUPLICATE])
-def test_an_ack_of_an_interrupted_receive_is_told_once(failure: Failure) -> None:
-    """A listener then says that the message need not be handled; there is nothing left to acknowledge."""
-    talk, held = Talk(AUTO), Held()
-    talk.subscribe()
+def interrupted(talk: Talk) -> Delivery:
+    """A `receive()` has acknowledged a message, and was interrupted then: it waits again."""
+    held = Held()
     talk.comes("a")
     delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
     assert delivery is not None
     talk.core.consumed(delivery, talk.now, returning=True)
     assert talk.core.take_back(held)
+    return delivery
+
+
+@pytest.mark.parametrize("failure", [DISCARDED, DUPLICATE])
+def test_an_ack_of_an_interrupted_receive_is_told_once(failure: Failure) -> None:
+    """A listener then says that the message need not be handled; there is nothing left to acknowledge."""
+    talk = Talk(AUTO)
+    talk.subscribe()
+    interrupted(talk)
     assert talk.listen(failure) == "a#1"
     assert talk.wrote() == ["ACK a"]
     assert [one.messages for one in talk.reported(MessagesAcknowledged)] == [1]
@@ -350,14 +357,10 @@ def test_an_ack_of_an_interrupted_receive_is_told_once(failure: Failure) -> None
 @pytest.mark.parametrize("lost", [None, "waiting", "handling"])
 def test_a_listener_that_fails_on_what_such_a_receive_had_acknowledged(lost: str | None) -> None:
     """It is handed out again, on whatever link, and no ACK is written once more for it."""
-    talk, held = Talk(AUTO), Held()
+    talk = Talk(AUTO)
     talk.subscribe(policy=at_most(1))
-    talk.comes("a")
-    delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
-    assert delivery is not None
-    talk.core.consumed(delivery, talk.now, returning=True)
+    delivery = interrupted(talk)
     assert talk.wrote() == ["ACK a"]
-    assert talk.core.take_back(held)
     again = talk.held() if lost != "waiting" else None
     if lost is not None:
         talk.cut()
@@ -373,13 +376,9 @@ def test_a_listener_that_fails_on_what_such_a_receive_had_acknowledged(lost: str
 @pytest.mark.parametrize("lost", [False, True])
 def test_such_a_message_that_fails_past_its_limit(dead_letter: str, *, lost: bool) -> None:
     """The broker has nothing left to move, so a copy is sent: on the next link, if this one is lost first."""
-    talk, held = Talk(AUTO, dead_letter=dead_letter), Held()
+    talk = Talk(AUTO, dead_letter=dead_letter)
     talk.subscribe(policy=at_most(0))
-    talk.comes("a")
-    delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
-    assert delivery is not None
-    talk.core.consumed(delivery, talk.now, returning=True)
-    assert talk.core.take_back(held)
+    interrupted(talk)
     talk.wrote()
     talk.core.failed(talk.held(), BROKEN, talk.now)
     if lost:
@@ -401,13 +400,9 @@ def test_what_such_a_receive_had_acknowledged_and_has_no_copy_when_its_link_is_l
     *, closed: bool
 ) -> None:
     """An open consumer gets it once more, and makes the copy again; of a closed one it is told that it may be lost."""
-    talk, held = Talk(AUTO, dead_letter="queue://dead"), Held()
+    talk = Talk(AUTO, dead_letter="queue://dead")
     talk.subscribe(policy=at_most(0))
-    talk.comes("a")
-    delivery = talk.core.handing_out.deliver(["1"], talk.now, held)
-    assert delivery is not None
-    talk.core.consumed(delivery, talk.now, returning=True)
-    assert talk.core.take_back(held)
+    interrupted(talk)
     assert talk.listen(BROKEN) == "a#1"
     assert talk.wrote() == ["ACK a", *copies("a", to="queue:dead")]
     if closed:

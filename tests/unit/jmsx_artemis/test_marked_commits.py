@@ -12,7 +12,15 @@ from jmsx.errors import (
     TransactionRolledBackError,
 )
 from jmsx_artemis import DIALECT
-from tests.unit.core.harness import LINK_ERRORS, TRANSACTED, Talk, outcome, sent, transactions
+from tests.unit.core.harness import (
+    LINK_ERRORS,
+    TRANSACTED,
+    Talk,
+    marker,
+    outcome,
+    sent,
+    transactions,
+)
 
 MARKER = "SEND jmsx.commits ''"
 COMMITS = "SUBSCRIBE commits ?"
@@ -37,12 +45,6 @@ def talk_with() -> Talk:
     marker(talk, 1)
     assert talk.core.may_commit()
     return talk
-
-
-def marker(talk: Talk, *numbers: int, session: str = "s") -> None:
-    """Markers come, each called by its number."""
-    for number in numbers:
-        talk.comes(f"m{number}", to="commits", jmsx_session=session, jmsx_marker=str(number))
 
 
 def reopen(talk: Talk, *, broker: str | None = None) -> None:

@@ -56,6 +56,17 @@ def reopen(talk: Talk) -> None:
     assert all(request.done for request in requests)
 
 
+def given_up() -> Talk:
+    """A commit was refused, and what it received did not come again in time."""
+    talk = talk_with("a")
+    talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.timer()
+    return talk
+
+
 def test_a_refused_commit_is_repeated_when_its_inputs_have_come_again() -> None:
     """Not before: somebody else may have sent the same for them; and they are not handed out meanwhile."""
     talk = talk_with("a", "b")
@@ -125,12 +136,7 @@ def test_an_input_that_does_not_come_again_leaves_the_commit_in_doubt() -> None:
 
 def test_an_input_that_comes_later_is_not_refused_again() -> None:
     """Who holds it sends singly at once: each session is refused once at most, and nobody goes round for ever."""
-    talk = talk_with("a")
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
-    reopen(talk)
-    talk.timer()
+    talk = given_up()
     for expected in ([REHEARSED, [AGAIN], ["ACK a ?"]], [["COMMIT in jmsx ?"], ["ACK b ?"]]):
         name = "a" if len(expected) > 2 else "b"
         talk.comes(name, redelivered="true")
@@ -151,12 +157,7 @@ def test_an_input_that_comes_later_is_not_refused_again() -> None:
 
 def test_a_link_that_is_lost_while_all_is_sent_singly() -> None:
     """The next one goes on, when the input has come again."""
-    talk = talk_with("a")
-    talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
-    reopen(talk)
-    talk.timer()
+    talk = given_up()
     talk.comes("a", redelivered="true")
     talk.drain()
     talk.send()
