@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.actions import Outbox
+from jmsx.core.commit_ways import Commit
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
@@ -55,10 +56,9 @@ ORPHANED: Final = 7
 class _UnansweredCommit:
     """A commit that the broker has not answered."""
 
-    whole: Request  #: who waits for the outcome
+    commit: Commit
     sent: int  #: the number of its marker
     covered: int  #: the number of the marker that goes with it
-    broker: str
 
     def decide(self, seen: set[int], disproof: int, now: float) -> bool:
         """
@@ -66,15 +66,16 @@ class _UnansweredCommit:
 
         It was rolled back if the marker `disproof` comes, and its own has not come before.
         """
+        whole = self.commit.whole
         if self.sent in seen:
-            self.whole.end(now)
+            whole.end(now)
         elif disproof in seen:
             text = (
-                f"the connection to {self.broker} was lost before the broker committed"
-                f" {self.whole.subject}, which it has rolled back"
+                f"the connection to {self.commit.broker} was lost before the broker committed"
+                f" {whole.subject}, which it has rolled back"
             )
-            self.whole.end(now, TransactionRolledBackError(text))
-        return self.whole.done
+            whole.end(now, TransactionRolledBackError(text))
+        return whole.done
 
 
 class CommitMarkers:
@@ -95,10 +96,9 @@ class CommitMarkers:
         self._last_marker: Delivery | None = None
         #: The one that the last commit acknowledged
         self._acknowledged_marker: Delivery | None = None
-        self._acknowledged = 0  #: number of this session's newest marker that went with it
+        self._asked: Request | None = None  #: its COMMIT
         self._unanswered: _UnansweredCommit | None = None
         self._was_sent = False  #: a marker has been sent on this link
-        self._committing = False  #: a COMMIT is written, and its link is there
         #: Number of the marker that is sent on this link when the one of the commit before has come again; 0: none
         self._further = 0
         self.opened = False
@@ -117,7 +117,7 @@ class CommitMarkers:
     @property
     def in_doubt(self) -> bool:
         """Whether a commit waits for its outcome."""
-        return self._unanswered is not None and not self._unanswered.whole.done
+        return self._unanswered is not None and not self._unanswered.commit.whole.done
 
     def open(self) -> None:
         """Subscribe to the markers on a link that is up; called at the first commit, and on every link after that."""
@@ -186,7 +186,8 @@ class CommitMarkers:
         The broker would count each lost link that held it, and make a dead letter of it in the end (BROKER.md A43).
         """
         older = self._last_marker
-        if self._dialect.transactional_ack or self._committing or self.in_doubt:
+        committing = self._asked is not None and not self._asked.done
+        if self._dialect.transactional_ack or committing or self.in_doubt:
             return
         if older is not None and older is not self._acknowledged_marker:
             self._acknowledged_marker = older
@@ -208,35 +209,49 @@ class CommitMarkers:
             request = self._requests.open("SEND", QUEUE, passed)
             self._outbox.transmit(*journal_barrier(further, request.receipt_id))
 
-    def commit_frames(self, frames: Sequence[Frame], receipt_id: str) -> list[Frame]:
-        """Return the frames that commit the transaction, which `frames` complete; only when the markers are `ready`."""
+    def commit(self, commit: Commit, acks: Sequence[Frame]) -> None:
+        """
+        Commit the transaction that `acks` complete, with a marker in it; only when the markers are `ready`.
+
+        A COMMIT that the broker does not answer ends with what the marker tells on the next link.
+        """
         wire = {"transaction": Transaction.WIRE_NAME}
         held = self._acknowledged_marker = self._last_marker
+        marker = self._marker(wire)
+        unanswered = _UnansweredCommit(commit, self._number, self._newest_in_hand)
+        self._newest_in_hand, self._was_sent = 0, True
+
+        def answered(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None:
+                self._release_acknowledged()
+            if isinstance(error, LinkError | BrokerFaultError):
+                self._look_up(unanswered, error, now)
+            else:
+                commit.whole.end(now, error)
+            return error
+
+        request = self._asked = self._requests.open("COMMIT", commit.whole.subject, answered)
         ack = []
         if held is not None and self._dialect.transactional_ack:
             ack.append(Frame("ACK", {"id": held.ack_id, **wire}))
-        self._acknowledged, self._newest_in_hand, self._was_sent = self._newest_in_hand, 0, True
-        self._committing = True
-        commit = Frame("COMMIT", {**wire, "receipt": receipt_id})
-        return [*frames, self._marker(wire), *ack, commit]
+        last = Frame("COMMIT", {**wire, "receipt": request.receipt_id})
+        self._outbox.transmit(*acks, marker, *ack, last)
 
-    def confirmed(self) -> list[Frame]:
-        """Note that the COMMIT is confirmed; return the ACK of the marker that goes with it, if it took none along."""
-        committing, self._committing = self._committing, False
+    def _release_acknowledged(self) -> None:
+        """Acknowledge the marker that goes with the commit which is confirmed, if its COMMIT took none along."""
         held = self._acknowledged_marker
-        if held is None or self._dialect.transactional_ack or not committing:
-            return []
-        return [Frame("ACK", {"id": held.ack_id})]
+        if held is not None and not self._dialect.transactional_ack:
+            self._outbox.transmit(Frame("ACK", {"id": held.ack_id}))
 
-    def look_up(
-        self, whole: Request, broker: str, error: LinkError | BrokerFaultError, now: float
+    def _look_up(
+        self, unanswered: _UnansweredCommit, error: LinkError | BrokerFaultError, now: float
     ) -> None:
-        """End `whole`, a COMMIT that `broker` has not answered, with what the marker tells on the next link."""
-        self._committing = False
-        if self._newest_in_hand == self._number:  # its marker was faster than its answer
+        """End a commit that the broker has not answered with what the marker tells on the next link."""
+        whole = unanswered.commit.whole
+        if self._newest_in_hand == unanswered.sent:  # its marker was faster than its answer
             whole.end(now)
         elif not whole.done:
-            self._unanswered = _UnansweredCommit(whole, self._number, self._acknowledged, broker)
+            self._unanswered = unanswered
             if isinstance(error, BrokerFaultError):  # the next link tells, as after a lost one
                 self._outbox.disconnect(str(error))
 
@@ -244,13 +259,12 @@ class CommitMarkers:
         """Forget the markers in hand, because the link is gone; they come again on the next one."""
         self._last_marker = self._acknowledged_marker = None
         self._newest_in_hand = self._further = 0
-        self._committing = False
 
     def give_up(self, now: float, gone: JmsxError) -> None:
         """End the commit in doubt with the error `gone`: there will be no next link that could tell its outcome."""
         doubt, self._unanswered = self._unanswered, None
         if doubt is not None:
-            doubt.whole.end(now, gone)
+            doubt.commit.whole.end(now, gone)
 
     def close(self) -> None:
         """Acknowledge the marker in hand, so that none stays on the broker; the link is being closed."""

@@ -22,16 +22,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.actions import Outbox
+from jmsx.core.commit_ways import Commit
 from jmsx.core.consumer import ConsumerCore
-from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
-from jmsx.core.requests import Continuation, Request
-from jmsx.core.transaction import TxSend
+from jmsx.core.journal_barrier import journal_barrier
+from jmsx.core.lost_deliveries import LIMIT
+from jmsx.core.process_memory import Name
+from jmsx.core.requests import Continuation, Requests, silent, unanswered
+from jmsx.core.transaction import Transaction, TxSend
+from jmsx.core.two_steps import TwoSteps
 from jmsx.core.values import DestinationKind
+from jmsx.errors import (
+    BrokerFaultError,
+    BrokerTimeoutError,
+    ConnectionFailedError,
+    JmsxError,
+    LinkError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 #: Seconds that a link is given to bring again what was received.
@@ -39,35 +51,222 @@ PATIENCE: Final = 5.0
 
 
 @dataclass(slots=True)
-class CommitRepeat:
-    """A failed commit that is repeated on the next link: what it sent and received, and who waits for its end."""
+class _Repeat:
+    """A commit that is repeated."""
 
-    sends: Sequence[TxSend]
-    batches: Sequence[tuple[ConsumerCore, Sequence[Delivery]]]  #: what it received
-    whole: Request
-    broker: str  #: the one that has a part of it
-    then: Callable[[float], None]  #: to be run if it ends on a link that stays
-    failed: bool  #: the broker has said so; else its answer is lost
-    until: float | None = None  #: how long it waits for what was received, once there is a link
-    running: bool = False  #: that is held, and it is sent
-    here: Continuation | None = None  #: settles it, if that is held on the link on which it is sent
+    commit: Commit
+    sends: Sequence[TxSend]  #: never empty
+    refused: bool  #: as the broker said, of it or of an older one with its inputs; else its answer is lost
+    held: bool = False  #: what it received is still held on the link that it came on
+    until: float | None = None  #: waits so long for what it received; None: it does not
 
-    def is_held(self, consumers: Iterable[ConsumerCore]) -> bool:
-        """Return whether all that it received waits in `consumers` again; what no other session can get need not."""
-        here = {one.memory.name(each) for one in consumers for each in one.waiting}
+
+class CommitRepeats:
+    """Repeats the commits of one session; one at a time, as it commits."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        requests: Requests,
+        outbox: Outbox,
+        consumers: Iterable[ConsumerCore],
+        *,
+        two_steps: TwoSteps,
+        clears_up: bool,
+    ) -> None:
+        """`two_steps` ends what is repeated well. `clears_up`: commits whose answer is lost are repeated, too."""
+        self._dialect = dialect
+        self._requests = requests
+        self._outbox = outbox
+        self._consumers = consumers  #: of the session
+        self._two_steps = two_steps
+        self._clears_up = clears_up
+        self._repeat: _Repeat | None = None
+        #: Inputs of commits that were refused, and to be repeated, and that did not come again in time
+        self._perhaps_sent: set[Name] = set()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a commit has lost its link, and is repeated on the next one."""
+        repeat = self._current
+        return repeat is not None and not repeat.held
+
+    @property
+    def _current(self) -> _Repeat | None:
+        """The one that is not ended; its doubt may have been told meanwhile, and then nothing is repeated any more."""
+        repeat = self._repeat
+        return None if repeat is None or repeat.commit.whole.done else repeat
+
+    def take(self, commit: Commit, error: JmsxError) -> bool:
+        """
+        Return whether a commit that ended with `error` is repeated on the next link, message by message.
+
+        That is so if the broker failed at it without a cause, and at none of its SENDs, perhaps because something that
+        it received was received once before; or if its answer is lost. Of sends that are refused together some would
+        else be taken singly.
+        """
+        sends = list(commit.transaction.sends)
+        failed = isinstance(error, BrokerFaultError)
+        lost = isinstance(error, LinkError) and self._clears_up
+        spoilt = commit.transaction.rollback_only is not None
+        if commit.whole.done or spoilt or not (commit.batches and (failed or lost)):
+            return False
+        if not self._recognised(sends):
+            return False
+        self._repeat = _Repeat(commit, sends, refused=failed)
+        if failed:
+            self._outbox.disconnect(
+                f"{commit.broker} did not commit {commit.whole.subject}: {error}"
+            )
+        return True
+
+    def would_be_refused(self, commit: Commit) -> bool:
+        """Return whether an input of `commit` made an older one fail, as it would this one, which can be repeated."""
+        if not self._perhaps_sent or self._perhaps_sent.isdisjoint(self._inputs(commit)):
+            return False
+        return self._recognised(commit.transaction.sends)
+
+    def commit(self, commit: Commit) -> None:
+        """Commit what `would_be_refused`, and whose inputs are held: message by message at once."""
+        self._perhaps_sent.difference_update(self._inputs(commit))
+        self._repeat = _Repeat(commit, list(commit.transaction.sends), refused=True, held=True)
+        self._outbox.transmit(Frame("ABORT", {"transaction": Transaction.WIRE_NAME}))
+        self._send_again(self._repeat)
+
+    def lost(self) -> None:
+        """Note that the link is gone; the next one has to bring again what was received."""
+        if self._repeat is not None:
+            self._repeat.held, self._repeat.until = False, None
+
+    def resume(self, broker: str, now: float, subscribe: Callable[[float], None]) -> bool:
+        """
+        Go on, on a new link to `broker`.
+
+        Returns whether the commit has to be rehearsed first (journal_barrier.py); then nothing else may be written
+        until it runs `subscribe(now)`. That may be refused, and with it the link: a consumer that Artemis makes while
+        it closes a connection is there for ever, and holds messages for nobody (measured on 2.44.0).
+        """
+        repeat = self._current
+        if repeat is None:
+            return False
+        if repeat.commit.broker != broker:
+            before = repeat.commit.broker
+            text = f"{broker}, to which the session goes now, cannot know what {before} has"
+            self._end(repeat, now, ConnectionFailedError(text))
+            return False
+
+        def passed(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None:
+                return self._answered(repeat, now, error)
+            repeat.until = now + PATIENCE
+            subscribe(now)
+            self.received()
+            return None
+
+        self._rehearse(repeat, passed)
+        return True
+
+    def received(self) -> None:
+        """Repeat the commit that waits for what it received, if all of that has come again to this session."""
+        repeat = self._current
+        if repeat is not None and repeat.until is not None and self._has_inputs(repeat):
+            self._send_again(repeat)
+
+    def next_timer(self) -> float | None:
+        """Return when `handle_timer` is next due (seconds, monotonic), or None."""
+        return None if self._current is None else self._current.until
+
+    def handle_timer(self, now: float) -> None:
+        """Stop waiting for what a commit has received when its time is over."""
+        repeat = self._current
+        if repeat is None or repeat.until is None or repeat.until > now:
+            return
+        broker = repeat.commit.broker
+        failed = f"{broker} has refused it, perhaps because it has a part of it from before"
+        text = (
+            f"{failed if repeat.refused else f'{broker} did not answer it'}, and what it received has not"
+            f" come again to this session in {PATIENCE:g} s: somebody else has it"
+        )
+        if len(self._perhaps_sent) > LIMIT:
+            self._perhaps_sent.clear()
+        if repeat.refused:
+            self._perhaps_sent.update(self._inputs(repeat.commit))
+        self._end(repeat, now, BrokerTimeoutError(text))
+        repeat.commit.then(now)
+
+    def give_up(self, now: float, gone: JmsxError) -> None:
+        """End the commit with the error `gone`: there will be no other link."""
+        if self._repeat is not None:
+            self._end(self._repeat, now, gone)
+
+    # Inside ----------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, commit: Commit) -> Iterator[Name]:
+        """The names of what it received."""
+        for consumer, batch in commit.batches:
+            yield from (consumer.memory.name(each) for each in batch)
+
+    def _recognised(self, sends: Sequence[TxSend]) -> bool:
+        """Return whether the broker recognises each of `sends` when it is sent again."""
+        names = self._dialect.output_headers("").keys()
+        return bool(names) and all(names <= sent.frame.headers.keys() for sent in sends)
+
+    def _has_inputs(self, repeat: _Repeat) -> bool:
+        """Return whether all that it received waits here again; what no other session can get need not."""
+        here = {one.memory.name(each) for one in self._consumers for each in one.waiting}
         return all(
             consumer.settings.kind is DestinationKind.TOPIC
             or all(consumer.memory.name(each) in here for each in batch)
-            for consumer, batch in self.batches
+            for consumer, batch in repeat.commit.batches
         )
 
-    def frames(self, receipt_id: str) -> list[Frame]:
-        """Return the SENDs outside any transaction, in their order; the receipt of the last one confirms them all."""
-        *others, last = [sent.frame for sent in self.sends]
-        return [*others, Frame("SEND", {**last.headers, "receipt": receipt_id}, last.body)]
+    def _rehearse(self, repeat: _Repeat, passed: Continuation) -> None:
+        """Run `passed` when the broker knows what it has of it."""
+        request = self._requests.open("SEND", repeat.commit.whole.subject, passed)
+        self._outbox.transmit(*journal_barrier(repeat.sends[0].frame, request.receipt_id))
 
+    def _send_again(self, repeat: _Repeat) -> None:
+        """Send everything again, as soon as the broker knows what it has of it; call it where all inputs are held."""
+        repeat.until = None
 
-def repeatable(sends: Sequence[TxSend], dialect: Dialect) -> bool:
-    """Return whether the broker recognises each of `sends` when it is sent again."""
-    names = dialect.output_headers("").keys()
-    return bool(names) and all(names <= sent.frame.headers.keys() for sent in sends)
+        def passed(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None or self._current is not repeat:  # its doubt is told already
+                return self._answered(repeat, now, error)
+            # outside any transaction, in their order; the receipt of the last one confirms them all
+            *others, last = [one.frame for one in repeat.sends]
+            request = self._requests.open("SEND", repeat.commit.whole.subject, sent)
+            receipt = {"receipt": request.receipt_id}
+            self._outbox.transmit(*others, Frame("SEND", {**last.headers, **receipt}, last.body))
+            return None
+
+        def sent(now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is not None and not silent(error):
+                error = BrokerFaultError(f"a part of it may be sent: {error}")
+            return self._answered(repeat, now, error)
+
+        self._rehearse(repeat, passed)
+
+    def _answered(self, repeat: _Repeat, now: float, error: JmsxError | None) -> JmsxError | None:
+        """
+        End a commit that is repeated, unless its link is lost: the next one, if there is one, tries again.
+
+        What the broker refuses now tells nothing of a COMMIT that it did not answer.
+        """
+        if error is not None and not (repeat.refused or unanswered(error)):
+            error = BrokerFaultError(
+                f"nobody knows of its COMMIT, and it cannot be repeated: {error}"
+            )
+        spoilt = repeat.commit.transaction.rollback_only is not None
+        lost = error is not None and silent(error) and not spoilt
+        if self._current is repeat and not lost:
+            self._end(repeat, now, error)
+        return error
+
+    def _end(self, repeat: _Repeat, now: float, error: JmsxError | None) -> None:
+        self._repeat = None
+        if error is not None:
+            repeat.commit.whole.end(now, error)
+        elif repeat.held:
+            self._two_steps.acknowledge(repeat.commit, now)
+        else:
+            self._two_steps.owe(repeat.commit, now)

@@ -14,11 +14,12 @@ refused COMMIT the link is dropped, because the broker can neither abort that tr
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from jmsx.core.actions import Outbox
 from jmsx.core.commit_markers import CommitMarkers
-from jmsx.core.commit_repeat import PATIENCE, CommitRepeat, repeatable
+from jmsx.core.commit_repeat import CommitRepeats
+from jmsx.core.commit_ways import Batches, Commit, Way, plain_acks
 from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import Delivery
 from jmsx.core.delivery_state import DeliveryInput
@@ -27,15 +28,14 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome, TransactionOutcome
 from jmsx.core.frames import Frame
 from jmsx.core.journal_barrier import journal_barrier
-from jmsx.core.lost_deliveries import LIMIT, LostDeliveries
-from jmsx.core.process_memory import Name
-from jmsx.core.requests import Continuation, Request, Requests, answered, silent, unanswered
+from jmsx.core.lost_deliveries import LostDeliveries
+from jmsx.core.requests import Request, Requests, answered, unanswered
 from jmsx.core.sends import Sends
 from jmsx.core.transaction import Transaction, TxInput, TxSend, TxState
+from jmsx.core.two_steps import TwoSteps
 from jmsx.core.values import SessionSettings
 from jmsx.errors import (
     BrokerFaultError,
-    BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,
     InvalidDestinationError,
@@ -47,10 +47,6 @@ from jmsx.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-
-#: What a transaction settles, consumer by consumer, each oldest first.
-Batches: TypeAlias = "list[tuple[ConsumerCore, list[Delivery]]]"
 
 
 #: What is known when only the second step of a commit failed.
@@ -83,12 +79,25 @@ class UnitOfWork:
         self._lost_deliveries = lost_deliveries
         self._releases = releases  #: what ends every transaction that keeps a window open
         self._transaction = Transaction(settings.session_id)
-        self._repeat: CommitRepeat | None = None
-        self._half: Request | None = None  #: a commit whose link was lost at its ACKs
-        #: Inputs of commits that were to be repeated, and did not come again in time
-        self._perhaps_sent: set[Name] = set()
-        #: Whether a commit that was not answered is repeated on the next link, if it received something
-        self._repeats_unanswered = settings.marker_day is not None and not dialect.transactional_ack
+        #: Whether a commit that was not answered is cleared up on the next link by what it received
+        self._clears_up = settings.marker_day is not None and not dialect.transactional_ack
+        self._two_steps = TwoSteps(
+            requests,
+            outbox,
+            sending=sending,
+            consumers=consumers,
+            lost_deliveries=lost_deliveries,
+            releases=releases,
+            clears_up=self._clears_up,
+        )
+        self._repeats = CommitRepeats(
+            dialect,
+            requests,
+            outbox,
+            consumers,
+            two_steps=self._two_steps,
+            clears_up=self._clears_up,
+        )
         self.markers: CommitMarkers | None = None
         if settings.marker_day is not None:
             self.markers = CommitMarkers(
@@ -98,9 +107,8 @@ class UnitOfWork:
     @property
     def in_doubt(self) -> bool:
         """Whether a commit has lost its link, and its end is told on the next one."""
-        if self._half is not None or (self._repeat is not None and self._repeat.here is None):
-            return True
-        return self.markers is not None and self.markers.in_doubt
+        marked = self.markers is not None and self.markers.in_doubt
+        return marked or self._two_steps.in_doubt or self._repeats.in_doubt
 
     @property
     def committing(self) -> bool:
@@ -150,7 +158,7 @@ class UnitOfWork:
             begin = Frame("BEGIN", {"transaction": transaction.WIRE_NAME})
             self._outbox.transmit(begin, waits=True)
         transaction.touch(sent.at)
-        output = transaction.next_output(self._dialect, of_none=self._repeats_unanswered)
+        output = transaction.next_output(self._dialect, of_none=self._clears_up)
         known = {} if output is None else self._dialect.output_headers(output)
         if known:
             headers = {**known, **sent.frame.headers}
@@ -242,31 +250,18 @@ class UnitOfWork:
         A transaction with nothing in it is committed at once.
         """
         batches = [(each, list(each.delivered)) for each in consumers]
-        transaction, broker = self._transaction, self.settings.broker
+        transaction = self._transaction
         if not batches and not transaction.sends:
             self._abort()
             then(now)
             return answered("COMMIT", transaction.transaction_id)
 
-        def answer(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is None and transaction.rollback_only is not None:
-                error = BrokerFaultError(f"it was confirmed, but {transaction.rollback_only}")
-            if error is None:
-                self._committed(batches, now)
-                then(now)
-                return None
-            told = self._not_committed(batches, error, now, broker)
-            if isinstance(error, TransactionRolledBackError):  # told on a link that stays
-                then(now)
-            return told
+        def ended(now: float, error: JmsxError | None) -> JmsxError | None:
+            return self._ended(commit, now, error)
 
-        if self.markers is not None and self._uses_markers():
-            request = self._commit_marked(self.markers, batches, answer)
-        elif not self._dialect.transactional_ack and transaction.sends:
-            request = self._commit_in_two_steps(batches, answer, then)
-        else:
-            request = self._requests.open("COMMIT", transaction.transaction_id, answer)
-            self._outbox.transmit(*self._commit_frames(batches, request.receipt_id))
+        whole = Request("COMMIT", transaction.transaction_id, then=ended)
+        commit = Commit(transaction, batches, whole, self.settings.broker, then)
+        self._begin(commit)
         refusable = (
             bool(transaction.sends) or self.markers is not None or not self._is_plain(batches)
         )
@@ -275,7 +270,29 @@ class UnitOfWork:
             for delivery in consumer.take_delivered():
                 delivery.step(DeliveryInput.COMMIT)
         transaction.step(TxInput.COMMIT)
-        return request
+        return whole
+
+    def _begin(self, commit: Commit) -> None:
+        """Write the first frames of `commit`; its `whole` ends when the broker has answered the last ones."""
+        match self._way(commit):
+            case Way.MARKED if self.markers is not None:
+                self.markers.commit(commit, self._in_a_transaction(commit.batches))
+            case Way.TWO_STEPS:
+                self._two_steps.commit(commit, self._repeats.take)
+            case Way.REPEATED:
+                self._repeats.commit(commit)
+            case _:
+                self._commit_in_one_burst(commit)
+
+    def _way(self, commit: Commit) -> Way:
+        """Return how `commit` is done."""
+        if self._uses_markers():
+            return Way.MARKED
+        if self._dialect.transactional_ack or not commit.transaction.sends:
+            return Way.ONE_BURST
+        if self._repeats.would_be_refused(commit):
+            return Way.REPEATED
+        return Way.TWO_STEPS
 
     def rollback(self, now: float) -> None:
         """Undo the sends; the caller gives back what was delivered."""
@@ -327,8 +344,7 @@ class UnitOfWork:
         """
         if self.markers is not None:
             self.markers.lost()
-        if self._repeat is not None:
-            self._repeat.until, self._repeat.here, self._repeat.running = None, None, False
+        self._repeats.lost()
         if self.in_doubt:
             return
         transaction = self._transaction
@@ -340,23 +356,70 @@ class UnitOfWork:
         transaction.step(TxInput.LOST)
         transaction.rollback_only = cause
 
+    def give_up(self, now: float) -> None:
+        """End a commit that waits for the next link: it stays in doubt, because there will be none."""
+        gone = ConnectionFailedError(f"the connection to {self.settings.broker} is gone")
+        if self.markers is not None:
+            self.markers.give_up(now, gone)
+        self._two_steps.give_up(now, gone)
+        self._repeats.give_up(now, gone)
+
+    def resume(self, broker: str, now: float, subscribe: Callable[[], None]) -> bool:
+        """
+        Go on, on a new link to `broker`, with a commit that was not ended on the last one.
+
+        Returns whether it is rehearsed first (commit_repeat.py); then nothing else may be written until it runs
+        `subscribe`.
+        """
+
+        def reopened(now: float) -> None:
+            self._reopen(now)
+            subscribe()
+
+        rehearsed = self._repeats.resume(broker, now, reopened)
+        if not rehearsed:
+            self._reopen(now)
+        return rehearsed
+
+    def _reopen(self, now: float) -> None:
+        """Go on with a commit, if there is one, on a link on which consumers are about to be subscribed."""
+        self._two_steps.resume(now)
+        if self.markers is not None and self.markers.opened:
+            self.markers.open()
+
+    def received(self) -> None:
+        """Go on with a commit that waits for what it received, if all of that has come again to this session."""
+        self._repeats.received()
+
+    def next_timer(self) -> float | None:
+        """Return when `handle_timer` is next due (seconds, monotonic), or None."""
+        return self._repeats.next_timer()
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        self._repeats.handle_timer(now)
+
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _commit_frames(self, batches: Batches, receipt_id: str) -> list[Frame]:
+    def _commit_in_one_burst(self, commit: Commit) -> None:
         """
-        Return the frames that commit.
+        Write all that commits at once.
 
         A single receive needs no transaction. Several do, although one cumulative ACK would cover them: Classic removes
         them one by one, and a broker that was killed meanwhile had 805 to 888 of 900 left (measured).
         """
-        wire = {"transaction": Transaction.WIRE_NAME}
-        receipt = {"receipt": receipt_id}
-        if not batches:
-            return [*self._releases(), Frame("COMMIT", {**wire, **receipt})]
-        if self._is_plain(batches):
-            return _acks(batches, receipt)
-        frames = self._in_a_transaction(batches)
-        return [*frames, Frame("COMMIT", {**wire, **receipt})]
+
+        def answered(now: float, error: JmsxError | None) -> JmsxError | None:
+            commit.whole.end(now, error)
+            return error
+
+        receipt_id = self._requests.open("COMMIT", commit.whole.subject, answered).receipt_id
+        if commit.batches and self._is_plain(commit.batches):
+            self._outbox.transmit(*plain_acks(commit.batches, receipt_id))
+            return
+        headers = {"transaction": Transaction.WIRE_NAME, "receipt": receipt_id}
+        frames = self._in_a_transaction(commit.batches)
+        self._outbox.transmit(*frames, Frame("COMMIT", headers))
 
     def _is_plain(self, batches: Batches) -> bool:
         """Return whether `batches` are settled outside a transaction."""
@@ -374,240 +437,19 @@ class UnitOfWork:
             consumer.reset_window()
         return frames
 
-    def give_up(self, now: float) -> None:
-        """End a commit that waits for the next link: it stays in doubt, because there will be none."""
-        gone = ConnectionFailedError(f"the connection to {self.settings.broker} is gone")
-        half, self._half = self._half, None
-        if self.markers is not None:
-            self.markers.give_up(now, gone)
-        if half is not None:
-            half.end(now, gone)
-        if self._repeat is not None:
-            self._repeat.whole.end(now, gone)
-
-    def _commit_marked(
-        self, markers: CommitMarkers, batches: Batches, answer: Continuation
-    ) -> Request:
-        """Commit in one transaction; if the broker does not answer, the marker will."""
-        whole = Request("COMMIT", self._transaction.transaction_id, then=answer)
-        broker = self.settings.broker
-
-        def told(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is None:
-                self._outbox.transmit(*markers.confirmed())
-            if isinstance(error, LinkError | BrokerFaultError):
-                markers.look_up(whole, broker, error, now)
-            else:
-                whole.end(now, error)
-            return error
-
-        request = self._requests.open("COMMIT", whole.subject, told)
-        frames = self._in_a_transaction(batches)
-        self._outbox.transmit(*markers.commit_frames(frames, request.receipt_id))
-        return whole
-
-    def _commit_in_two_steps(
-        self, batches: Batches, answer: Continuation, then: Callable[[float], None]
-    ) -> Request:
-        """
-        COMMIT what was sent; when that is confirmed, acknowledge what was received.
-
-        With `commit_markers`, a COMMIT whose answer is lost is repeated on the next link, and one whose ACKs are lost
-        is done. What was received is acknowledged when it comes again, then, without being handed out.
-        """
-        transaction = self._transaction
-        acknowledged = False
-
-        def ended(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is None and not acknowledged:
-                self._owe_acks(batches)
-            return answer(now, error)
-
-        whole = Request("COMMIT", transaction.transaction_id, then=ended)
-
-        def settled(now: float, error: JmsxError | None) -> JmsxError | None:
-            nonlocal acknowledged
-            acknowledged = error is None
-            if isinstance(error, LinkError) and self._repeats_unanswered and not whole.done:
-                self._half = whole
-            else:
-                whole.end(now, error)
-            return error
-
-        def told(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None and not self._repeats(batches, whole, error, then):
-                whole.end(now, error)
-            if error is not None or whole.done:
-                return error
-            self._sending.report_all(transaction, "confirmed", now)
-            transaction.sent = True
-            if not batches:
-                return settled(now, None)
-            request = self._requests.open("ACK", transaction.transaction_id, settled)
-            self._outbox.transmit(*_acks(batches, {"receipt": request.receipt_id}))
+    def _ended(self, commit: Commit, now: float, error: JmsxError | None) -> JmsxError | None:
+        """Make the end of all that is in `commit`; return what its caller is told."""
+        complaint = commit.transaction.rollback_only
+        if error is None and complaint is not None:
+            error = BrokerFaultError(f"it was confirmed, but {complaint}")
+        if error is None:
+            self._committed(commit.batches, now)
+            commit.then(now)
             return None
-
-        if self._perhaps_sent and self._take_perhaps_sent(batches):
-            sends = list(transaction.sends)
-            self._repeat = CommitRepeat(
-                sends, batches, whole, self.settings.broker, then, failed=True, here=told
-            )
-            self._outbox.transmit(Frame("ABORT", {"transaction": transaction.WIRE_NAME}))
-            self._resend(self._repeat)
-            return whole
-        request = self._requests.open("COMMIT", transaction.transaction_id, told)
-        self._outbox.transmit(*self._commit_frames([], request.receipt_id))
-        return whole
-
-    def _take_perhaps_sent(self, batches: Batches) -> bool:
-        """Forget whether one of these inputs made an older commit fail, which now would fail again; return whether."""
-        names = {consumer.memory.name(each) for consumer, batch in batches for each in batch}
-        found = not self._perhaps_sent.isdisjoint(names)
-        self._perhaps_sent -= names
-        return found and repeatable(self._transaction.sends, self._dialect)
-
-    def _owe_acks(self, batches: Batches) -> None:
-        """Mark what a commit received as processed: when it comes again, only its ACK is owed."""
-        for consumer, batch in batches:
-            self._lost_deliveries.note(consumer, batch, handed_out=False, processed=True)
-        for consumer in self._consumers:
-            for delivery in consumer.waiting:
-                self._lost_deliveries.recall(consumer, delivery)
-
-    def _repeats(
-        self, batches: Batches, whole: Request, error: JmsxError, then: Callable[[float], None]
-    ) -> bool:
-        """
-        Return whether a commit that failed is repeated on the next link, message by message (commit_repeat.py).
-
-        That is so if the broker failed at it without a cause, and at none of its SENDs, perhaps because something that
-        it received was received once before; or if its answer is lost. Of sends that are refused together some would
-        else be taken singly.
-        """
-        sends = list(self._transaction.sends)
-        failed = isinstance(error, BrokerFaultError)
-        lost = isinstance(error, LinkError) and self._repeats_unanswered
-        if whole.done or self.is_rollback_only or not (batches and (failed or lost)):
-            return False
-        if not repeatable(sends, self._dialect):
-            return False
-        self._repeat = CommitRepeat(
-            sends, batches, whole, self.settings.broker, then, failed=failed
-        )
-        if failed:
-            self._outbox.disconnect(
-                f"{self.settings.broker} did not commit {whole.subject}: {error}"
-            )
-        return True
-
-    def resume(self, broker: str, now: float, subscribe: Callable[[], None]) -> bool:
-        """
-        Go on, on a new link to `broker`, with a commit that was not ended on the last one.
-
-        Returns whether it has to be rehearsed first (journal_barrier.py); then nothing else may be written until it
-        runs `subscribe`. That may be refused, and with it the link: a consumer that Artemis makes while it closes a
-        connection is there for ever, and holds messages for nobody (measured on 2.44.0).
-        """
-        repeat = self._repeat
-        if repeat is not None and repeat.broker != broker:
-            text = f"{broker}, to which the session goes now, cannot know what {repeat.broker} has"
-            repeat.whole.end(now, ConnectionFailedError(text))
-        repeat = self._repeat
-        if repeat is None:
-            self._reopen(now)
-            return False
-
-        def passed(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is None:
-                self._reopen(now)
-                subscribe()
-                self.received()
-                return None
-            return self._end_repeat(repeat, now, error)
-
-        request = self._requests.open("SEND", repeat.whole.subject, passed)
-        self._outbox.transmit(*journal_barrier(repeat.sends[0].frame, request.receipt_id))
-        return True
-
-    def _reopen(self, now: float) -> None:
-        """Go on with a commit, if there is one, on a link on which consumers are about to be subscribed."""
-        half, self._half = self._half, None
-        if half is not None:
-            half.end(now)
-        if self._repeat is not None:
-            self._repeat.until = now + PATIENCE
-        if self.markers is not None and self.markers.opened:
-            self.markers.open()
-
-    def received(self) -> None:
-        """Repeat a commit that failed if all that it received has come again to this session."""
-        repeat = self._repeat
-        if repeat is not None and not repeat.running and repeat.is_held(self._consumers):
-            self._resend(repeat)
-
-    def next_timer(self) -> float | None:
-        """Return when `handle_timer` is next due (seconds, monotonic), or None."""
-        waits = self._repeat is not None and not self._repeat.running
-        return self._repeat.until if self._repeat is not None and waits else None
-
-    def handle_timer(self, now: float) -> None:
-        """Stop waiting for what a commit that failed has received when its time is over."""
-        repeat, due = self._repeat, self.next_timer()
-        if repeat is not None and due is not None and due <= now:
-            failed = (
-                f"{repeat.broker} has refused it, perhaps because it has a part of it from before"
-            )
-            text = (
-                f"{failed if repeat.failed else f'{repeat.broker} did not answer it'}, and what it received has not"
-                f" come again to this session in {PATIENCE:g} s: somebody else has it"
-            )
-            if len(self._perhaps_sent) > LIMIT:
-                self._perhaps_sent.clear()
-            for consumer, batch in repeat.batches if repeat.failed else ():
-                self._perhaps_sent.update(consumer.memory.name(each) for each in batch)
-            repeat.whole.end(now, BrokerTimeoutError(text))
-            repeat.then(now)
-
-    def _resend(self, repeat: CommitRepeat) -> None:
-        """Send everything again, as soon as the broker knows what it has of it; call it where all inputs are held."""
-        repeat.running = True
-
-        def passed(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None or self._repeat is not repeat:  # its doubt is told already
-                return self._end_repeat(repeat, now, error)
-            request = self._requests.open("SEND", repeat.whole.subject, sent)
-            self._outbox.transmit(*repeat.frames(request.receipt_id))
-            return None
-
-        def sent(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None and not silent(error):
-                error = BrokerFaultError(f"a part of it may be sent: {error}")
-            return self._end_repeat(repeat, now, error)
-
-        request = self._requests.open("SEND", repeat.whole.subject, passed)
-        first = repeat.sends[0].frame
-        self._outbox.transmit(*journal_barrier(first, request.receipt_id))
-
-    def _end_repeat(
-        self, repeat: CommitRepeat, now: float, error: JmsxError | None
-    ) -> JmsxError | None:
-        """
-        End a commit that is repeated, unless its link is lost: the next one, if there is one, tries again.
-
-        What the broker refuses now tells nothing of a COMMIT that it did not answer.
-        """
-        if error is not None and not (repeat.failed or unanswered(error)):
-            error = BrokerFaultError(
-                f"nobody knows of its COMMIT, and it cannot be repeated: {error}"
-            )
-        lost = error is not None and silent(error) and not self.is_rollback_only
-        if self._repeat is repeat and not lost:
-            self._repeat = None
-            if error is None and repeat.here is not None:
-                repeat.here(now, None)
-            else:
-                repeat.whole.end(now, error)
-        return error
+        told = self._not_committed(commit.batches, error, now, commit.broker)
+        if isinstance(error, TransactionRolledBackError):  # told on a link that stays
+            commit.then(now)
+        return told
 
     def _committed(self, batches: Batches, now: float) -> None:
         transaction = self._transaction
@@ -646,7 +488,6 @@ class UnitOfWork:
         in_doubt = unanswered(error) or transaction.sent
         complained = self.is_rollback_only or isinstance(error, BrokerFaultError)
         failed = not in_doubt or (complained and not transaction.sent)
-        self._repeat = None
         for consumer, batch in batches:
             for delivery in batch if not failed else ():
                 delivery.not_failed += 1
@@ -679,13 +520,3 @@ class UnitOfWork:
     def _note_refused(self, batches: Batches) -> None:
         for consumer, batch in batches:
             self._lost_deliveries.note(consumer, batch, handed_out=True, refused=True)
-
-
-def _acks(batches: Batches, receipt: dict[str, str]) -> list[Frame]:
-    """Return the ACKs that settle `batches` outside a transaction, with a receipt on the last of them."""
-    frames = []
-    for consumer, batch in batches:
-        frames += consumer.ack_frames(batch)
-        consumer.settled(batch)
-    *others, last = frames
-    return [*others, Frame("ACK", {**last.headers, **receipt})]

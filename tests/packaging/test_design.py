@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from jmsx.core.commit_ways import Way
+
 ROOT: Final = Path(__file__).parents[2]
 DESIGN: Final = ROOT / "jmsx" / "DESIGN.md"
 
@@ -47,6 +49,14 @@ def test_every_part_is_told() -> None:
     adapters = [one.name for one in (ROOT / "adapters").iterdir() if (one / "__init__.py").exists()]
     assert [one for one in folders if f"`jmsx/{one}`" not in text] == []
     assert [one for one in (*modules, *adapters) if f"`{one}`" not in text] == []
+
+
+def test_every_way_of_committing_is_told() -> None:
+    """Each has a row, and no other one is there."""
+    rows = re.findall(
+        r"^\| ([A-Z_]+) \|", DESIGN.read_text("utf-8").partition("## Ways")[2], re.MULTILINE
+    )
+    assert rows == [way.name for way in Way]
 
 
 def test_facts_of_brokers_exist() -> None:

@@ -1,0 +1,52 @@
+"""The ways of committing, and what each of them is given: a commit that is under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, TypeAlias
+
+from jmsx.core.consumer import ConsumerCore
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import Frame
+from jmsx.core.requests import Request
+from jmsx.core.transaction import Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+#: What a transaction settles, consumer by consumer, each oldest first.
+Batches: TypeAlias = "Sequence[tuple[ConsumerCore, Sequence[Delivery]]]"
+
+
+class Way(Enum):
+    """How a transaction is committed; DESIGN.md has a table of them."""
+
+    ONE_BURST = auto()  #: its ACKs and COMMIT together (unit_of_work.py)
+    MARKED = (
+        auto()
+    )  #: so, with a marker that tells on the next link what became of it (commit_markers.py)
+    TWO_STEPS = auto()  #: COMMIT for what was sent, then ACKs (two_steps.py)
+    REPEATED = auto()  #: what was sent once more, message by message, then ACKs (commit_repeat.py)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commit:
+    """A commit that is under way."""
+
+    transaction: Transaction
+    batches: Batches  #: what it has received
+    whole: Request  #: who waits for its end; its continuation makes the end of all that is in it
+    broker: str  #: the one that is asked for it
+    then: Callable[[float], None]  #: to be run if it ends on a link that stays
+
+
+def plain_acks(batches: Batches, receipt_id: str) -> list[Frame]:
+    """Return the ACKs that settle `batches` outside a transaction, with a receipt on the last of them."""
+    frames = []
+    for consumer, batch in batches:
+        frames += consumer.ack_frames(batch)
+        consumer.settled(batch)
+    *others, last = frames
+    return [*others, Frame("ACK", {**last.headers, "receipt": receipt_id})]
