@@ -256,8 +256,10 @@ class CommitRepeats:
             error = BrokerFaultError(
                 f"nobody knows of its COMMIT, and it cannot be repeated: {error}"
             )
-        spoilt = repeat.commit.transaction.rollback_only is not None
-        lost = error is not None and silent(error) and not spoilt
+        complaint = repeat.commit.transaction.rollback_only
+        if error is None and complaint is not None:
+            error = BrokerFaultError(f"a part of it may be sent: {complaint}")
+        lost = error is not None and silent(error) and complaint is None
         if self._current is repeat and not lost:
             self._end(repeat, now, error)
         return error

@@ -57,9 +57,11 @@ class TwoSteps:
         """COMMIT what was sent, then `acknowledge`; `repeats` takes a commit that ended badly over, or does not."""
 
         def answered(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is None and not commit.whole.done:
+            if commit.whole.done:
+                return error
+            if error is None and commit.transaction.rollback_only is None:
                 self.acknowledge(commit, now)
-            elif error is not None and not repeats(commit, error):
+            elif error is None or not repeats(commit, error):
                 commit.whole.end(now, error)
             return error
 

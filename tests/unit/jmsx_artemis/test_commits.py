@@ -98,6 +98,20 @@ def test_a_consumer_that_closes_while_a_commit_is_repeated(*, linked: bool) -> N
     ]
 
 
+def test_nothing_is_acknowledged_where_a_send_was_refused() -> None:
+    """The COMMIT takes the rest, and may be confirmed; what was received comes again, and its doubt is told."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a")
+    talk.receive()
+    talk.send()
+    request = talk.commit()
+    talk.complain("AMQ339011 Error sending")
+    talk.answer()
+    assert "ACK a ?" not in talk.wrote()
+    assert outcome(request) == "TransactionInDoubtError"
+
+
 def test_every_consumer_is_acknowledged_and_the_last_one_confirmed() -> None:
     """One cumulative ACK each."""
     talk = Talk(TRANSACTED, dialect=DIALECT)

@@ -228,6 +228,25 @@ def test_what_is_refused_then_is_refused(*, rehearsed: bool) -> None:
     assert talk.drain() == ["a#2"]
 
 
+def test_nothing_is_owed_an_ack_where_one_of_the_sends_was_refused() -> None:
+    """The last one may be confirmed all the same; what was received is handed out again."""
+    talk = talk_with("a")
+    talk.send("more")
+    request = talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.comes("a")
+    talk.answer()
+    talk.complain("AMQ339011 Error sending")
+    talk.answer()
+    assert isinstance(request.error, TransactionInDoubtError)
+    talk.cut()
+    reopen(talk)
+    talk.comes("a")
+    assert talk.drain() == ["a#2"]
+
+
 @pytest.mark.parametrize("rehearsed", [False, True])
 def test_it_is_repeated_until_it_is_answered(*, rehearsed: bool) -> None:
     """The next link may be lost, too, before or behind the rehearsal."""
