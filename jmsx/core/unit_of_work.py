@@ -1,9 +1,8 @@
 """
 What a session does inside a STOMP transaction: sends, commits and rollbacks.
 
-Where ACKs take no part in transactions (Artemis), a commit has two steps: first what was sent is committed, then what
-was received is acknowledged. A crash between them delivers again what was received; what is then sent again carries the
-same identity, by which the broker knows it.
+Of the ways in which a transaction is committed it picks one (commit_ways.py), and does the simplest itself: all in
+one burst. Whatever the way, what is in the transaction has its end here.
 
 The rules that keep messages from being lost on Classic (BROKER.md C29-C33 and C35): one transaction at a time on a
 link; no receipt on a frame inside it, save COMMIT and what is awaited, because a failing frame with a receipt does not
