@@ -151,7 +151,7 @@ class ConsumerCore:
         self._refuse_flood()
         self.window.arrived(deliveries)
         self._idle_since = None
-        commit_refused = [one.redelivery_count for one in deliveries if one.commit_refused]
+        commit_refused = [one.redelivery_count for one in deliveries if one.history.commit_refused]
         if commit_refused:
             self.paused_until = now + max(self.settings.policy.delay(max(commit_refused)), 0.0)
         self.reports.received(deliveries, now)
@@ -332,7 +332,7 @@ class ConsumerCore:
         if owed:
             self.reports.dropped(len(owed), now)
         for delivery in owed:
-            delivery.not_failed += 1
+            delivery.history = delivery.history.spared()
         self._on_lost_link = {one: None for one in self.delivered if not one.is_acknowledged}
         handed_out = [*owed, *self._on_lost_link]
         self.end(handed_out, Outcome.ABANDONED, now)
@@ -553,7 +553,7 @@ class ConsumerCore:
         self.end(batch, Outcome.ROLLED_BACK, now)
         self.reset_window()
         for delivery in alive:
-            delivery.redelivery_count += 1
+            delivery.history = delivery.history.failed()
             delivery.failure = None
         delay = failure.delay if alive else 0.0
         if delay is None:

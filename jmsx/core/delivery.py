@@ -15,6 +15,7 @@ from jmsx.core.delivery_state import (
 from jmsx.core.events import Outcome
 from jmsx.core.frames import MessageFrame
 from jmsx.core.headers import SUBSCRIPTION_SEPARATOR, time_ms
+from jmsx.core.history import FLAGGED, NEW, Lost, Remembered, merge
 from jmsx.core.ledger import Entry
 from jmsx.core.values import Failure
 
@@ -46,23 +47,13 @@ class MessageIdentity(NamedTuple):
 
 
 class Delivery:
-    """
-    A message that the broker dispatched to us; the same object over all local redeliveries.
-
-    `redelivery_count` starts at 0, or at 1 ("at least") where the broker flagged the message as redelivered, because
-    STOMP carries the flag only. Classic flags all that was on its way to somebody, seen or not, so that one is a guess
-    and no failure. What this process knows of the message, or a ledger, takes its place.
-    """
+    """A message that the broker dispatched to us; the same object over all local redeliveries."""
 
     __slots__ = (
         "ack_id",
         "arrival",
         "as_it_came",
-        "certain_count",
-        "commit_refused",
-        "continued",
-        "count_on_arrival",
-        "count_when_sent_back",
+        "asked",
         "dead_letter_cause",
         "ended_at",
         "entry",
@@ -72,17 +63,17 @@ class Delivery:
         "first_failed_at",
         "flagged",
         "frame",
+        "history",
         "identity",
-        "is_flag_explained",
         "last_failed_at",
         "looked_at",
+        "lost",
         "message_id",
         "next_delivery",
-        "not_failed",
         "order",
         "owed_end",
         "received_at",
-        "redelivery_count",
+        "sent_back",
         "started_at",
         "state",
         "subscribed",
@@ -116,19 +107,14 @@ class Delivery:
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.subscribed = ""  #: URI of what its consumer reads, or nothing
         self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
-        #: Redeliveries before it was sent back to the broker, which has it as a new message since
-        self.count_when_sent_back = 0
-        self.certain_count = 0  #: redeliveries that are certain; the broker's flag is a guess
         #: The broker says that it was delivered before
         self.flagged = headers.get("redelivered") == "true"
-        #: It was on its way to this process, which knows what became of it, whatever the flag says
-        self.is_flag_explained = False
-        self.redelivery_count = int(self.flagged)
-        #: Redeliveries when it came; the broker counts none of our own
-        self.count_on_arrival = self.redelivery_count
+        #: Redeliveries before it was sent back to the broker, which has it as a new message since
+        self.sent_back = 0
+        self.lost: Lost | None = None  #: what its session knows of it from a lost link
+        self.asked = False  #: what the process and a ledger know of it is in its history
+        self.history = FLAGGED if self.flagged else NEW  #: its deliveries before this one
         self.entry: Entry | None = None  #: its last hand-out in the ledger, if one counts
-        #: Redeliveries that are not known to follow a failure; below 0 where more have failed than the broker counts
-        self.not_failed = self.redelivery_count
         self.received_at = received_at  #: seconds, monotonic
         self.expires_at = expires_at  #: seconds, monotonic; None: never
         self.started_at = received_at
@@ -140,8 +126,6 @@ class Delivery:
         self.dead_letter_cause: DeadLetterCause | None = None
         self.looked_at = False  #: what came without a body was looked for elsewhere
         self.was_handed_out = False  #: the application has got it at least once
-        self.continued = False  #: its count comes from before its link was lost
-        self.commit_refused = False  #: its count comes from before a commit that the broker refused
         self.first_failed_at: float | None = None
         self.last_failed_at: float | None = None
         self.failure: Failure | None = None  #: if it failed
@@ -201,43 +185,34 @@ class Delivery:
         self.dead_letter_cause = DeadLetterCause(UNDECODABLE, _failure(error), sure=True)
 
     def continue_after_sending_back(self, redeliveries: int) -> None:
-        """Start counting at the redeliveries before the message was sent back to the broker for later."""
-        self.count_when_sent_back = self.certain_count = redeliveries
-        self.redelivery_count = self.count_on_arrival = max(self.redelivery_count, redeliveries)
-        self.not_failed = self.redelivery_count - redeliveries
+        """Count on from the redeliveries before the message was sent back to the broker for later."""
+        self.sent_back = redeliveries
+        self.history = merge(flagged=self.flagged, sent_back=redeliveries, lost=self.lost)
 
-    def continue_after_loss(self, redelivery_count: int, not_failed: int) -> None:
-        """Go on counting from before the link was lost, which is why the broker flags the message."""
-        self.continued = self.is_flag_explained = True
-        self.redelivery_count = self.count_on_arrival = redelivery_count
-        self.not_failed = not_failed
+    def continue_after_loss(self, lost: Lost) -> None:
+        """Count on from before a link was lost, which is why the broker delivers the message again."""
+        self.lost = lost
+        self.history = merge(flagged=self.flagged, sent_back=self.sent_back, lost=lost)
 
-    def continue_after_refusal(self, redelivery_count: int, not_failed: int) -> None:
-        """Go on counting from before a commit that the broker refused, which counts as a failure."""
-        self.continue_after_loss(redelivery_count, not_failed)
-        self.certain_count = redelivery_count
-        self.commit_refused = True
+    def begin_hand_out(self, remembered: Remembered | None, entry: Entry | None) -> None:
+        """
+        Merge what the process has `remembered` and the ledger's `entry` for this hand-out into the history.
 
-    def continue_from_memory(self, deliveries: int, failures: int) -> None:
-        """Take over what the process remembers: how often the message was handed out, and how many of these failed."""
-        self.is_flag_explained = True
-        if deliveries >= self.certain_count:
-            self.certain_count = self.redelivery_count = self.count_on_arrival = deliveries
-            self.not_failed = deliveries - failures
-
-    def continue_from_ledger(self, entry: Entry) -> None:
-        """Note that the ledger has counted this hand-out; go on from its number at the first one."""
-        if self.entry is None:
-            number = self.count_when_sent_back + entry.number
-            if number > self.certain_count:
-                self.not_failed = entry.finished
-            self.redelivery_count = self.count_on_arrival = max(self.certain_count, number - 1)
-        self.entry = entry
-
-    def note_undone(self) -> None:
-        """Note that this delivery is over and did not fail: what was done with it is undone."""
-        self.redelivery_count += 1
-        self.not_failed += 1
+        Later hand-outs of the message only have another entry: what is known of it by then was done here.
+        """
+        if entry is not None:
+            self.entry = entry
+        if self.asked:
+            return
+        if remembered is not None or entry is not None:
+            self.history = merge(
+                flagged=self.flagged,
+                sent_back=self.sent_back,
+                lost=self.lost,
+                remembered=remembered,
+                entry=entry,
+            )
+        self.asked = True
 
     def note_failure(self, failure: Failure, now: float) -> None:
         """Note that this delivery failed."""
@@ -253,22 +228,28 @@ class Delivery:
     @property
     def redelivered(self) -> bool:
         """Whether the message was delivered before (JMSRedelivered), as far as jmsx knows or the broker says."""
-        return self.redelivery_count > 0 or (self.flagged and not self.is_flag_explained)
+        history = self.history
+        return history.deliveries > 0 or history.flag_unexplained
+
+    @property
+    def redelivery_count(self) -> int:
+        """How many deliveries were before this one, as the application is told."""
+        return self.history.deliveries
 
     @property
     def failures(self) -> int:
         """How many deliveries before this one failed: what a redelivery policy limits."""
-        return self.redelivery_count - self.not_failed
+        return self.history.failures
 
     @property
     def delivery_count(self) -> int:
         """Which delivery this is, counted from 1 (JMSXDeliveryCount)."""
-        return self.redelivery_count + 1
+        return self.history.deliveries + 1
 
     @property
     def attempts(self) -> int:
         """How many deliveries are known; the application is told of fewer where another session repeated some."""
-        return max(self.delivery_count, self.failures + 1)
+        return max(self.history.deliveries, self.history.failures) + 1
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message_id} #{self.delivery_count} epoch {self.epoch}>"

@@ -75,7 +75,7 @@ class FailedDeliveries:
             if failure.disposition in _NOT_FAILED:
                 if failure.disposition is Disposition.UNDO:
                     for delivery in batch:
-                        delivery.note_undone()
+                        delivery.history = delivery.history.undone()
                 consumer.release(batch)
                 continue
             for delivery in batch:
@@ -116,7 +116,7 @@ class FailedDeliveries:
         if cause is None:
             cause = DeadLetterCause("max_redeliveries", NO_FAILURE, sure=True)
             if delivery.entry is not None:
-                delivery.redelivery_count -= 1  # nobody sees this one
+                delivery.history = delivery.history.unseen()
                 cause = cause._replace(failure=_consumer_died(delivery.delivery_count))
         consumer.flush(AckTrigger.EACH, now)
         consumer.take_delivered(delivery)
@@ -159,7 +159,7 @@ def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
     In transacted sessions this goes by what the process knew when the message came, in every mode by a ledger's count.
     """
     policy = consumer.settings.policy
-    if not (policy.pre_dispatch_check or delivery.commit_refused):
+    if not (policy.pre_dispatch_check or delivery.history.commit_refused):
         return False
     counts = consumer.settings.transacted and not delivery.was_handed_out
     return (counts or delivery.entry is not None) and given_up(policy, delivery.failures)

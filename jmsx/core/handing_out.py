@@ -2,7 +2,8 @@
 Decides which message the application gets next, and counts which delivery of it that is.
 
 What the process remembers of a message (process_memory.py) and what a ledger counts is asked here, and not before:
-until the message is handed out, another session or process may have had it.
+until the message is handed out, another session or process may have had it. What comes of all that is known of it is
+its history (history.py), by which everything goes from then on.
 """
 
 from __future__ import annotations
@@ -137,9 +138,8 @@ class HandingOut:
     def _admit(
         self, consumer: ConsumerCore, delivery: Delivery, now: float, entry: Entry | None
     ) -> bool:
-        consumer.memory.recall(delivery)
-        if entry is not None:
-            delivery.continue_from_ledger(entry)
+        remembered = None if delivery.asked else consumer.memory.recall(delivery)
+        delivery.begin_hand_out(remembered, entry)
         if self._failed_deliveries.dead_letter_unseen(consumer, delivery, now):
             return False
         consumer.memory.handed_out(delivery)

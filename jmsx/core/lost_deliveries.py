@@ -18,6 +18,7 @@ from jmsx.core.consumer import ConsumerCore
 from jmsx.core.delivery import DeadLetterCause, Delivery
 from jmsx.core.delivery_state import ENDED, DeliveryInput
 from jmsx.core.events import Outcome
+from jmsx.core.history import Lost
 from jmsx.core.values import DestinationKind
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ LIMIT: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class _LostDelivery:
-    redelivery_count: int  #: of the next delivery
-    not_failed: int
+    counts: Lost
     only_ack_owed: bool  #: it is copied or processed; only its ACK is owed
     owed_end: Outcome | None  #: how it ends when that is written
     dead_letter_cause: (
@@ -40,7 +40,6 @@ class _LostDelivery:
     )  #: it was to be a dead letter, and that was not confirmed
     first_failed_at: float | None
     last_failed_at: float | None
-    refused: bool  #: by a broker that did not commit it, which is a failure
 
 
 class LostDeliveries:
@@ -72,17 +71,15 @@ class LostDeliveries:
         if consumer.settings.kind is DestinationKind.TOPIC:
             return
         for delivery in lost:
-            name = _name(consumer, delivery)
+            name, history = consumer.memory.key(delivery), delivery.history
             self._noted += 1
             self._lost[name] = _LostDelivery(
-                delivery.redelivery_count + handed_out,
-                delivery.not_failed,
+                Lost(history.deliveries + handed_out, history.failures + handed_out, refused),
                 processed or delivery.state in ENDED,
                 None if processed else delivery.owed_end,
                 delivery.dead_letter_cause,
                 delivery.first_failed_at,
                 delivery.last_failed_at,
-                refused,
             )
             self._lost.move_to_end(name)
 
@@ -95,14 +92,15 @@ class LostDeliveries:
 
     def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """Note that the last delivery of a message whose link is lost did not fail."""
-        name = _name(consumer, delivery)
+        name = consumer.memory.key(delivery)
         past = self._lost.get(name)
         if past is not None:
-            self._lost[name] = replace(past, not_failed=past.not_failed + 1)
+            spared = past.counts._replace(failures=past.counts.failures - 1)
+            self._lost[name] = replace(past, counts=spared)
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """Continue the count of a message that has come, if it was lost with a link."""
-        past = self._lost.pop(_name(consumer, delivery), None)
+        past = self._lost.pop(consumer.memory.key(delivery), None)
         if past is None:
             return
         cause = past.dead_letter_cause
@@ -114,11 +112,4 @@ class LostDeliveries:
         delivery.dead_letter_cause = cause
         delivery.first_failed_at = past.first_failed_at
         delivery.last_failed_at = past.last_failed_at
-        if past.refused:
-            delivery.continue_after_refusal(past.redelivery_count, past.not_failed)
-        else:
-            delivery.continue_after_loss(past.redelivery_count, past.not_failed)
-
-
-def _name(consumer: ConsumerCore, delivery: Delivery) -> int:
-    return hash(consumer.memory.name(delivery))
+        delivery.continue_after_loss(past.counts)

@@ -13,11 +13,12 @@ remembered, too, and counts as new when it comes again. Another process that had
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.dialect import Dialect
+from jmsx.core.history import Remembered
 from jmsx.core.identity import place
 from jmsx.core.values import ConsumerSettings, DestinationKind
 
@@ -36,13 +37,6 @@ UNSEEN: Final = 32_000
 #: its body. The time is in it because brokers number their messages: another one may give the same number. The body is
 #: in it because on Classic the id and the time may be properties of the application.
 Name = tuple[str, str, str, bytes]
-
-
-class Remembered(NamedTuple):
-    """How often a message was handed out, and how often it failed."""
-
-    deliveries: int  #: as the broker counts them, and Java's clients: those of its own, not ours
-    failures: int  #: ours, too
 
 
 #: Remembered of a message that came, and was not handed out.
@@ -113,25 +107,16 @@ class ConsumerMemory:
         self._able = settings.kind is not DestinationKind.TOPIC
         self._place = None if is_pattern(settings.origin) else settings.origin
 
-    def recall(self, delivery: Delivery) -> None:
+    def recall(self, delivery: Delivery) -> Remembered | None:
         """
-        Continue the count of a message that is about to be handed out, if the broker has forgotten it.
+        Return what the process remembers of a message that is about to be handed out for the first time, or None.
 
         This is not asked when the message comes: until now another session may have had it, on a link that was dying.
-        What this session knows of it counts more, as long as nobody else got it; a message that is to be a dead letter
-        will not be handed out.
+        A message that is to be a dead letter will not be handed out.
         """
-        if (
-            delivery.was_handed_out
-            or delivery.dead_letter_cause is not None
-            or not (self._able and len(self._memory))
-        ):
-            return
-        past = self._memory.recall(self.name(delivery))
-        if past is not None and not (
-            delivery.continued and past.deliveries <= delivery.redelivery_count
-        ):
-            delivery.continue_from_memory(past.deliveries, past.failures)
+        if delivery.dead_letter_cause is not None or not (self._able and len(self._memory)):
+            return None
+        return self._memory.recall(self.name(delivery))
 
     def handed_out(self, delivery: Delivery) -> None:
         """Note that the application gets the message: the broker may not say so when it comes again."""
@@ -141,7 +126,7 @@ class ConsumerMemory:
 
     def lost(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that were handed out, which the broker now delivers again, to any consumer."""
-        self._note((one, Remembered(one.count_on_arrival + 1, one.failures + 1)) for one in batch)
+        self._note((one, Remembered(one.history.on_arrival + 1, one.failures + 1)) for one in batch)
 
     def given_back(self, batch: Iterable[Delivery]) -> None:
         """
@@ -149,7 +134,7 @@ class ConsumerMemory:
         have says no more than that.
         """
         self._note(
-            (one, Remembered(one.count_on_arrival + one.was_handed_out, one.failures))
+            (one, Remembered(one.history.on_arrival + one.was_handed_out, one.failures))
             for one in batch
             if one.was_handed_out
             or not (one.flagged and self._able and self.name(one) in self._memory)
@@ -171,6 +156,10 @@ class ConsumerMemory:
         """Forget messages that will not come again."""
         if self._able and len(self._memory):
             self._memory.forget([self.name(one) for one in batch])
+
+    def key(self, delivery: Delivery) -> int:
+        """Return the hash of the name that `delivery` is remembered by."""
+        return hash(self.name(delivery))
 
     def name(self, delivery: Delivery) -> Name:
         """Return the name that `delivery` is remembered by."""

@@ -76,7 +76,7 @@ class ScheduledRedelivery:
             return False  # it would come again with less than its sender gave it
         consumer.end(batch, Outcome.ROLLED_BACK, now)
         for delivery in alive:
-            delivery.redelivery_count += 1
+            delivery.history = delivery.history.failed()
             consumer.reports.redelivery(delivery, delay, now, blocking=False)
         copies = [self._copy(one, consumer, delay) for one in alive]
         for delivery in alive:

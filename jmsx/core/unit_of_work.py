@@ -489,7 +489,7 @@ class UnitOfWork:
         failed = not in_doubt or (complained and not transaction.sent)
         for consumer, batch in batches:
             for delivery in batch if not failed else ():
-                delivery.not_failed += 1
+                delivery.history = delivery.history.spared()
             consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
         if not transaction.sent:
             self._sending.report_all(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from jmsx.core.process_memory import LIMIT, Name, ProcessMemory, Remembered
+from jmsx.core.history import Remembered
+from jmsx.core.process_memory import LIMIT, Name, ProcessMemory
 from jmsx.drivers.process import tell_of_forks
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jmsx.core.history import Remembered
 from jmsx.core.ledger import Entry, StoreKey
 from jmsx.core.modes import AcknowledgeMode
-from jmsx.core.process_memory import UNSEEN, ProcessMemory, Remembered
+from jmsx.core.process_memory import UNSEEN, ProcessMemory
 from jmsx.core.values import DestinationKind
 from jmsx_artemis import DIALECT as ARTEMIS
 from jmsx_classic import DIALECT as CLASSIC

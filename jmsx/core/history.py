@@ -1,0 +1,110 @@
+"""
+What is known of the deliveries of one message before this one: one value, made by one merge of all who know of them.
+
+STOMP tells no counts, only a flag, and each of those who know more knows something else: the session, what it lost with
+a link (lost_deliveries.py); the process, what any of its sessions had (process_memory.py); a ledger, what was handed
+out on this host (ledger.py); and jmsx's own header, what was before the message was sent back to the broker's
+scheduler. The session and the header are asked when the message comes. The process and the ledger are asked once, when
+it is handed out for the first time: until then another session or process may have it. What is asked later, the limit,
+the number of the delivery, the flag, what a dead letter tells, goes by this value.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from jmsx.core.ledger import Entry
+
+
+class Lost(NamedTuple):
+    """What the session knows of a message that it lost with a link, as of its next delivery."""
+
+    deliveries: int
+    failures: int
+    refused: bool  #: the link was dropped because the broker did not commit it
+
+
+class Remembered(NamedTuple):
+    """What the process remembers of a message: how often it was handed out, and how often it failed."""
+
+    deliveries: int  #: as the broker counts them, and Java's clients: those of its own, not ours
+    failures: int  #: ours, too
+
+
+class History(NamedTuple):
+    """The deliveries of a message before this one, as far as jmsx knows."""
+
+    deliveries: int  #: as the application is told
+    #: How many of them failed, which is what a redelivery policy limits; more than `deliveries`, where the application
+    #: is told of fewer because another session repeated some
+    failures: int
+    on_arrival: int  #: deliveries before it came; the broker counts none of those that follow
+    #: The broker says that it was delivered before, and nobody knows of that
+    flag_unexplained: bool = False
+    after_loss: bool = False  #: it comes again after a link of this session was lost
+    commit_refused: bool = False  #: and that was dropped because the broker refused a commit
+
+    def failed(self) -> History:
+        """Return the history of the next delivery: this one has failed."""
+        return self._replace(deliveries=self.deliveries + 1, failures=self.failures + 1)
+
+    def undone(self) -> History:
+        """Return the history of the next delivery: what was done with this one is undone, and it has not failed."""
+        return self._replace(deliveries=self.deliveries + 1)
+
+    def spared(self) -> History:
+        """Return the history in which one delivery has not failed that else would count as a failure."""
+        return self._replace(failures=self.failures - 1)
+
+    def unseen(self) -> History:
+        """Return the history of a delivery that the application does not see: the one before it was the last."""
+        return self._replace(deliveries=self.deliveries - 1, failures=self.failures - 1)
+
+
+#: Nobody knows of any.
+NEW: Final = History(0, 0, 0)
+
+#: The broker's flag says "at least one". Classic flags all that was on its way to somebody, seen or not, so that one is
+#: a guess, and no failure.
+FLAGGED: Final = History(1, 0, 1, flag_unexplained=True)
+
+
+def merge(
+    *,
+    flagged: bool,
+    sent_back: int = 0,
+    lost: Lost | None = None,
+    remembered: Remembered | None = None,
+    entry: Entry | None = None,
+) -> History:
+    """
+    Merge what is known of a message: by the broker's flag, the count with which it was `sent_back` to the broker, this
+    session, this process, and a ledger, whose `entry` is the hand-out that follows.
+
+    Who comes later in this order is right, if it knows of as many deliveries as are certain: the flag is a guess, and
+    after a loss another session may have had the message, but what was counted before it was sent back, or before a
+    refused commit, the process may have forgotten. A ledger knows nothing of what was before it was sent back.
+    """
+    deliveries, failures = max(1 if flagged else 0, sent_back), sent_back
+    certain = sent_back
+    explained = lost is not None
+    if lost is not None:
+        deliveries, failures = lost.deliveries, lost.failures
+        certain = deliveries if lost.refused else certain
+    # What this session knows counts more, as long as nobody else got the message.
+    if remembered is not None and (lost is None or remembered.deliveries > deliveries):
+        explained = True
+        if remembered.deliveries >= certain:
+            deliveries, failures = remembered
+            certain = deliveries
+    if entry is not None and sent_back + entry.number > certain:
+        deliveries = sent_back + entry.number - 1
+        failures = deliveries - entry.finished
+    return History(
+        deliveries,
+        failures,
+        on_arrival=deliveries,
+        flag_unexplained=flagged and not explained,
+        after_loss=lost is not None,
+        commit_refused=lost is not None and lost.refused,
+    )
