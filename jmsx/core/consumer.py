@@ -54,7 +54,6 @@ class ConsumerCore:
         """`changes` is called before anything changes that `Agenda` looks at."""
         self.settings = settings
         self._changes = changes
-        self._acknowledges_itself = settings.acknowledges_itself
         #: Its ACKs may come too late to keep messages coming
         self._may_open_window = settings.individual or not settings.acknowledges_itself
         self.memory = memory
@@ -392,7 +391,7 @@ class ConsumerCore:
             self.returned(delivery)
             return
         delivery.ended_at = now
-        if not self._acknowledges_itself or delivery not in self.delivered:
+        if not self.settings.acknowledges_itself or delivery not in self.delivered:
             return
         self._changes(self)
         trigger = self.batch.note(delivery, now)
@@ -417,7 +416,7 @@ class ConsumerCore:
 
         Returns whether an ACK was owed and is reported as dropped.
         """
-        if not self._acknowledges_itself:
+        if not self.settings.acknowledges_itself:
             return False
         self.reports.dropped(1, now)
         if delivery.entry is not None:
@@ -613,7 +612,7 @@ class ConsumerCore:
 
     def give_up(self, now: float) -> None:
         """Report the ACKs that are owed for messages of a lost link as dropped: there will be no other link."""
-        if self._on_lost_link and self._acknowledges_itself:
+        if self._on_lost_link and self.settings.acknowledges_itself:
             self.reports.dropped(len(self._on_lost_link), now)
         self._on_lost_link = {}
 

@@ -69,6 +69,8 @@ class SessionCore:
         memory: ProcessMemory,
     ) -> None:
         self.settings = settings
+        self._does = settings.mode.does
+        self.transacted = self._does.transacted  #: it is SESSION_TRANSACTED
         self.epoch = 0
         self._dialect = dialect
         self._outbox = Outbox()
@@ -121,11 +123,6 @@ class SessionCore:
             self.browsers.next_timer,
             self._work.next_timer,
         )
-
-    @property
-    def transacted(self) -> bool:
-        """Whether the session is SESSION_TRANSACTED."""
-        return self.settings.mode.does.transacted
 
     @property
     def idle(self) -> bool:
@@ -337,7 +334,7 @@ class SessionCore:
             return
         delivery.note_failure(failure, now)
         delivery.ended_at = now
-        if not self.settings.mode.does.redelivers_raised:
+        if not self._does.redelivers_raised:
             return
         if consumer.settings.lazy and failure.disposition is Disposition.REDELIVER:
             consumer.consumed(delivery, now, returning=False)
@@ -395,7 +392,7 @@ class SessionCore:
         delivers that message again. Raises IllegalStateError if the consumer is closed. Source:
         `ActiveMQSession.java:1843-1848`, `ActiveMQMessageConsumer.java:620-638,1145-1172,1231-1240`.
         """
-        covers = self.settings.mode.does.acknowledge_covers
+        covers = self._does.acknowledge_covers
         if covers is Covers.NOTHING:
             return
         consumer = self._consumers.find(delivery.subscription_id)

@@ -88,29 +88,29 @@ class ConsumerSettings:
     expired_frames: tuple[Frame, ...] = ()  #: before each copy to `expired`
     subscription: str | None = None  #: in events: whose copy of a topic's messages; None: a queue's
 
-    @property
-    def individual(self) -> bool:
-        """Whether each message is acknowledged by a frame of its own."""
-        return self.stomp_ack is StompAck.CLIENT_INDIVIDUAL
+    # What follows from these, and is asked for each message:
 
-    @property
-    def transacted(self) -> bool:
-        """Whether what is received takes effect at commit."""
-        return self.mode.does.transacted
+    #: Each message is acknowledged by a frame of its own
+    individual: bool = field(init=False, repr=False, compare=False)
+    #: What is received takes effect at commit
+    transacted: bool = field(init=False, repr=False, compare=False)
+    #: The session acknowledges without being told to (AUTO and DUPS_OK)
+    acknowledges_itself: bool = field(init=False, repr=False, compare=False)
+    #: ACKs are batched and nothing is rolled back, as in DUPS_OK on a topic; source:
+    #: `ActiveMQMessageConsumer.java:312-318,944`
+    lazy: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def acknowledges_itself(self) -> bool:
-        """Whether the session acknowledges without being told to (AUTO and DUPS_OK)."""
-        return self.mode.does.acknowledges_itself
-
-    @property
-    def lazy(self) -> bool:
-        """
-        Whether ACKs are batched and nothing is rolled back, as in DUPS_OK on a topic.
-
-        Source: `ActiveMQMessageConsumer.java:312-318,944`.
-        """
-        return self.mode.does.batches_topics and self.kind is not DestinationKind.QUEUE
+    def __post_init__(self) -> None:
+        """Look up what the mode does."""
+        does = self.mode.does
+        follows = {
+            "individual": self.stomp_ack is StompAck.CLIENT_INDIVIDUAL,
+            "transacted": does.transacted,
+            "acknowledges_itself": does.acknowledges_itself,
+            "lazy": does.batches_topics and self.kind is not DestinationKind.QUEUE,
+        }
+        for name, value in follows.items():
+            object.__setattr__(self, name, value)
 
 
 class Disposition(Enum):

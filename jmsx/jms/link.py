@@ -60,6 +60,9 @@ class SessionLink:
         self, mode: AcknowledgeMode, shared: ConnectionLinks, link: OpenLink, session_id: str
     ) -> None:
         self.mode = mode
+        self.transacted = mode.does.transacted  #: receives and sends take effect at commit()
+        #: A message's acknowledge() does something
+        self._acknowledges = mode.does.acknowledge_covers is not Covers.NOTHING
         self.session_id = session_id
         self.shared = shared  #: with the other sessions of the connection
         self.options = shared.options
@@ -91,11 +94,6 @@ class SessionLink:
         self.dispatcher = Dispatcher(self.calls, self.dialect, self.acknowledging, self.machine)
 
     # How it stands ---------------------------------------------------------------------------------------------------
-
-    @property
-    def transacted(self) -> bool:
-        """Whether receives and sends take effect at commit()."""
-        return self.mode.does.transacted
 
     @property
     def alive(self) -> bool:
@@ -243,7 +241,7 @@ class SessionLink:
 
     def acknowledging(self, delivery: Delivery) -> Callable[[], None] | None:
         """What `message.acknowledge()` does for the message of `delivery`; None: nothing."""
-        if self.mode.does.acknowledge_covers is Covers.NOTHING:
+        if not self._acknowledges:
             return None
 
         def acknowledge() -> None:
