@@ -68,6 +68,7 @@ class Delivery:
         "last_failed_at",
         "looked_at",
         "lost",
+        "memory_key",
         "message_id",
         "next_delivery",
         "order",
@@ -107,6 +108,7 @@ class Delivery:
         self.message_id = message_id  #: the same over redeliveries, on whatever link
         self.subscribed = ""  #: URI of what its consumer reads, or nothing
         self.identity: MessageIdentity | None = None  #: what it is known by, once somebody asked
+        self.memory_key: int | None = None  #: the same for the memory of the process
         #: The broker says that it was delivered before
         self.flagged = headers.get("redelivered") == "true"
         #: Redeliveries before it was sent back to the broker, which has it as a new message since

@@ -13,7 +13,7 @@ remembered, too, and counts as new when it comes again. Another process that had
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
@@ -23,7 +23,7 @@ from jmsx.core.identity import place
 from jmsx.core.values import ConsumerSettings, DestinationKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
 
 #: Messages that are remembered at most; the oldest are forgotten, and count again from the broker's flag.
@@ -43,57 +43,75 @@ Name = tuple[str, str, str, bytes]
 NEVER: Final = Remembered(0, 0)
 
 
+class Lock(Protocol):
+    """What keeps other threads out, as `threading.Lock` does."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, kind: Any, error: Any, traceback: Any, /) -> object: ...  # noqa: PYI036 - as any lock has them
+
+
+class Unlocked:
+    """Keeps nobody out."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_error: object) -> None: ...
+
+
 class ProcessMemory:
     """
-    Remembers the messages of a process, oldest first; for one thread.
+    Remembers the messages of a process, oldest first; for one thread, or for many with a `lock`.
 
     Names are kept as their hashes, which halves what a message takes (174 bytes, not 356; a busy process knows `LIMIT`
     of them all the time). One new message in 10^15 has the hash of another one, and is flagged without need.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, lock: Lock | None = None) -> None:
         self._limit = limit
+        self._lock = Unlocked() if lock is None else lock
         self._known: OrderedDict[int, Remembered] = OrderedDict()
         self._unseen: dict[int, Remembered] = {}  #: others, that were never handed out
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unseen)
 
-    def __contains__(self, name: Name) -> bool:
+    def __contains__(self, name: Hashable) -> bool:
         key = hash(name)
         return key in self._known or key in self._unseen
 
-    def note(self, pasts: Iterable[tuple[Name, Remembered]]) -> None:
-        """Remember these messages, unless more is known of them already."""
+    def note(self, pasts: Iterable[tuple[Hashable, Remembered]]) -> None:
+        """Remember these messages by their names, unless more is known of them already."""
         known, unseen = self._known, self._unseen
-        for name, past in pasts:
-            key = hash(name)
-            before = known.get(key)
-            if before is None and not past.deliveries:
-                unseen[key] = NEVER
-            elif before is None:
-                known[key] = past
-            else:
-                known[key] = past if past.deliveries >= before.deliveries else before
-                known.move_to_end(key)
-        while len(known) > self._limit:
-            known.popitem(last=False)
-        while len(unseen) > UNSEEN:
-            del unseen[next(iter(unseen))]
+        with self._lock:
+            for name, past in pasts:
+                key = hash(name)
+                before = known.get(key)
+                if before is None and not past.deliveries:
+                    unseen[key] = NEVER
+                elif before is None:
+                    known[key] = past
+                else:
+                    known[key] = past if past.deliveries >= before.deliveries else before
+                    known.move_to_end(key)
+            while len(known) > self._limit:
+                known.popitem(last=False)
+            while len(unseen) > UNSEEN:
+                del unseen[next(iter(unseen))]
 
-    def recall(self, name: Name) -> Remembered | None:
+    def recall(self, name: Hashable) -> Remembered | None:
         """
         Return what is known of a message that is handed out, or None; one that came but was never handed out is
         forgotten.
         """
         key = hash(name)
-        return self._known.get(key) or self._unseen.pop(key, None)
+        with self._lock:
+            return self._known.get(key) or self._unseen.pop(key, None)
 
-    def forget(self, names: Iterable[Name]) -> None:
+    def forget(self, names: Iterable[Hashable]) -> None:
         """Forget these messages, which are dead letters or expired."""
-        for name in names:
-            self._known.pop(hash(name), None)
-            self._unseen.pop(hash(name), None)
+        with self._lock:
+            for name in names:
+                self._known.pop(hash(name), None)
+                self._unseen.pop(hash(name), None)
 
 
 class ConsumerMemory:
@@ -116,7 +134,7 @@ class ConsumerMemory:
         """
         if delivery.dead_letter_cause is not None or not (self._able and len(self._memory)):
             return None
-        return self._memory.recall(self.name(delivery))
+        return self._memory.recall(self.key(delivery))
 
     def handed_out(self, delivery: Delivery) -> None:
         """Note that the application gets the message: the broker may not say so when it comes again."""
@@ -137,7 +155,7 @@ class ConsumerMemory:
             (one, Remembered(one.history.on_arrival + one.was_handed_out, one.failures))
             for one in batch
             if one.was_handed_out
-            or not (one.flagged and self._able and self.name(one) in self._memory)
+            or not (one.flagged and self._able and self.key(one) in self._memory)
         )
 
     def acknowledged(self, batch: Iterable[Delivery]) -> None:
@@ -155,11 +173,14 @@ class ConsumerMemory:
     def forget(self, batch: Iterable[Delivery]) -> None:
         """Forget messages that will not come again."""
         if self._able and len(self._memory):
-            self._memory.forget([self.name(one) for one in batch])
+            self._memory.forget([self.key(one) for one in batch])
 
     def key(self, delivery: Delivery) -> int:
-        """Return the hash of the name that `delivery` is remembered by."""
-        return hash(self.name(delivery))
+        """Return the hash of the name that `delivery` is remembered by, made at the first call."""
+        key = delivery.memory_key
+        if key is None:
+            key = delivery.memory_key = hash(self.name(delivery))
+        return key
 
     def name(self, delivery: Delivery) -> Name:
         """Return the name that `delivery` is remembered by."""
@@ -171,4 +192,4 @@ class ConsumerMemory:
 
     def _note(self, pasts: Iterable[tuple[Delivery, Remembered]]) -> None:
         if self._able:
-            self._memory.note([(self.name(delivery), past) for delivery, past in pasts])
+            self._memory.note([(self.key(delivery), past) for delivery, past in pasts])
