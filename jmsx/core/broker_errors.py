@@ -28,7 +28,7 @@ class BrokerErrors:
         self._dialect = dialect
         self._requests = requests
         self._outbox = outbox
-        self._held: _Held | None = None  #: a refusal whose cause is not known yet
+        self.held: _Held | None = None  #: a refusal whose cause is not known yet
 
     def refused(self, frame: Frame, broker: str, now: float, *, rollback_only: bool) -> str | None:
         """
@@ -48,7 +48,7 @@ class BrokerErrors:
         if request is not None:
             error = self._dialect.reading.error(request.command, request.subject, frame, broker)
             if self._dialect.reading.explains_later(request.command, text) and not rollback_only:
-                self._held = _Held(request.receipt_id, error, now + PATIENCE)
+                self.held = _Held(request.receipt_id, error, now + PATIENCE)
             else:
                 self._requests.answer(request.receipt_id, now, error)
         if self._dialect.errors_close:
@@ -64,15 +64,15 @@ class BrokerErrors:
 
     def explain(self, now: float) -> None:
         """Answer the request whose refusal is held back: its cause was told now, or will not be told any more."""
-        held, self._held = self._held, None
+        held, self.held = self.held, None
         if held is not None:
             self._requests.answer(held.receipt_id, now, held.error)
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` is next due (seconds, monotonic), or None."""
-        return None if self._held is None else self._held.until
+        return None if self.held is None else self.held.until
 
     def handle_timer(self, now: float) -> None:
         """Stop waiting for the cause of a refusal when its time is over."""
-        if self._held is not None and self._held.until <= now:
+        if self.held is not None and self.held.until <= now:
             self.explain(now)

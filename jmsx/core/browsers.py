@@ -53,13 +53,13 @@ class Browsers:
         self._outbox = outbox
         self._open: dict[str, _Browser] = {}
         self._asked = 0
-        self._questions: dict[str, _Question] = {}
+        self.questions: dict[str, _Question] = {}
 
     def __len__(self) -> int:
-        return len(self._open) + len(self._questions)
+        return len(self._open) + len(self.questions)
 
     def __contains__(self, subscription_id: str) -> bool:
-        return subscription_id in self._open or subscription_id in self._questions
+        return subscription_id in self._open or subscription_id in self.questions
 
     def open(self, subscription_id: str, destination: str, headers: Mapping[str, str]) -> Request:
         """
@@ -99,7 +99,7 @@ class Browsers:
         except JmsxError:  # of a header that its sender wrote
             told(False)  # noqa: FBT003 - the answer
             return
-        self._questions[name] = _Question(delivery, now + PATIENCE, told)
+        self.questions[name] = _Question(delivery, now + PATIENCE, told)
 
         def begun(_now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None and not silent(error):
@@ -111,25 +111,25 @@ class Browsers:
         self._outbox.transmit(Frame("SUBSCRIBE", named))
 
     def _tell(self, name: str, *, shown: bool) -> None:
-        question = self._questions.pop(name, None)
+        question = self.questions.pop(name, None)
         if question is not None:
             self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": name}))
             question.told(shown)
 
     def next_timer(self) -> float | None:
         """Return when the oldest question has waited long enough (seconds, monotonic), or None."""
-        if not self._questions:  # nearly always, and asked for each message
+        if not self.questions:  # nearly always, and asked for each message
             return None
-        return min(one.until for one in self._questions.values())
+        return min(one.until for one in self.questions.values())
 
     def handle_timer(self, now: float) -> None:
         """Answer the questions whose time is over with False."""
-        for name in [name for name, one in self._questions.items() if one.until <= now]:
+        for name in [name for name, one in self.questions.items() if one.until <= now]:
             self._tell(name, shown=False)
 
     def accept(self, subscription_id: str, deliveries: list[Delivery]) -> None:
         """Keep the messages that the broker shows a browser; messages for a browser that is closed are ignored."""
-        question = self._questions.get(subscription_id)
+        question = self.questions.get(subscription_id)
         if question is not None:
             shown = is_same(deliveries[0].frame, question.delivery.frame, self._dialect)
             self._tell(subscription_id, shown=shown)
@@ -178,4 +178,4 @@ class Browsers:
     def clear(self) -> None:
         """Forget all browsers and questions, because the link is gone."""
         self._open.clear()
-        self._questions.clear()
+        self.questions.clear()

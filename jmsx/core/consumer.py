@@ -101,12 +101,12 @@ class ConsumerCore:
     @property
     def resting(self) -> bool:
         """Whether nothing that was handed out is, or may be, unsettled."""
-        return not (self.unsettled_count or self.batch or self.copies.blocks_dispatch)
+        return not (self.unsettled_count or self.batch or self.copies.blocking)
 
     @property
     def held_back(self) -> bool:
         """Whether messages wait that are not handed out before the broker has answered."""
-        return bool(self.waiting) and self.copies.blocks_dispatch
+        return bool(self.waiting and self.copies.blocking)
 
     @property
     def next_order(self) -> float:
@@ -114,7 +114,7 @@ class ConsumerCore:
         The `order` of the message that would be handed out next, if there is no pause; infinity if none may be handed
         out.
         """
-        if not self.waiting or self.copies.blocks_dispatch:
+        if not self.waiting or self.copies.blocking:
             return math.inf
         return self.waiting[0].order
 
@@ -189,9 +189,7 @@ class ConsumerCore:
 
         It is added to `delivered` before it leaves that queue, so that it can be found wherever this is interrupted.
         """
-        if self.copies.blocks_dispatch or (
-            self.paused_until is not None and now < self.paused_until
-        ):
+        if self.copies.blocking or (self.paused_until is not None and now < self.paused_until):
             return None
         self._changes(self)
         while self.waiting:
@@ -311,7 +309,7 @@ class ConsumerCore:
         One that is still being moved precedes them, too: a cumulative ACK would settle it without its copy.
         """
         self._changes(self)
-        if self.delivered or self.copies.blocks_dispatch or self.copies.committing:
+        if self.delivered or self.copies.blocking or self.copies.committing:
             return
         originals = []
         while self.waiting and self.waiting[0].state is DeliveryState.COPIED:
@@ -453,7 +451,7 @@ class ConsumerCore:
         alive = [one for one in batch if one.is_alive]
         owed = [one for one in batch if not one.is_acknowledged]
         self.write_acks(batch)
-        if owed:
+        if owed and self._outbox.detailed:
             self.reports.acknowledged(owed, trigger, now)
         self.forget_counts(batch)
         self._end(alive, outcome, now)
@@ -618,7 +616,7 @@ class ConsumerCore:
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` has something to do or a pause ends (seconds, monotonic), or None."""
-        due = self.batch.deadline(self._idle_since)
+        due = self.batch.deadline(self._idle_since) if self.settings.acknowledges_itself else None
         if self.paused_until is not None and (due is None or self.paused_until < due):
             due = self.paused_until
         for next_timer in self._further_timers:
@@ -712,6 +710,8 @@ class ConsumerCore:
             self.memory.acknowledged(alive)
         elif outcome in (Outcome.ABANDONED, Outcome.RELEASED):
             self.memory.lost(alive)
+        if not self._outbox.detailed:
+            return
         for delivery in alive:
             if delivery.ended_at == delivery.started_at:  # settled by its own handler
                 delivery.ended_at = now
@@ -729,7 +729,7 @@ class ConsumerCore:
 
     def _wants_more_at(self) -> float | None:
         """Return when the window must be opened because the application waits and no message comes, or None."""
-        if self.wanted_since is None or self._idle_since is None or self.copies.blocks_dispatch:
+        if self.wanted_since is None or self._idle_since is None or self.copies.blocking:
             return None
         patience = self.window.patience(self.unsettled_count)
         return None if patience is None else max(self.wanted_since, self._idle_since) + patience

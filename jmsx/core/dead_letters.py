@@ -115,7 +115,7 @@ class DeadLetters:
         self._transactions = 0
         self._plain: set[str] = set()  #: where the broker refused to commit copies
         self._open: dict[_Move, None] = {}
-        self._refused: list[tuple[float, _Move]] = []  #: by the time of the next try
+        self.refused: list[tuple[float, _Move]] = []  #: by the time of the next try
 
     def move(
         self,
@@ -267,19 +267,19 @@ class DeadLetters:
         Copies that were refused are not tried again: their originals stay with the broker.
         """
         consumer.copies.after(then)
-        for _, move in list(self._refused):
+        for _, move in list(self.refused):
             if move.consumer is consumer:
                 self._give_up(move, now)
         consumer.copies.finish(now)
 
     def next_timer(self) -> float | None:
         """Return when the next refused copy is sent again (seconds, monotonic), or None."""
-        return self._refused[0][0] if self._refused else None
+        return self.refused[0][0] if self.refused else None
 
     def handle_timer(self, now: float) -> None:
         """Send again the copies that are due."""
-        due = [move for at, move in self._refused if at <= now]
-        self._refused = [entry for entry in self._refused if entry[0] > now]
+        due = [move for at, move in self.refused if at <= now]
+        self.refused = [entry for entry in self.refused if entry[0] > now]
         for move in due:
             if move.copy_first_to:
                 self._copy_then_nack(move)
@@ -298,7 +298,7 @@ class DeadLetters:
         proves nothing.
         """
         moves, self._open = list(self._open), {}
-        self._refused = []
+        self.refused = []
         for move in moves:
             refused = _refused_before(move.delivery) + move.refused
             move.delivery.dead_letter_cause = DeadLetterCause(
@@ -429,8 +429,8 @@ class DeadLetters:
         self, move: _Move, error: JmsxError | None, now: float, delay: float = RETRY
     ) -> None:
         """Try again after `delay` seconds, unless its consumer closes; if the link is lost, `lose` is next."""
-        self._refused.append((now + delay, move))
-        self._refused.sort(key=lambda entry: entry[0])
+        self.refused.append((now + delay, move))
+        self.refused.sort(key=lambda entry: entry[0])
         if move.consumer.copies.closing and not isinstance(error, LinkError):
             self._give_up(move, now)
             move.consumer.copies.finish(now)
@@ -445,7 +445,7 @@ class DeadLetters:
         move.consumer.copies.remove(move.delivery, given)
 
     def _give_up(self, move: _Move, now: float) -> None:
-        self._refused = [entry for entry in self._refused if entry[1] is not move]
+        self.refused = [entry for entry in self.refused if entry[1] is not move]
         move.consumer.end([move.delivery], Outcome.RELEASED, now)
         del self._open[move]
         move.consumer.copies.keep(move.delivery)

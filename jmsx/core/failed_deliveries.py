@@ -13,7 +13,6 @@ from jmsx.core.consumer import ConsumerCore
 from jmsx.core.dead_letters import DeadLetters
 from jmsx.core.delivery import UNDECODABLE, DeadLetterCause, Delivery
 from jmsx.core.events import AckTrigger, Outcome
-from jmsx.core.policy import given_up
 from jmsx.core.scheduled_redelivery import ScheduledRedelivery
 from jmsx.core.values import NO_FAILURE, Disposition, Failure
 
@@ -103,16 +102,9 @@ class FailedDeliveries:
             if not consumer.roll_back(batch, failure, now, self._draw, order=self._front_order):
                 self._dead_letters.move(consumer, batch, "max_redeliveries", failure, now)
 
-    def dead_letter_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> bool:
-        """
-        Make `delivery`, just handed out, a dead letter if it is over its limit or was to be one on an earlier link.
-
-        Returns whether it is one; else the application gets the message. Source: the pre-dispatch check,
-        `ActiveMQMessageConsumer.java:556-568`.
-        """
+    def dead_letter_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
+        """Make `delivery`, just handed out, a dead letter: it is over its limit, or was to be one on an older link."""
         cause = delivery.dead_letter_cause
-        if cause is None and not _over_limit(consumer, delivery):
-            return False
         if cause is None:
             cause = DeadLetterCause("max_redeliveries", NO_FAILURE, sure=True)
             if delivery.entry is not None:
@@ -123,7 +115,6 @@ class FailedDeliveries:
         # what comes next may kill the process, too, and then there would be another copy
         alone = delivery.entry is not None
         self._dead_letters.move(consumer, [delivery], cause.reason, cause.failure, now, alone=alone)
-        return True
 
     def dead_letter_undecodable(
         self, consumer: ConsumerCore, delivery: Delivery, error: Exception, now: float
@@ -150,19 +141,6 @@ def _runs(failed: Sequence[tuple[Delivery, Failure]]) -> list[tuple[list[Deliver
         else:
             runs.append(([delivery], failure))
     return runs
-
-
-def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
-    """
-    Return whether a message is over its limit before it is handed out.
-
-    In transacted sessions this goes by what the process knew when the message came, in every mode by a ledger's count.
-    """
-    policy = consumer.settings.policy
-    if not (policy.pre_dispatch_check or delivery.history.commit_refused):
-        return False
-    counts = consumer.settings.transacted and not delivery.was_handed_out
-    return (counts or delivery.entry is not None) and given_up(policy, delivery.failures)
 
 
 def _consumer_died(deliveries: int) -> Failure:

@@ -18,6 +18,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.failed_deliveries import FailedDeliveries
 from jmsx.core.identity import store_key
 from jmsx.core.ledger import Entry, StoreKey
+from jmsx.core.policy import given_up
 from jmsx.core.subscriptions import Subscriptions
 from jmsx.core.translating import is_browsable
 from jmsx.core.unit_of_work import UnitOfWork
@@ -34,10 +35,11 @@ class HandingOut:
         self,
         dialect: Dialect,
         consumers: Subscriptions,
-        work: UnitOfWork,
+        work: UnitOfWork | None,
         failed_deliveries: FailedDeliveries,
         dead_letters: DeadLetters,
     ) -> None:
+        """`work`: of a transacted session; None in the others."""
         self._dialect = dialect
         self._consumers = consumers
         self._work = work
@@ -67,7 +69,7 @@ class HandingOut:
         """
         held = Held() if held is None else held
         held.delivery = None
-        if self._work.in_doubt:
+        if self._work is not None and self._work.in_doubt:
             return None
         while (consumer := self._consumers.next_ready(subscription_ids, now)) is not None:
             delivery = consumer.hand_out(now, held)
@@ -140,10 +142,11 @@ class HandingOut:
     ) -> bool:
         remembered = None if delivery.asked else consumer.memory.recall(delivery)
         delivery.begin_hand_out(remembered, entry)
-        if self._failed_deliveries.dead_letter_unseen(consumer, delivery, now):
+        if delivery.dead_letter_cause is not None or _over_limit(consumer, delivery):
+            self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False
         consumer.memory.handed_out(delivery)
-        if consumer.settings.transacted:
+        if self._work is not None:
             self._work.touch(consumer, delivery, now)
         return True
 
@@ -175,9 +178,23 @@ class HandingOut:
             return True
         if delivery.epoch != linked:  # its ACK may be written, and is not to be any more
             delivery.step(DeliveryInput.ACKED)
-        if consumer.settings.transacted:
+        if self._work is not None:
             self._work.untouch(delivery)
         if not consumer.put_back(delivery):
             return False
         held.delivery = None
         return True
+
+
+def _over_limit(consumer: ConsumerCore, delivery: Delivery) -> bool:
+    """
+    Return whether a message is over its limit before it is handed out.
+
+    In transacted sessions this goes by what the process knew when the message came, in every mode by a ledger's count.
+    Source: the pre-dispatch check, `ActiveMQMessageConsumer.java:556-568`.
+    """
+    policy = consumer.settings.policy
+    if not (policy.pre_dispatch_check or delivery.history.commit_refused):
+        return False
+    counts = consumer.settings.transacted and not delivery.was_handed_out
+    return (counts or delivery.entry is not None) and given_up(policy, delivery.failures)

@@ -30,7 +30,8 @@ class OpenCopies:
         self._changes = changes
         self._settle = settle
         self._open: dict[Delivery, None] = {}
-        self._blocking: dict[Delivery, None] = {}
+        #: While there are such, nothing may be handed out: the ACK of a later message would cover an original
+        self.blocking: dict[Delivery, None] = {}
         self.single_acks = 0  #: written in transactions of ours, where ACKs are single
         #: Older messages are in a commit that is not answered; if it is refused, a cumulative ACK would settle them
         self.committing = False
@@ -40,11 +41,6 @@ class OpenCopies:
 
     def __iter__(self) -> Iterator[Delivery]:
         return iter(self._open)
-
-    @property
-    def blocks_dispatch(self) -> bool:
-        """Whether nothing may be handed out, because the ACK of a later message would cover an original."""
-        return bool(self._blocking)
 
     @property
     def closing(self) -> bool:
@@ -57,14 +53,14 @@ class OpenCopies:
         delivery.step(given)
         self._open[delivery] = None
         if blocks:
-            self._blocking[delivery] = None
+            self.blocking[delivery] = None
 
     def remove(self, delivery: Delivery, given: DeliveryInput) -> None:
         """Stop tracking `delivery`, which is moved, or not to be (`given`)."""
         self._changes()
         delivery.step(given)
         self._open.pop(delivery, None)
-        self._blocking.pop(delivery, None)
+        self.blocking.pop(delivery, None)
 
     def no_others(self, deliveries: Iterable[Delivery]) -> bool:
         """Return whether no others than `deliveries` are unconfirmed."""

@@ -114,10 +114,13 @@ class SessionCore:
             releases=self._releases,
         )
         self.handing_out = HandingOut(
-            dialect, self._consumers, self._work, self._failed_deliveries, self._dead_letters
+            dialect,
+            self._consumers,
+            self._work if self.transacted else None,
+            self._failed_deliveries,
+            self._dead_letters,
         )
-        self._timers = (
-            self._consumers.agenda.next_timer,
+        self._further_timers = (
             self._dead_letters.next_timer,
             self.broker_errors.next_timer,
             self.browsers.next_timer,
@@ -231,8 +234,16 @@ class SessionCore:
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` is next due (seconds, monotonic), or None."""
-        due = None
-        for next_timer in self._timers:
+        due = self._consumers.agenda.next_timer()
+        # This is asked after each call, and nearly always there is nothing else.
+        if not (
+            self.transacted
+            or self._dead_letters.refused
+            or self.broker_errors.held
+            or self.browsers.questions
+        ):
+            return due
+        for next_timer in self._further_timers:
             at = next_timer()
             if at is not None and (due is None or at < due):
                 due = at
@@ -440,7 +451,7 @@ class SessionCore:
     @property
     def committing(self) -> bool:
         """Whether a commit waits for its answer."""
-        return self._work.committing
+        return self.transacted and self._work.committing
 
     @property
     def untranslated(self) -> bool:

@@ -40,6 +40,7 @@ class Translating:
 
     def __init__(self) -> None:
         self._ends = 0  #: of links in a row that may be for an ObjectMessage
+        self.suspects_translation = False  #: the last one may have ended because of one
         self._heard_at = -math.inf
 
     def heard(self, now: float) -> None:
@@ -50,15 +51,12 @@ class Translating:
         """Note that the link is gone, for `reason` as in `LinkClosed`."""
         suspicious = reason == "io" and now - self._heard_at <= SOON
         self._ends = self._ends + 1 if suspicious else 0
+        self.suspects_translation = suspicious
 
     def ended_by_translation(self) -> None:
         """Note that the last link has ended because of an ObjectMessage, as was found out elsewhere."""
         self._ends = max(self._ends, 1)
-
-    @property
-    def suspects_translation(self) -> bool:
-        """Whether the last link may have ended because of an ObjectMessage."""
-        return self._ends > 0
+        self.suspects_translation = True
 
     def untranslated(self, settings: ConsumerSettings) -> bool:
         """Return whether this consumer goes without translation on the next link."""

@@ -148,7 +148,7 @@ def _patience(timeout: Duration | None) -> float | None:
     """Seconds, which may be less than 0; None: for ever. Raises ConfigurationError for what is no time."""
     if timeout is None:
         return None
-    seconds: float = as_number("timeout", timeout)
+    seconds = timeout if isinstance(timeout, int | float) else as_number("timeout", timeout)
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not number or seconds != seconds:  # noqa: PLR0124 - NaN is no time
         raise ConfigurationError(

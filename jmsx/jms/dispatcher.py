@@ -38,7 +38,7 @@ class Dispatcher:
         self._dialect = dialect
         self._machine = machine
         self._acknowledging = acknowledging  #: makes a message's acknowledge()
-        self._listeners: dict[str, Listener] = {}
+        self.listeners: dict[str, Listener] = {}  #: by subscription, which may be closed
         self._thread: threading.Thread | None = None  #: runs while there is something to listen to
         self._handling: HandlerCall | None = None  #: the call that runs
         self._busy = False
@@ -46,11 +46,6 @@ class Dispatcher:
         self._awaited = False  #: somebody waits, or has waited, for `_busy` to end
         self._stopped = False
         self._failed = False  #: its thread has ended by a fault: what that had is not done
-
-    @property
-    def active(self) -> bool:
-        """Whether there is a listener."""
-        return any(self._engine.core.is_open(name) for name in self._listeners)
 
     @property
     def alive(self) -> bool:
@@ -66,10 +61,10 @@ class Dispatcher:
         """Give a subscription its listener, or take it away."""
         with self._engine.lock:
             if listener is None:
-                self._listeners.pop(subscription_id, None)
+                self.listeners.pop(subscription_id, None)
             else:
-                self._listeners[subscription_id] = listener
-            if self._thread is None and self._listeners:
+                self.listeners[subscription_id] = listener
+            if self._thread is None and self.listeners:
                 name = f"jmsx-listener-{self._engine.source.session_id}"
                 self._thread = self._machine.thread(self._run, name)
                 self._thread.start()
@@ -87,7 +82,7 @@ class Dispatcher:
     def leave(self, subscription_id: str) -> bool:
         """Take a subscription's listener away, and wait for it as `stop` does; False if it has not finished."""
         with self._engine.lock:
-            self._listeners.pop(subscription_id, None)
+            self.listeners.pop(subscription_id, None)
             self._awaited = True
             if self.inside:
                 return True
@@ -123,13 +118,13 @@ class Dispatcher:
 
     def _names(self) -> Collection[str]:
         """Return those with a listener; of several the core leaves out those that are closed."""
-        if len(self._listeners) > 1:
-            return self._listeners
-        return tuple(name for name in self._listeners if self._engine.core.is_open(name))
+        if len(self.listeners) > 1:
+            return self.listeners
+        return tuple(name for name in self.listeners if self._engine.core.is_open(name))
 
     def _read(self, delivery: Delivery) -> tuple[Listener, Message, Delivery]:
         """Under the lock with the hand-out: a listener that is taken away now still gets this message."""
-        listener = self._listeners[delivery.subscription_id]
+        listener = self.listeners[delivery.subscription_id]
         message = ReceivedMessage(delivery, self._dialect, self._acknowledging(delivery))
         return listener, message, delivery
 

@@ -155,7 +155,8 @@ class SessionLink:
     def check_receive(self) -> None:
         """Raise IllegalStateError where `receive()` may not be called."""
         self.check_open()
-        if self.dispatcher.active:
+        listeners = self.dispatcher.listeners
+        if listeners and any(self.engine.core.is_open(name) for name in list(listeners)):
             raise IllegalStateError(
                 "Cannot synchronously receive a message when a MessageListener is set"
             )
