@@ -316,6 +316,18 @@ def test_a_message_that_names_all_acks_that_may_be_its_own_costs_one_link() -> N
     assert on_a_link(told, 400, body=body) == [("b:400", False)]
 
 
+def test_one_message_does_not_tell_what_settles_another() -> None:
+    """Nor do two of one sender's together: else the ACK of the second would settle what was not handed out yet."""
+    told, chosen = Told(), 320
+    likely = [number for number in range(1, 500) if number != chosen]
+    assert [one for _, one in on_a_link(told, 7, body=quoting(*likely))] == [True]
+    assert [one for _, one in on_a_link(told, 300, body=quoting(chosen))] == [True]
+    for _ in range(LINKS):
+        assert [one for _, one in on_a_link(told, 7, body=quoting(*likely))] in ([True], [False])
+        ((ack, unsure),) = on_a_link(told, 300, body=quoting(chosen))
+        assert unsure or ack == "b:300"
+
+
 def test_messages_of_which_nobody_can_tell_cost_few_links() -> None:
     """As if each link began with another one."""
     told = Told()
