@@ -51,7 +51,7 @@ class TwoSteps:
     @property
     def in_doubt(self) -> bool:
         """Whether a commit has lost its link at its ACKs, and the next one ends it."""
-        return self._cut is not None
+        return self._cut is not None and not self._cut.whole.done
 
     def commit(self, commit: Commit, repeats: Callable[[Commit, JmsxError], bool]) -> None:
         """COMMIT what was sent, then `acknowledge`; `repeats` takes a commit that ended badly over, or does not."""
