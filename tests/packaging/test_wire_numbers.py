@@ -27,7 +27,6 @@ WIRE: Final = (
 ALLOWED: Final = {
     ("jmsx/core/headers.py", "int(text)"): "the one place",
     ("jmsx/core/policy.py", "float(base)"): "a number of the policy",
-    ("jmsx/core/delivery.py", "int(self.flagged)"): "a truth",
     ("jmsx/core/wire.py", "int(one[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/core/wire.py", "int(found[2])"): "of a pattern: at most 19 ASCII digits",
     ("jmsx/drivers/tls.py", "int(self._begun is data)"): "a truth",
