@@ -9,7 +9,7 @@ from jmsx.core.frames import Frame
 from jmsx.errors import BrokerFaultError, BrokerTimeoutError, JmsxError, LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 #: What the core does with an answer: given `now` and the error, if any, it returns the caller's error.
@@ -62,6 +62,9 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._open)
 
     def open(
         self,

@@ -141,6 +141,11 @@ class SessionCore:
         """Whether the broker has yet to answer something that was written; may be asked without the session's lock."""
         return bool(self._requests)
 
+    @property
+    def owed(self) -> set[str]:
+        """The receipts that the broker has yet to write."""
+        return set(self._requests)
+
     # The link --------------------------------------------------------------------------------------------------------
 
     @property

@@ -23,6 +23,7 @@ from jmsx.config.options import ReconnectPolicy
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.actions import Action, Disconnect, Record, Report, Transmit
 from jmsx.core.events import Event, LinkRestored, Source
+from jmsx.core.frames import Frame
 from jmsx.core.requests import Request
 from jmsx.core.session import SessionCore
 from jmsx.core.values import ConsumerSettings
@@ -64,6 +65,9 @@ TURN: Final = 0.05
 #: Seconds after a write in which what may wait does, for what else comes: as long as ACKs do (core/batching.py). Not
 #: longer, for a SEND that the broker refuses should be known before the COMMIT, which would be in doubt on Artemis.
 TOGETHER: Final = 0.005
+
+#: Seconds that a broker is given to answer on a link that we drop.
+LAST_ANSWERS: Final = 1.0
 
 #: Bytes of bodies from which on it waits no longer.
 MOST_TOGETHER: Final = 64 * 1024
@@ -111,6 +115,8 @@ class Engine:
         self._opened_at = self._lost_at = machine.monotonic()
         self._epoch = self._epoch_on(connected)
         self._up = True  #: there is a socket, as far as we know
+        #: A link that was dropped and is still open, and the receipts that its broker owes us
+        self._parting: tuple[StompLink, set[str]] | None = None
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
@@ -279,10 +285,13 @@ class Engine:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the session must not look idle
             self.fault(error)
             self._tell()
+        finally:
+            self._part()
 
     def _serve(self) -> None:
         while not self._ended:
             self._listen()
+            self._part()
             if self.outage is not None and not self._ended:
                 self._restore()
             self._tell()
@@ -364,6 +373,28 @@ class Engine:
         due = [at for at in (self._armed if self._up else None, deadline) if at is not None]
         return min(max(0.0, min(due) - self._machine.monotonic()), LONGEST) if due else None
 
+    def _part(self) -> None:
+        """
+        Close the link that was dropped, when its broker has said what it owes us, or a moment later.
+
+        A thread of Artemis that answers a client which has just gone waits 10 s for another one, and does nothing for
+        its other connections; if it answers with an ERROR, they wait for each other for ever (BROKER.md A70, A65).
+        """
+        parting, self._parting = self._parting, None
+        if parting is None:
+            return
+        link, owed = parting
+        deadline = self.now() + LAST_ANSWERS
+        try:
+            while owed and not self._ended and (left := deadline - self.now()) > 0:
+                arrival = self._inbox.get(timeout=left)
+                if arrival is not None and arrival[0] is link:
+                    owed = _still_owed(owed, arrival[1])
+        except queue.Empty:
+            pass
+        finally:
+            link.drop()
+
     # Restoring, on the thread ----------------------------------------------------------------------------------------
 
     def _restore(self) -> None:
@@ -397,6 +428,7 @@ class Engine:
 
     def _reopen(self) -> None:
         """One attempt: a new link, a new epoch, and every consumer subscribed on it."""
+        self._part()
         requests = self._join(self._connector.connect())
         deadline = self.now() + (self.request_timeout or LONGEST)
         while self._up and not all(request.done for request in requests):
@@ -531,7 +563,12 @@ class Engine:
         if not self._up:
             return
         self._up = False
-        self._epoch.drop()
+        ending = for_good or self.disconnecting or self._connector.cancelled
+        link = self._epoch.link
+        if dropped and self._epoch.patient and not (ending or link.condemned):
+            self._parting = link, self.core.owed
+        else:
+            self._epoch.drop()
         if (measured := self._epoch.measured(self._machine.monotonic(), finally_=True)) is not None:
             self._report(measured)
         if reason == "protocol":  # from now on it matters whether any message is settled at all
@@ -544,7 +581,6 @@ class Engine:
         wanted = wanted or self.outage is not None
         ruled_out = wanted or policy is not None or self._epoch.timed_out
         self._suspected = [] if ruled_out else self.core.suspected_consumers(reason)
-        ending = for_good or self.disconnecting or self._connector.cancelled
         if ending or not (wanted or self._suspected):
             self._connector.cancel()
             self.error = lost
@@ -590,3 +626,13 @@ class Engine:
         if timer is not None and (self._armed is None or timer < self._armed):
             self._armed = timer
             self._inbox.put(None)
+
+
+def _still_owed(receipts: set[str], arrival: Arrival) -> set[str]:
+    """Those that a broker owes us when it has said this; behind an ERROR, or its end, it says no more."""
+    if isinstance(arrival, LinkLost):
+        return set()
+    said = [frame for frame in arrival if isinstance(frame, Frame)]
+    if any(frame.command == "ERROR" for frame in said):
+        return set()
+    return receipts - {frame.headers.get("receipt-id", "") for frame in said}

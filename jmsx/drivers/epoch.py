@@ -97,7 +97,7 @@ class Epoch:
         self.greeting: Mapping[str, str] = connected.frame.headers  #: of CONNECTED
         self._seal = Seal()
         self._seal.impress(self.link, connected.dialect, self.greeting)
-        self._errors_close = connected.dialect.errors_close
+        self.patient = connected.dialect.errors_close  #: the broker is let speak before we close
         answer = self.greeting.get("heart-beat", "0,0")
         patience = 0.0 if self.link.in_memory else connected.dialect.patience
         self._heartbeat = Heartbeat(offered, answer, now, patience)
@@ -126,7 +126,7 @@ class Epoch:
                 self._write(data)
             except OSError as error:
                 self._unwritten, self._over_at = error, now + LAST_WORDS
-                self.link.hang_up(at_once=not self._errors_close)
+                self.link.hang_up(at_once=not self.patient)
             else:
                 self.written_at = now
                 self._bytes_out += len(data)
@@ -212,4 +212,4 @@ class Epoch:
 
     def drop(self) -> None:
         """Close the socket without DISCONNECT; from any thread."""
-        self.link.drop(at_once=not self._errors_close)
+        self.link.drop(at_once=not self.patient)

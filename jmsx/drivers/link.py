@@ -83,7 +83,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._answered = threading.Event()
         self._connected: Frame | None = None
         self._refusal: str | None = None
-        self._condemned = False  #: the broker has said ERROR
+        self.condemned = False  #: the broker has said ERROR
         self._dropped = False
         self._transport = DriverTransport(
             (address.host, address.port),
@@ -167,7 +167,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def hang_up(self, *, at_once: bool = False) -> None:
         """As `drop`, but what has come is still handed over, and then the end."""
-        self._transport.drop(after=_YIELD if self._condemned and not at_once else 0.0)
+        self._transport.drop(after=_YIELD if self.condemned and not at_once else 0.0)
 
     def _say_connect(self, client_id: str | None) -> None:
         connection = DriverConnection(self._transport)
@@ -260,7 +260,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def _legible(self, error: Frame) -> Frame:
         """An ERROR whose texts are not endless and do not hold our password, should the broker repeat it."""
-        self._condemned = True
+        self.condemned = True
         headers = {name: self._told(value) for name, value in error.headers.items()}
         body = self._told(error.body[:_ERROR_LIMIT].decode("utf-8", "replace"))
         return Frame("ERROR", headers, body.encode())

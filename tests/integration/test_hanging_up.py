@@ -8,10 +8,15 @@ import time
 import pytest
 
 from jmsx import Connection, Message, Queue
-from jmsx.errors import ConnectionFailedError, JmsxError, TransactionRolledBackError
+from jmsx.errors import (
+    ConnectionFailedError,
+    JmsxError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
 from jmsx.jms.session import link_of
 from tests.integration.broker_support import eventually
-from tests.integration.liar import CONNECTED, Client, Liar
+from tests.integration.liar import CONNECTED, Client, Liar, receipt
 from tests.integration.support import TRANSACTED, nothing_left, within
 from tests.integration.support import Outcome as Call
 
@@ -99,3 +104,42 @@ def test_a_refusal_with_the_end_behind_it() -> None:
         assert eventually(lambda: link_of(session).engine.reachable)
         producer.send(Message("y"))
         assert within(5, session.commit).error is None
+
+
+def test_artemis_may_answer_before_we_close() -> None:
+    """A link that we drop stays until what it owes us has come; not for ever, and the next one comes behind it."""
+    seen: dict[str, bool] = {}
+
+    def answer(client: Client) -> None:
+        commit = client.obey("COMMIT", greeting=ARTEMIS)
+        assert commit is not None
+        seen["waits"] = not gone(client, 0.3)
+        seen["alone"] = len(liar.clients) == 1
+        client.say(receipt(commit))
+        seen["goes"] = gone(client, 0.3)
+
+    def keep_silent(client: Client) -> None:
+        client.obey("COMMIT", greeting=ARTEMIS)
+        seen["goes all the same"] = gone(client, 20)
+
+    def obey(client: Client) -> None:
+        client.obey(greeting=ARTEMIS)
+
+    with (
+        nothing_left(),
+        Liar(answer, keep_silent, obey) as liar,
+        Connection(liar.url) as connection,
+    ):
+        session = connection.create_session(TRANSACTED)
+        producer = session.create_producer(QUEUE)
+        for number in (1, 2):
+            producer.send(Message("x"))
+            commit = Call(session.commit)
+            assert eventually(lambda: b"COMMIT" in liar.clients[-1].said)
+            link_of(session).renew("a test")
+            assert isinstance(commit.join(5).error, TransactionInDoubtError)
+            assert eventually(lambda: len(liar.clients) == number + 1)  # noqa: B023 - called here
+            assert eventually(lambda: link_of(session).engine.reachable)
+        producer.send(Message("y"))
+        assert within(5, session.commit).error is None
+    assert seen == dict.fromkeys(("waits", "alone", "goes", "goes all the same"), True)
