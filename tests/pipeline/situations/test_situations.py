@@ -7,7 +7,6 @@ from typing import Final
 import pytest
 
 from tests.pipeline.situations.judge import SITUATIONS, judge
-from tests.pipeline.situations.not_yet import NOT_YET
 
 _SEED: Final = 1
 _MESSAGES: Final = 120  #: the smallest trade in which everything of it happens
@@ -67,7 +66,7 @@ _SKEWED: Final = (
 )
 
 
-@pytest.mark.parametrize("name", [name for name in _JUDGED if name not in NOT_YET])
+@pytest.mark.parametrize("name", _JUDGED)
 def test_a_situation_is_judged_rightly(name: str) -> None:
     """Verdicts, numbers and findings are among those that an honest audit may tell."""
     judged = judge(SITUATIONS[name], _SEED, engine="local", messages=_MESSAGES)
@@ -82,15 +81,3 @@ def test_wrong_clocks_change_no_verdict(name: str, seed: int) -> None:
     judged = judge(SITUATIONS[name], seed, engine="local", messages=_MESSAGES, skewed=True)
 
     assert judged.faults == ()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=why, strict=True))
-        for name, why in NOT_YET.items()
-    ],
-)
-def test_what_is_not_right_yet(name: str) -> None:
-    """Each of these fails; who mends it takes it off the list."""
-    test_a_situation_is_judged_rightly(name)
