@@ -90,25 +90,9 @@ def _happened_as(counter: str, outcome: str, minutes: int) -> str:
     return happened(f'{counter}{{outcome="{outcome}"}}', minutes, "instance", "worker", "outcome")
 
 
-_DEAD_LETTER_CAUSES: Final = (
-    "a release that cannot read the messages of another one",
-    "a service that the handler calls is down for longer than all redeliveries take",
-    "one sender's messages are malformed",
-)
-#: What went wrong at a destination, by its cause.
-_BY_CAUSE: Final = (
-    "sum by (destination, consumer, reason, error_type) (increase(jmsx_failures_total[1h])) > 0"
-)
-_DEAD_LETTER_STEPS: Final = (
-    "See the reasons: `rejected` is about the message, `max_redeliveries` about the handler.",
-    "See the errors by type, and read the cause in one dead letter's headers.",
-    "Mend the cause first; only then move the dead letters back.",
-)
-
 _DEATHS_BURN: Final = Alert(
     name="JmsxDeadLetterBudgetFastBurn",
     expr="",
-    wait="2m",
     severity=Severity.PAGE,
     labels=_WHERE,
     summary="{destination} spends its budget of dead letters 14 times too fast",
@@ -119,9 +103,19 @@ _DEATHS_BURN: Final = Alert(
     ),
     panel="Dead letters by reason",
     impact="Work is not done. The messages are kept in the dead letter queue.",
-    causes=_DEAD_LETTER_CAUSES,
-    steps=_DEAD_LETTER_STEPS,
-    queries=(_BY_CAUSE,),
+    causes=(
+        "a release that cannot read the messages of another one",
+        "a service that the handler calls is down for longer than all redeliveries take",
+        "one sender's messages are malformed",
+    ),
+    steps=(
+        "See the reasons: `rejected` is about the message, `max_redeliveries` about the handler.",
+        "See the errors by type, and read the cause in one dead letter's headers.",
+        "Mend the cause first; only then move the dead letters back.",
+    ),
+    queries=(
+        "sum by (destination, consumer, reason, error_type) (increase(jmsx_failures_total[1h])) > 0",
+    ),
     commands=(
         "jmsx dlq ls --broker BROKER",
         "jmsx dlq groups QUEUE --broker BROKER",
@@ -134,7 +128,6 @@ _LOSS: Final = (
     replace(
         _DEATHS_BURN,
         name="JmsxDeadLetterBudgetSlowBurn",
-        wait="15m",
         severity=Severity.TICKET,
         summary="{destination} spends its budget of dead letters 6 times too fast, for hours",
         description=(
@@ -224,7 +217,6 @@ _PROGRESS: Final = (
     Alert(
         name="JmsxLatencyBudgetFastBurn",
         expr="",
-        wait="2m",
         severity=Severity.PAGE,
         labels=_WHERE,
         summary="{destination} spends its budget of late messages 14 times too fast",
@@ -249,7 +241,6 @@ _PROGRESS: Final = (
     Alert(
         name="JmsxLatencyBudgetSlowBurn",
         expr="",
-        wait="15m",
         severity=Severity.TICKET,
         labels=_WHERE,
         summary="{destination} spends its budget of late messages 6 times too fast, for hours",
@@ -661,7 +652,9 @@ _WATCH: Final = (
 def alerts(settings: Settings) -> tuple[Alert, ...]:
     """All alerts, with the budgets of `settings`."""
     return tuple(
-        replace(one, expr=BURNS[one.name].expr(settings)) if one.name in BURNS else one
+        replace(one, expr=burn.expr(settings), wait=burn.wait)
+        if (burn := BURNS.get(one.name))
+        else one
         for one in (*_LOSS, *_PROGRESS, *_LINK, *_ANSWERS, *_WATCH)
     )
 

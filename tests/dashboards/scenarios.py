@@ -28,11 +28,6 @@ _WHERE: Final = {"job": JOB, "destination": DESTINATION}
 _WHO: Final = {**_WHERE, "consumer": CONSUMER}
 _LINK: Final = {**_TARGET, "broker": BROKER}
 _SERIES: Final = {**_TARGET, "destination": DESTINATION, "consumer": CONSUMER}
-_SETTINGS: Final = {
-    "ack_mode": "auto",
-    "optimize_acknowledge": "false",
-    "maximum_redeliveries": "6",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +95,16 @@ def _never(*minutes: float) -> tuple[Point, ...]:
 
 def _fires(labels: dict[str, str], *minutes: float) -> tuple[Point, ...]:
     return tuple(Point(minute, labels) for minute in minutes)
+
+
+def _configured(values: str) -> Series:
+    """What tells how a consumer is configured, while there is one."""
+    settings = {
+        "ack_mode": "client",
+        "optimize_acknowledge": "false",
+        "maximum_redeliveries": "6",
+    }
+    return Series("jmsx_consumer_info", {**_SERIES, **settings}, values)
 
 
 def _settled(values: str) -> Series:
@@ -301,7 +306,7 @@ _PROGRESS: Final = (
             held((0, 30)),
             held((200, 30)),
             _never(12, 25),
-            Series("jmsx_consumer_info", {**_SERIES, **_SETTINGS}, held((1, 30))),
+            _configured(held((1, 30))),
         ),
         recorded=(Recorded(BUDGET, 10, (({"destination": DESTINATION}, 0.001),)),),
     ),
@@ -576,16 +581,7 @@ _NEW: Final = (
         "consumers are stopped with messages waiting, and come back",
         (
             Series("jmsx_broker_queue_messages", _REPORTED, held((50, 60))),
-            Series(
-                "jmsx_consumer_info",
-                {
-                    **_SERIES,
-                    "ack_mode": "client",
-                    "optimize_acknowledge": "false",
-                    "maximum_redeliveries": "6",
-                },
-                held((1, 10), ("_", 20), (1, 30)),
-            ),
+            _configured(held((1, 10), ("_", 20), (1, 30))),
             Series("jmsx_open_subscriptions", _SERIES, held((2, 10), (0, 20), (2, 30))),
         ),
         (*_never(5, 15), *_fires({"destination": DESTINATION}, 25), *_never(35)),
@@ -603,16 +599,7 @@ _NEW: Final = (
                 {**_TARGET, "queue": "others", "address": "others"},
                 held((9, 30)),
             ),
-            Series(
-                "jmsx_consumer_info",
-                {
-                    **_SERIES,
-                    "ack_mode": "client",
-                    "optimize_acknowledge": "false",
-                    "maximum_redeliveries": "6",
-                },
-                held((1, 5), ("_", 25)),
-            ),
+            _configured(held((1, 5), ("_", 25))),
         ),
         _never(5, 16, 29),
         (
@@ -628,16 +615,7 @@ _NEW: Final = (
         "the broker is down, which another alert tells; then it is there, and nobody subscribes",
         (
             Series("jmsx_broker_queue_messages", _REPORTED, held((50, 60))),
-            Series(
-                "jmsx_consumer_info",
-                {
-                    **_SERIES,
-                    "ack_mode": "client",
-                    "optimize_acknowledge": "false",
-                    "maximum_redeliveries": "6",
-                },
-                held((1, 60)),
-            ),
+            _configured(held((1, 60))),
             Series("jmsx_open_subscriptions", _SERIES, held((0, 60))),
             Series("jmsx_connection_up", _LINK, held((0, 30), (1, 30))),
         ),
