@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from jmsx.jms.session import link_of
 from jmsx.jms.translation import identity_of
 from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
-from tests.integration.artemis_support import Console
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
 from tests.integration.support import Outcome as Call
@@ -92,10 +90,24 @@ def test_commit_markers_leave_no_doubt(
 
     Of sends alone it is told whether they are there; who repeats them then doubles nothing.
     """
-    there = outputs_of_a_commit_that_is_cut(
-        artemis_broker, word, to_broker=to_broker, passed=passed, receives=receives
+    there = of_an_attempt_that_tells(
+        lambda: outputs_of_a_commit_that_is_cut(
+            artemis_broker, word, to_broker=to_broker, passed=passed, receives=receives
+        )
     )
     assert there == ["1", "2", "3"]
+
+
+class KeptForNobodyError(Exception):
+    """The broker keeps the input for nobody (A66): no client could settle it, so the attempt tells nothing."""
+
+
+def of_an_attempt_that_tells(attempt: Callable[[], list[str]]) -> list[str]:
+    """What `attempt` leaves; made again if the broker spoils it, as it does in 1 of 45, and not three times running."""
+    for _ in range(2):
+        with contextlib.suppress(KeptForNobodyError):
+            return attempt()
+    return attempt()
 
 
 def outputs_of_a_commit_that_is_cut(
@@ -104,7 +116,9 @@ def outputs_of_a_commit_that_is_cut(
     """
     What is in the queue at last, of which 1 and 2 were sent in the commit whose link was cut.
 
-    Where the broker keeps the input for nobody (A66), no client could settle it: the test is skipped, and says so.
+    Raises:
+        KeptForNobodyError: the input did not come again, and is in delivery when nobody is there any more.
+
     """
     source, target = fresh_queue(), fresh_queue()
     with (
@@ -127,30 +141,39 @@ def outputs_of_a_commit_that_is_cut(
         way.cut_at(word, to_broker=to_broker, passed=passed)
         call = within(20, session.commit)
         assert way.sprung.is_set()
-        kept = call.error is not None and "has not come again" in str(call.error)
-        if (receives or passed) and not kept:
-            assert call.error is None
-        else:
-            kind = TransactionInDoubtError if kept else TransactionRolledBackError
-            assert isinstance(call.error, kind), call.error
-            if consumer is not None and consumer.receive(5) is None:
-                assert kept_for_nobody(artemis_broker, source)
-                pytest.skip("not judged: the broker keeps the input in delivery for nobody (A66)")
-            for part in "12":
-                sender.send(jmsx.Message(part))
-            session.commit()
 
         # Who leaves before the input has come again leaves it there, for somebody else.
         def settled() -> bool:
             assert consumer is None or consumer.receive(0.5) is None
             return artemis_broker.statistics(source.name).size == 0
 
-        if not eventually(settled, 10):
-            assert kept_for_nobody(artemis_broker, source), artemis_broker.statistics(source.name)
-            pytest.skip("not judged: the broker keeps the input in delivery for nobody (A66)")
-        sender.send(jmsx.Message("3"))
-        session.commit()
-    return bodies(artemis_broker, target)
+        in_doubt = receives and "has not come again" in str(call.error)
+        if in_doubt:
+            assert isinstance(call.error, TransactionInDoubtError)
+        elif receives or passed:
+            assert call.error is None
+        else:
+            assert isinstance(call.error, TransactionRolledBackError), call.error
+            for part in "12":
+                sender.send(jmsx.Message(part))
+            session.commit()
+        kept = not eventually(settled, 10)
+        if not kept:
+            assert not in_doubt
+            sender.send(jmsx.Message("3"))
+            session.commit()
+    there = bodies(artemis_broker, target)
+    if kept:
+        assert stays_in_delivery(artemis_broker, source), artemis_broker.statistics(source.name)
+        assert there == ["1", "2"] or (in_doubt and not there), there
+        raise KeptForNobodyError
+    return there
+
+
+def stays_in_delivery(broker: Broker, queue: jmsx.Queue) -> bool:
+    """Whether a message of a queue is with nobody, and is not given back: what a client of ours held would be."""
+    assert eventually(lambda: not broker.statistics(queue.name).consumer_count, 5)
+    return not eventually(lambda: not broker.statistics(queue.name).inflight_count, 3)
 
 
 def await_marker(session: jmsx.Session) -> None:
@@ -195,14 +218,6 @@ def test_another_process_that_has_the_input_meanwhile(artemis_broker: Broker) ->
     assert bodies(artemis_broker, target) == ["out"]
 
 
-def kept_for_nobody(broker: Broker, queue: jmsx.Queue) -> bool:
-    """Whether more of a queue is in delivery than the broker says that it has sent to the consumers that there are."""
-    with Console(broker) as console:
-        consumers = json.loads(console.ask(f"queue.{queue.name}", "listConsumersAsJSON"))
-    sent = sum(int(one["messagesInTransit"]) for one in consumers)
-    return (broker.statistics(queue.name).inflight_count or 0) > sent
-
-
 @pytest.fixture(scope="module")
 def slow_broker() -> Iterator[ArtemisBroker]:
     """An Artemis whose disk takes 0.3 s, in which the link has long been replaced."""
@@ -217,7 +232,7 @@ def seldom_doubled(there: Sequence[str], attempt: Callable[[], list[str]]) -> No
     That is what README.md promises of a broker that has far too much to do. On a disk as slow as this one, it was
     there twice in 8 of 10 attempts when what is repeated did not wait.
     """
-    found = [attempt() for _ in range(5)]
+    found = [of_an_attempt_that_tells(attempt) for _ in range(5)]
     expected = list(there)
     doubled = [one for one in found if one != expected]
     assert all(Counter(expected) <= Counter(one) <= Counter(2 * expected) for one in doubled), found
