@@ -220,6 +220,13 @@ FIELDS: Final = (
         "stable identity of the message; of jmsx senders 32 hex digits, the first 12 epoch ms",
         _from("message_key", "delivery", "send", "dlq", "dlq.failed", "redelivery.scheduled"),
     ),
+    Field(
+        "cause_key",
+        _STRING,
+        "",
+        "stable identity of the message whose handler sent this one; absent where none did, or that of several",
+        _from("cause_key", "send"),
+    ),
     Field("msg_id", _STRING, "", "the broker's message-id", _from("message_id", "delivery", "dlq")),
     Field("corr_id", _STRING, "", "correlation id", _from("correlation_id", "delivery")),
     Field(

@@ -2,10 +2,11 @@
 The life of one message, from the event logs of all services: who sent it, each delivery and its error, its end.
 
 Lines are looked for by their bytes, and nothing is parsed but those that are found. So a log of any size is read once
-for what is asked for, once for the keys if that was a message id, once for the transactions, and once for what was sent
-outside of them while a handler ran: no line says what for, so that is told by its time. As in the report a line counts
-if it is one by `fault_of`, and where its number comes first. What the log cannot tell is said: a missing send, an open
-end, lines that are missing somewhere.
+for what is asked for and what its listeners sent, once for the keys if that was a message id, once for the transactions
+and for whose listener sent it, and once for what was sent beside that while a handler ran: by a batch's handler, in its
+threads, or by `receive()`. No line says what for, so that is told by its time. As in the report a line counts if it is
+one by `fault_of`, and where its number comes first. What the log cannot tell is said: a missing send, an open end,
+lines that are missing somewhere.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ _NEXT_BUT_ONE: Final = 2
 _LOOKED_AT: Final = 2
 #: Places in one list.
 _MOST: Final = 20
+#: Fields that name a message.
+_NAMES: Final = ("msg_key", "msg_id", "cause_key")
 #: What lines have that tell of the log itself.
 _OF_THE_LOG: Final = (b'"kind":"log.open"', b'"kind":"log.gap"')
 
@@ -83,11 +86,11 @@ class Story:
 
     keys: list[str]
     happenings: list[Happening] = field(default_factory=list)
-    #: What was sent in the transactions that consumed it: key, destination, outcome
+    #: What its listeners sent, and the transactions that consumed it: key, destination, outcome
     outputs: list[tuple[str, str, str]] = field(default_factory=list)
-    #: What its process sent outside of transactions while its handler ran: key, destination, outcome
+    #: What its process sent beside them while its handler ran, and nobody says what for: key, destination, outcome
     meanwhile: list[tuple[str, str, str]] = field(default_factory=list)
-    #: What was consumed in the transactions that sent it: key, destination
+    #: Whose listener sent it, and what was consumed in the transaction that did: key, destination
     inputs: list[tuple[str, str]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)  #: what the log does not tell, sentences
     fate: str = ""  #: in a clause
@@ -105,28 +108,41 @@ def explain(events: Path, wanted: str) -> Story:
         raise ConfigurationError("say a message key or a message id")
     log = _Log(events)
     wanted = wanted.encode(errors="replace").decode()  # as the log has it
-    named = {wanted}
-    own = log.find(named, lambda line: bool(named & {line.get("msg_key"), line.get("msg_id")}))
-    keys = sorted({str(line["msg_key"]) for line in own if "msg_key" in line})
-    if not own:
+    keys, named = [wanted], {wanted}
+    found = log.find(named, lambda line: bool(named & {line.get(one) for one in _NAMES}))
+    own = [line for line in found if line.get("cause_key") != wanted]
+    if own:
+        keys = sorted({str(line["msg_key"]) for line in own if "msg_key" in line})
+    elif not found:
         raise ConfigurationError(
             f"no line of {events} tells of {wanted!r}: it is neither a key (jmsx_key) nor a message id there"
         )
     if keys != [wanted]:
-        own = log.find(keys, lambda line: line.get("msg_key") in keys)
+        found = log.find(
+            keys, lambda line: not {line.get("msg_key"), line.get("cause_key")}.isdisjoint(keys)
+        )
+    own = _own(found, keys)
     transactions = {within for line in own if (within := _transaction(line)) is not None}
-    beside = []
-    if transactions:
-        numbers = {number for _, number in transactions}
-        beside = log.find(numbers, lambda line: _transaction(line) in transactions)
-    story = _told(log, keys, own, beside)
+    causes = _causes(own)
+    beside = (
+        log.find(
+            {number for _, number in transactions} | causes,
+            lambda line: (
+                _transaction(line) in transactions
+                or (line["kind"] == "delivery" and line["msg_key"] in causes)
+            ),
+        )
+        if transactions or causes
+        else []
+    )
+    story = _told(log, keys, found, beside)
     handled = [
         (line["writer"], line["start_us"], line["end_us"])
         for line in own
         if line["kind"] == "delivery" and "start_us" in line and "end_us" in line
     ]
     sends = _sent_meanwhile(log, handled[-_LOOKED_AT:])
-    story.meanwhile = [(line["msg_key"], line["dest"], line["outcome"]) for line in sends]
+    story.meanwhile = list(map(_output, sends))
     if len(handled) > _LOOKED_AT:
         before = count(len(handled) - _LOOKED_AT, "earlier handler")
         story.unknown.append(f"what was sent while {before} ran: not looked for")
@@ -138,13 +154,14 @@ def explain(events: Path, wanted: str) -> Story:
 
 
 def _sent_meanwhile(log: _Log, handled: list[tuple[str, int, int]]) -> list[Line]:
-    """The sends in no transaction that a writer began from one instant to another, of those that are `handled`."""
+    """The sends of no known cause that a writer began from one instant to another, of those that are `handled`."""
     begins = {begin for _, start, end in handled for begin in _begins(start, end)}
 
     def fits(line: Line) -> bool:
         return (
             line["kind"] == "send"
             and _transaction(line) is None
+            and "cause_key" not in line
             and any(
                 line["writer"] == writer and start <= line.get("start_us", -1) <= end
                 for writer, start, end in handled
@@ -225,26 +242,55 @@ def _parsed(text: bytes) -> Line | None:
     return {name: value for name, value in line.items() if value is not None}
 
 
-def _told(log: _Log, keys: list[str], own: list[Line], beside: list[Line]) -> Story:
-    """The story of `own` lines, and of those of the same transactions `beside` them."""
+def _told(log: _Log, keys: list[str], found: list[Line], beside: list[Line]) -> Story:
+    """The story of the lines that name it, as itself or as a cause, and of those `beside` them."""
     story = Story(keys)
-    consumed = {_transaction(line) for line in own if line["kind"] == "delivery"}
-    sent = {_transaction(line) for line in own if line["kind"] == "send"}
+    own = _own(found, keys)
     ends = [line for line in beside if line["kind"] in _TRANSACTION]
     for line in sorted([*own, *ends], key=_in_time):
         service = log.services.get(line["writer"], "")
         story.happenings.append(
             Happening(line["ts_us"], line["writer"], service, _words(line), line)
         )
-    for line in beside:
-        if line.get("msg_key") not in keys:
-            if line["kind"] == "send" and _transaction(line) in consumed:
-                story.outputs.append((line["msg_key"], line["dest"], line["outcome"]))
-            elif line["kind"] == "delivery" and _transaction(line) in sent:
-                story.inputs.append((line["msg_key"], line["dest"]))
+    consumed, sent = (
+        {_transaction(one) for one in own if one["kind"] == kind} - {None}
+        for kind in ("delivery", "send")
+    )
+    caused = [line for line in found if line.get("cause_key") in keys]
+    caused += [line for line in beside if line["kind"] == "send" and _transaction(line) in consumed]
+    outputs = {
+        (line["writer"], line["seq"]): line for line in caused if line["msg_key"] not in keys
+    }
+    story.outputs = [_output(line) for line in sorted(outputs.values(), key=_in_time)]
+    causes = _causes(own)
+    inputs = dict.fromkeys(
+        (line["msg_key"], line["dest"])
+        for line in beside
+        if line["kind"] == "delivery"
+        and line["msg_key"] not in keys
+        and (line["msg_key"] in causes or _transaction(line) in sent)
+    )
+    story.inputs = list(inputs)
     story.fate = _fate(own)
     story.unknown = list(_unknown(log, keys, own))
+    for key in sorted(causes - {key for key, _ in inputs}):
+        story.unknown.append(
+            f"what {name(key)} is, whose handler sent it: no delivery of that is in the log"
+        )
     return story
+
+
+def _causes(own: Iterable[Line]) -> set[str]:
+    """The keys of the messages whose listeners sent it."""
+    return {line["cause_key"] for line in own if "cause_key" in line}
+
+
+def _own(found: Iterable[Line], keys: Collection[str]) -> list[Line]:
+    return [line for line in found if line.get("msg_key") in keys]
+
+
+def _output(line: Line) -> tuple[str, str, str]:
+    return line["msg_key"], line["dest"], line["outcome"]
 
 
 def _transaction(line: Line) -> tuple[str, str] | None:
@@ -320,7 +366,9 @@ def _fate(own: list[Line]) -> str:
         return f"{_ENDS[last['outcome']]}, {moment(last['ts_us'])} UTC"
     if any(line["kind"] == "delivery" for line in own):
         return "delivered, and not settled as far as the log goes"
-    return "sent, and not delivered as far as the log goes"
+    if own:
+        return "sent, and not delivered as far as the log goes"
+    return "not in the log, save that something was sent because of it"
 
 
 def _unknown(log: _Log, keys: list[str], own: list[Line]) -> Iterator[str]:

@@ -170,6 +170,9 @@ class MessageSent:
     size: int
     transaction_id: str | None = None
     expires_ms: int | None = None  #: the broker may throw it away from then on, epoch milliseconds
+    cause_key: str | None = (
+        None  #: of the message whose listener sent it; None: none did, or one of several
+    )
 
 
 @dataclass(slots=True, kw_only=True)

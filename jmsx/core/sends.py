@@ -65,6 +65,7 @@ class Sends:
                 size=sent.size,
                 transaction_id=transaction_id,
                 expires_ms=time_ms(sent.frame.headers.get("expires")),
+                cause_key=sent.cause_key,
             )
         )
 

@@ -137,6 +137,11 @@ class SessionCore:
         self._outbox.detailed = wanted
 
     @property
+    def detailed(self) -> bool:
+        """Whether the events that every message has are told."""
+        return self._outbox.detailed
+
+    @property
     def awaits_answer(self) -> bool:
         """Whether the broker has yet to answer something that was written; may be asked without the session's lock."""
         return bool(self._requests)
@@ -374,15 +379,17 @@ class SessionCore:
 
     # The application's calls -----------------------------------------------------------------------------------------
 
-    def send(self, frame: Frame, key: str, destination: str, now: float) -> Request | None:
+    def send(
+        self, frame: Frame, key: str, destination: str, now: float, *, cause_key: str | None = None
+    ) -> Request | None:
         """
-        Send the message `key` to the URI `destination`.
+        Send the message `key` to the URI `destination`, which the listener of `cause_key` sends, if any.
 
         The request is answered when the broker has the message. None: there is nothing to wait for, because the message
         is not persistent, or is in a transaction and goes to no temporary destination of another connection. Raises
         IllegalStateError if the transaction can only be rolled back.
         """
-        sent = TxSend(destination, key, frame, now)
+        sent = TxSend(destination, key, frame, now, cause_key)
         if not self.transacted:
             return self.sending.send(sent)
         return self._work.send(sent)

@@ -67,6 +67,7 @@ class TxSend:
     message_key: str
     frame: Frame  #: without transaction and receipt
     at: float
+    cause_key: str | None = None  #: of the message whose listener sends it
 
     @property
     def size(self) -> int:

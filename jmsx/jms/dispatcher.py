@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from contextvars import ContextVar
+from typing import Final
 
 from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
@@ -19,6 +21,9 @@ from jmsx.jms.translation import ReceivedMessage
 from jmsx.log import logger
 
 Listener = Callable[[Message], object]
+
+#: The message whose listener runs here, and in tasks and threads that got a copy of its context, as asyncio's do.
+HANDLED: Final[ContextVar[Message | None]] = ContextVar("jmsx_handled", default=None)
 
 _log = logger("jmsx.session")
 
@@ -147,10 +152,12 @@ class Dispatcher:
         raised: BaseException | None = None
         failure = None
         call = self._handling = HandlerCall(message, delivery)
+        HANDLED.set(message)
         try:
             check_ran(listener, listener(message))
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             raised, failure = error, failure_of(error)
+        HANDLED.set(None)
         self._handling = None
         if self._engine.forked:
             _log.error(

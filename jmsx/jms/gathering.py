@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.values import Failure
 from jmsx.errors import JmsxError
+from jmsx.jms.dispatcher import HANDLED
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.outcomes import Unhandled, failure_of
@@ -49,6 +50,8 @@ class Gathering:
                 calls.give_back(held)
                 break
             batch.append(message)
+        if len(batch) > 1:
+            HANDLED.set(None)  # what is sent may come of any of them
         return self._linked(batch)
 
     def hurry(self) -> None:

@@ -22,6 +22,7 @@ from jmsx.errors import (
 )
 from jmsx.jms.destination import Destination
 from jmsx.jms.destination import destination as destination_of
+from jmsx.jms.dispatcher import HANDLED
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.scheduling import broker_schedules
@@ -188,7 +189,7 @@ class MessageProducer:
         limit: float | None,
     ) -> str | None:
         """Send it, and wait for the receipt; returns its message id, where that can be known."""
-        calls, what = self._link.calls, f"SEND {to}"
+        calls, what, handled = self._link.calls, f"SEND {to}", HANDLED.get()
         anywhere = self._link.options.resend_unconfirmed
         asked: list[str] = []  #: brokers
 
@@ -201,7 +202,8 @@ class MessageProducer:
                     f"the connection to {asked[-1]} was lost, and {broker} cannot know what that one has",
                 )
             asked.append(broker)
-            request = core.send(frame, key, to.uri, now)
+            cause_key = handled.key if handled is not None and core.detailed else None
+            request = core.send(frame, key, to.uri, now, cause_key=cause_key)
             sent.append((self._link.greeting.get("session", ""), core.sends))
             return request
 

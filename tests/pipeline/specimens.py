@@ -28,6 +28,7 @@ _VALUES: Final[dict[str, Any]] = {
     "destination": "topic://orders",
     "message_id": "ID:shop-1:1:1:1:1",
     "message_key": "01a0c5a4f5b2" + 20 * "7",
+    "cause_key": "01a0c5a4f5b1" + 20 * "8",
     "correlation_id": "order 7, Žižkov",
     "ack_mode": "auto",
     "prefetch": 1000,

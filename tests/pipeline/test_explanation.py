@@ -127,6 +127,29 @@ def test_what_was_sent_meanwhile_is_told_by_its_time(tmp_path: Path) -> None:
     assert explain(tmp_path, late).meanwhile == []
 
 
+def test_the_message_whose_handler_sent_it_is_named(tmp_path: Path) -> None:
+    """Outside of transactions too, and then nothing is told by its time that another handler sent beside it."""
+    beside = "01a0c5a4f5b2cccccccccccccccccccc"
+    write(
+        tmp_path / "a" / "1",
+        came(1001.0, started_at=1001.9, ended_at=1002.1, message_id="ID:x-1"),
+        replace(sent(beside, "queue://ledger", 1002.0), cause_key="of another"),
+    )
+    caused = replace(sent(OTHER, "queue://ledger", 1002.0), cause_key=KEY)
+    write(tmp_path / "a" / "2", caused)
+    for wanted in (KEY, "ID:x-1"):
+        story = explain(tmp_path / "a", wanted)
+        assert story.outputs == [(OTHER, "queue://ledger", "confirmed")]
+        assert (story.meanwhile, len(story.happenings)) == ([], 1)
+        assert not any(text.startswith("whether its handler") for text in story.unknown)
+    assert explain(tmp_path / "a", OTHER).inputs == [(KEY, "queue://orders")]
+    write(tmp_path / "b", caused)
+    assert explain(tmp_path / "b", KEY).fate.startswith("not in the log")
+    assert explain(tmp_path / "b", KEY).outputs == [(OTHER, "queue://ledger", "confirmed")]
+    told = explain(tmp_path / "b", OTHER)
+    assert (told.inputs, KEY in told.unknown[-1]) == ([], True)
+
+
 def test_a_message_id_finds_the_key(tmp_path: Path) -> None:
     """And with it the lines that have no message id."""
     write(tmp_path, sent(KEY, "queue://orders", 1000.0), came(1001.0, message_id="ID:x-1"))

@@ -125,3 +125,15 @@ def test_expiry_of_a_send_is_told() -> None:
         talk.core.send(Frame("SEND", headers, b""), "key", "queue://x", 0.0)
 
     assert [event.expires_ms for event in talk.reported(MessageSent)] == [1790000000000, None, None]
+
+
+def test_the_cause_of_a_send_is_told() -> None:
+    """Alone and in a transaction; nothing of it goes over the wire."""
+    for mode in (AUTO, TRANSACTED):
+        talk = Talk(mode)
+        for cause in ("of it", None):
+            headers = {"destination": "/queue/x", "persistent": "false"}
+            talk.core.send(Frame("SEND", headers, b""), "key", "queue://x", 0.0, cause_key=cause)
+        if mode is TRANSACTED:
+            talk.rollback()
+        assert [event.cause_key for event in talk.reported(MessageSent)] == ["of it", None]
