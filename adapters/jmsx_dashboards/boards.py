@@ -520,6 +520,14 @@ _TRANSACTIONS: Final = Row(
             f"jmsx_transactions_total{{{J}}}",
             "outcome",
         ),
+        stat(
+            "Transactions in doubt now",
+            "COMMITs that lost their connection, whose end the next one tells (commit_markers). Good is 0; a while"
+            " above it means that no broker can be reached.",
+            "short",
+            f"sum(jmsx_transactions_in_doubt{{{J}}}) or vector(0)",
+            AT_ALL,
+        ),
         quantiles(
             "Transaction time, 95th percentile",
             "From start to end, by outcome. A long one holds all its messages back.",

@@ -381,6 +381,13 @@ FIELDS: Final = (
         | _from("result", "conn.failed"),
         words=_REASONS | {"conn.failed": _RESULTS},
     ),
+    Field(
+        "in_doubt",
+        _BOOLEAN,
+        "",
+        "a commit was not answered, and the next socket will tell how it ended",
+        _from("in_doubt", "conn.lost"),
+    ),
     Field("tx_sends", _INT, _MESSAGES, "sends in it", _from("sends", *_TRANSACTIONS)),
     Field(
         "tx_acks",

@@ -339,6 +339,13 @@ _PRODUCTION: Final = (
         "Transactions that ended, by how.",
         "TransactionEnded",
     ),
+    _gauge(
+        "jmsx_transactions_in_doubt",
+        (),
+        "COMMITs that lost their connection and whose end is not known yet: the next one tells it (commit_markers).",
+        "LinkClosed",
+        "TransactionEnded",
+    ),
     _histogram(
         "jmsx_transaction_duration_seconds",
         PROCESS_SECONDS,

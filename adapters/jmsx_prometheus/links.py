@@ -92,6 +92,8 @@ class Links:
         self._commands = commands
         self._brokers = brokers
         self._links: dict[str, _Link] = {}  # by session id
+        self._in_doubt: set[str] = set()  # sessions that have yet to hear how their commit ended
+        self._tally_in_doubt = table.tally("jmsx_transactions_in_doubt")
 
     def note_opened(self, source: Source, event: LinkOpened, offset: float) -> None:
         """Note that a socket is up; `offset` is wall clock minus monotonic clock, in seconds."""
@@ -113,12 +115,17 @@ class Links:
         broker = self._make_series(source)
         reason = self._reasons.admit(event.reason)
         self._table.tally("jmsx_disconnects_total", broker=broker, reason=reason).value += 1
+        self._note_in_doubt(source, in_doubt=event.in_doubt)
         link = self._latest(source)
         if link is not None:
             link.drop()
             if event.reason == "closed":
                 del self._links[source.session_id]
             self._show_up(broker)
+
+    def note_transaction(self, source: Source) -> None:
+        """Note that the end of a transaction is known, or never will be."""
+        self._note_in_doubt(source, in_doubt=False)
 
     def note_restored(self, source: Source, seconds: float) -> None:
         """Note that an outage of `seconds` is over."""
@@ -255,6 +262,13 @@ class Links:
 
     def _attempts(self, broker: str, result: str) -> Tally:
         return self._table.tally("jmsx_connection_attempts_total", broker=broker, result=result)
+
+    def _note_in_doubt(self, source: Source, *, in_doubt: bool) -> None:
+        if in_doubt:
+            self._in_doubt.add(source.session_id)
+        else:
+            self._in_doubt.discard(source.session_id)
+        self._tally_in_doubt.value = len(self._in_doubt)
 
     def _show_up(self, broker: str) -> None:
         links = [link for link in self._links.values() if link.broker == broker]

@@ -290,7 +290,7 @@ class PrometheusObserver:
         links = self._links
         return {
             MessageSent: lambda event, _: self._note_sent(event),
-            TransactionEnded: lambda event, _: self._note_transaction(event),
+            TransactionEnded: self._note_transaction,
             LinkOpened: lambda event, source: links.note_opened(source, event, self._offset),
             LinkClosed: lambda event, source: links.note_closed(source, event),
             LinkRestored: lambda event, source: links.note_restored(source, event.seconds),
@@ -337,7 +337,8 @@ class PrometheusObserver:
                 self._sends[destination] = series
         series.note(event, self._offset)
 
-    def _note_transaction(self, event: TransactionEnded) -> None:
+    def _note_transaction(self, event: TransactionEnded, source: Source) -> None:
+        self._links.note_transaction(source)
         outcome = event.outcome.value
         self._table.tally("jmsx_transactions_total", outcome=outcome).value += 1
         duration = self._table.distribution("jmsx_transaction_duration_seconds", outcome=outcome)

@@ -226,6 +226,7 @@ class LinkClosed:
     at: float
     reason: str
     detail: str = ""
+    in_doubt: bool = False  #: a commit was not answered, and the next socket will tell how it ended
 
 
 @dataclass(slots=True, kw_only=True)

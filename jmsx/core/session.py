@@ -194,7 +194,10 @@ class SessionCore:
         self._consumers.lose(now)
         self._work.lost(now)
         self.browsers.clear()
-        self._outbox.report(events.LinkClosed(at=now, reason=reason, detail=detail))
+        in_doubt = self._work.in_doubt
+        self._outbox.report(
+            events.LinkClosed(at=now, reason=reason, detail=detail, in_doubt=in_doubt)
+        )
 
     def suspected_consumers(self, reason: str) -> list[ConsumerSettings]:
         """

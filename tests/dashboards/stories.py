@@ -190,7 +190,7 @@ def working_hours() -> Iterator[Event]:
 
 def lifetime() -> Iterator[tuple[Event, Source]]:
     """A session from its first socket over a lost one to its orderly end, with every kind of event."""
-    lost = replace(LINK_CLOSED, reason="io")
+    lost = replace(LINK_CLOSED, reason="io", in_doubt=True)
     for event in (LINK_OPENED, SUBSCRIBED, *working_hours(), LINK_MEASURED, lost):
         yield event, SOURCE
     again = replace(SOURCE, epoch=2)

@@ -59,6 +59,7 @@ _VALUES: Final[dict[str, Any]] = {
     "server": "ActiveMQ/6.1.8",
     "seconds": 0.25,
     "detail": "reset by peer",
+    "in_doubt": True,
     "message": "not allowed",
     "receipt_id": "r-7",
     "enqueued": 12,

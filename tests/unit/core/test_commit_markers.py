@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.events import DeliveryEnded, MessageSent, SubscriptionClosed, TransactionEnded
+from jmsx.core.events import (
+    DeliveryEnded,
+    LinkClosed,
+    MessageSent,
+    SubscriptionClosed,
+    TransactionEnded,
+)
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
@@ -138,6 +144,20 @@ def test_its_own_marker_says_that_it_was_committed(seen: tuple[int, ...]) -> Non
     assert outcomes(talk) == (["committed"], ["committed"], ["confirmed"])
     talk.send()
     assert talk.core.may_commit()
+
+
+def test_a_lost_link_tells_that_a_commit_is_in_doubt() -> None:
+    """Each time, until one has told how it ended."""
+    talk = begin()
+    talk.commit()
+    for _ in range(2):
+        talk.cut()
+        reopen(talk)
+    assert talk.reported(TransactionEnded) == []
+    marker(talk, 2)
+    assert len(talk.reported(TransactionEnded)) == 1
+    talk.cut()
+    assert [event.in_doubt for event in talk.reported(LinkClosed)] == [True, True, False]
 
 
 def test_marker_of_the_last_commit_says_that_it_was_rolled_back() -> None:

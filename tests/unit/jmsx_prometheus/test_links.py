@@ -21,6 +21,7 @@ from tests.dashboards.stories import (
     REDELIVERY,
     SOURCE,
     SUBSCRIBED,
+    TRANSACTION,
     UNSUBSCRIBED,
     WALL,
     stand_still,
@@ -55,6 +56,18 @@ def test_closed_is_not_down() -> None:
     assert _up(_told((LINK_OPENED, SOURCE), (LINK_CLOSED, SOURCE))) == {}
     lost = ((LINK_OPENED, SOURCE), (LINK_OPENED, _OTHER), (_LOST, SOURCE))
     assert _up(_told(*lost, (LINK_CLOSED, SOURCE))) == {("broker:61613",): 1}
+
+
+def test_in_doubt_until_the_transaction_ends() -> None:
+    """Or until the session does; each session has one at the most."""
+    doubt = replace(_LOST, in_doubt=True)
+    begun = ((LINK_OPENED, SOURCE), (doubt, SOURCE), (LINK_OPENED, _AGAIN), (doubt, _AGAIN))
+    name = "jmsx_transactions_in_doubt"
+    assert _told((LINK_OPENED, SOURCE), (_LOST, SOURCE)).value(name) == 0
+    assert _told(*begun).value(name) == 1
+    assert _told(*begun, (TRANSACTION, _OTHER), (doubt, _OTHER)).value(name) == 2
+    assert _told(*begun, (TRANSACTION, _AGAIN)).value(name) == 0
+    assert _told(*begun, (LINK_CLOSED, _AGAIN)).value(name) == 0
 
 
 def test_disconnects_count_by_reason() -> None:
