@@ -38,7 +38,8 @@ def snippets() -> list[Any]:
         for title, code in HEADED.findall(page.read_text("utf-8")):
             heading = title or heading
             if code:
-                name = f"{page.parent.name}-{heading.replace(' ', '-')}"
+                place = page.parent.name if page.stem == "README" else page.stem
+                name = f"{place}-{heading.replace(' ', '-')}"
                 whole = (
                     code if "import" in code else before + code
                 )  # it goes on with the one before
@@ -102,11 +103,11 @@ def test_there_are_snippets() -> None:
 
 
 def test_every_page_is_in_the_guide() -> None:
-    """Each folder with a page is named on the first one, and in the site's contents."""
+    """Each of them is named on the first one, and in the site's contents."""
     guide = (ROOT / "examples" / "README.md").read_text("utf-8")
     site = (ROOT / "examples" / "site" / "mkdocs.yml").read_text("utf-8")
-    for page in (ROOT / "examples").glob("*/README.md"):
-        name = f"{page.parent.name}/README.md"
+    for page in (ROOT / "examples").glob("*/*.md"):
+        name = f"{page.parent.name}/{page.name}"
         assert f"({name})" in guide
         assert f": {name}\n" in site
 
