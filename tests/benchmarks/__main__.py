@@ -4,7 +4,7 @@ How fast jmsx is beside its rivals: `uv run python -m tests.benchmarks [--suite 
 All ways take turns on one real broker with a normal Java machine, forwards and backwards; every ratio is taken within
 one turn, and the median of the ratios is told, so that a machine which is busy now and then spoils little. CPU is that
 of the client's process alone. `--full` runs everything on both brokers and writes the README beside this file; with
-`--json`, all runs are written down after each suite, of which `--made-of` makes the README without running anything.
+`--json`, all runs are written down after each suite, of which `--made-of` makes the README without a broker.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.made_of is not None:
         told = json.loads(given.made_of.read_text())
-        _write_readme({tuple(key.split()): runs for key, runs in told.items()}, given)
+        _write_readme({tuple(key.split()): runs for key, runs in told["runs"].items()}, told["of"])
         return
     suites = list(SUITES) if given.full else given.suite.split(",")
     brokers = ["classic", "artemis"] if given.full else given.broker.split(",")
@@ -116,28 +116,29 @@ def main() -> None:
                 ]
                 runs = turns(broker, ways, given.messages, given.repeats)
                 results[kind, suite] = runs
-                _keep(results, given.json)
+                _keep(results, given)
                 print(f"\n{kind}, {suite}, load {os.getloadavg()[0]:.1f}")
                 print(table(runs, ways, kind))
                 print(reached(suite, runs, kind), flush=True)
             grown = growths(broker) if given.full else []
         if given.full:
             results[kind, "growth"] = {one["what"]: [one["figures"]] for one in grown}
-            _keep(results, given.json)
+            _keep(results, given)
     if given.full:
-        _write_readme(results, given)
+        _write_readme(results, readme.of(given.messages, given.repeats))
 
 
-def _keep(results: readme.Results, file: Path | None) -> None:
-    """Write down all runs that there are."""
-    if file is not None:
-        told = {f"{kind} {suite}": runs for (kind, suite), runs in results.items()}
-        file.write_text(json.dumps(told, indent=1))
+def _keep(results: readme.Results, given: argparse.Namespace) -> None:
+    """Write down all runs that there are, and of what they are."""
+    if given.json is not None:
+        runs = {f"{kind} {suite}": runs for (kind, suite), runs in results.items()}
+        told = {"of": readme.of(given.messages, given.repeats), "runs": runs}
+        given.json.write_text(json.dumps(told, indent=1))
 
 
-def _write_readme(results: readme.Results, given: argparse.Namespace) -> None:
+def _write_readme(results: readme.Results, of: Sequence[str]) -> None:
     """Measure what needs no broker, and write the page."""
-    _README.write_text(readme.made(results, costs(2_000, 15), given.messages, given.repeats))
+    _README.write_text(readme.made(results, costs(2_000, 15), of))
 
 
 if __name__ == "__main__":

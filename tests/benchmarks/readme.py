@@ -20,7 +20,7 @@ from tests.benchmarks.one_thread import WAYS
 from tests.benchmarks.ways import SUITES, counterparts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 #: The runs of each suite on each kind of broker.
 Results = dict[tuple[str, str], Runs]
@@ -36,7 +36,7 @@ _HOW: Final = (
 
 _ALONE: Final = (
     "CPU microseconds a message with recorded frames of Classic's, without sockets, other threads and wake-ups: the"
-    " least of all rounds. *Observed*: by metrics and an event log."
+    " least of all rounds. *Observed*: by metrics and an event log. Commit {commit}."
 )
 
 _BOUND: Final = (
@@ -51,18 +51,18 @@ _HERE: Final = Path(__file__).parent
 def made(
     results: Results,
     alone: Mapping[str, tuple[float, float]],
-    messages: int,
-    repeats: int,
+    of: Sequence[str],
     *,
     profiled: int = 5_000,
 ) -> str:
-    """The README's text; `alone` are the costs on one thread, where `profiled` messages show the functions."""
-    command = f"uv run python -m tests.benchmarks --full --messages {messages} --repeats {repeats}"
+    """
+    The README's text; `of` is what was told of the results when they were measured.
+
+    `alone` are the costs on one thread, measured now, as are those of the functions, with `profiled` messages.
+    """
     parts = [
         "# How fast jmsx is beside its rivals",
-        f"Made by `{command}` from its last run; not written by hand.",
-        _machine(),
-        _HOW.format(messages=messages, repeats=repeats),
+        *of,
         "## Goals",
         _goals(results),
         "### What bounds the others",
@@ -75,7 +75,7 @@ def made(
         parts.append(_growth(runs) if suite == "growth" else _table(runs, suite, kind))
     parts += [
         "## On one thread",
-        _ALONE,
+        _ALONE.format(commit=_commit()),
         _rows(
             ["way", "alone", "observed"],
             [[way, f"{a:.1f}", f"{b:.1f}"] for way, (a, b) in alone.items()],
@@ -92,6 +92,16 @@ def made(
     return "\n\n".join(parts) + "\n"
 
 
+def of(messages: int, repeats: int) -> list[str]:
+    """Of what the results are that have just been measured, in paragraphs."""
+    command = f"uv run python -m tests.benchmarks --full --messages {messages} --repeats {repeats}"
+    return [
+        f"Made by `{command}` from its last run; not written by hand.",
+        _machine(),
+        _HOW.format(messages=messages, repeats=repeats),
+    ]
+
+
 def _machine() -> str:
     model = next(
         (
@@ -104,14 +114,17 @@ def _machine() -> str:
     java = subprocess.run(
         [find_java(), "-version"], capture_output=True, text=True, check=True
     ).stderr.partition("\n")[0]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
     return (
-        f"{time.strftime('%d %B %Y', time.gmtime())}, commit {commit}; {os.cpu_count()} processors ({model}),"
+        f"{time.strftime('%d %B %Y', time.gmtime())}, commit {_commit()}; {os.cpu_count()} processors ({model}),"
         f" {platform.system()} {platform.release()}, Python {platform.python_version()}, {java};"
         f" Classic {CLASSIC.version}, Artemis {ARTEMIS.version}; load at the end {os.getloadavg()[0]:.1f}."
     )
+
+
+def _commit() -> str:
+    return subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def _rows(head: list[str], rows: list[list[str]]) -> str:

@@ -66,7 +66,9 @@ def test_table_and_goals_tell_ratios() -> None:
 def test_readme_tells_goals_and_tables() -> None:
     """What was not measured is not told as met."""
     results = {("classic", "consume"): runs_of(SUITES["consume"]("classic"), 900.0)}
-    text = readme.made(results, {"receive auto": (50.0, 60.0)}, 100, 1, profiled=200)
+    measured = readme.of(100, 1)
+    text = readme.made(results, {"receive auto": (50.0, 60.0)}, measured, profiled=200)
+    assert all(part in text for part in measured)
     assert "| receive, AUTO: throughput to Java | ≥ 1: 0 of 1 met; worst 0.90 " in text
     assert "| not measured |" in text
     assert "| classic | jmsx receive auto to java receive auto, rate | ≥ 1 | 0.90 | 20.00 |" in text
