@@ -146,7 +146,7 @@ def test_bodies_that_are_none(session: Session, body: Any) -> None:
 
 @pytest.mark.parametrize("body", [{"list": [1]}, [1], object()])
 def test_bodies_that_are_meant_as_json(session: Session, body: Any) -> None:
-    """What to write instead is said; an app sends JSON by itself (tests/unit/app/test_answers.py)."""
+    """What to write instead is said; an app sends JSON by itself (tests/unit/app/test_sent_bodies.py)."""
     with pytest.raises(MessageFormatError, match=r"json\.dumps"):
         session.create_producer(fresh_queue()).send(body)
 

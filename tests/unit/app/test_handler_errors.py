@@ -1,0 +1,273 @@
+"""What the errors of a handler mean, and how long it may take; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+
+from jmsx import (
+    App,
+    ConfigurationError,
+    HealthLimits,
+    IllegalStateError,
+    MemoryStore,
+    Message,
+    RedeliveryPolicy,
+    Reject,
+    Retry,
+)
+from jmsx.app.loops import Running
+from jmsx.errors import ConnectionFailedError, JmsxError
+from jmsx.testing import harness
+
+KINDS = pytest.mark.parametrize("kind", ["classic", "artemis"])
+URL = "stomp://localhost:61613"
+NEVER = RedeliveryPolicy(maximum_redeliveries=0)
+MINUTELY = RedeliveryPolicy(
+    maximum_redeliveries=2, initial_redelivery_delay=60.0, redelivery_delay=60.0
+)
+
+
+def deaths(mq: Any) -> list[tuple[str, str | None]]:
+    """Reasons of the dead letters."""
+    return [(letter.reason, letter.error_type) for letter in mq.dead_letters()]
+
+
+def any_handler(message: Message) -> None:
+    """Any."""
+    del message
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+@pytest.mark.parametrize("batch", [False, True])
+def test_retry_on(kind: str, mode: str, batch: bool) -> None:  # noqa: FBT001 - a parameter
+    """Only those; what jmsx raises because a link is away need not be named."""
+    app = App(redelivery_policy=MINUTELY)
+    errors: dict[str, Exception] = {
+        "timeout": TimeoutError("slow"),
+        "value": ValueError("poison"),
+        "link": ConnectionFailedError("gone"),
+        "said": Retry(delay=60.0),
+    }
+
+    def ship(order: Any) -> None:
+        text = (order[0] if batch else order).text
+        if text in errors:
+            raise errors[text]
+
+    options: dict[str, Any] = {"batch": 1} if batch else {}
+    app.consumer("queue://orders", name="ship", mode=mode, retry_on=OSError, **options)(ship)
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "value")
+        assert deaths(mq) == [("rejected", "ValueError")]
+        for text in ("timeout", "link", "said"):
+            before = len(mq.handler("ship").calls)
+            mq.send("queue://orders", text)
+            mq.advance("1h")
+            assert len(mq.handler("ship").calls) == before + 3, text
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "client", "individual", "transacted"])
+def test_policies_for_errors(kind: str, mode: str) -> None:
+    """The nearest class counts; others have the consumer's."""
+    app, left = App(redelivery_policy=NEVER), {"away": 9}
+    patient = RedeliveryPolicy(
+        maximum_redeliveries=-1, initial_redelivery_delay=10.0, redelivery_delay=10.0
+    )
+    once = RedeliveryPolicy(maximum_redeliveries=1, initial_redelivery_delay=0.0)
+
+    @app.consumer(
+        "queue://orders",
+        name="ship",
+        mode=mode,
+        redelivery_for={OSError: patient, FileNotFoundError: once},
+        give_up_on=KeyError,
+    )
+    def ship(order: Message) -> None:
+        match order.text:
+            case "away" if left["away"]:
+                left["away"] -= 1
+                raise TimeoutError
+            case "file":
+                raise FileNotFoundError
+            case "value":
+                raise ValueError
+            case "key":
+                raise KeyError
+
+    with harness(app, kind) as mq:
+        for text, attempts, reason in (
+            ("value", 1, "max_redeliveries"),
+            ("file", 2, "max_redeliveries"),
+            ("key", 1, "rejected"),
+        ):
+            mq.send("queue://orders", text)
+            letter = mq.dead_letters()[-1]
+            assert (letter.attempts, letter.reason) == (attempts, reason)
+        mq.send("queue://orders", "away")
+        mq.advance("45s")
+        mq.drop_connections()
+        mq.advance("1h")
+        assert left["away"] == 0
+        assert len(mq.dead_letters()) == 3
+        assert mq.messages("queue://orders") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"retry_on": "OSError"}, "retry_on takes classes of errors"),
+        ({"redelivery_for": {OSError: 3}}, "redelivery_for of OSError must be a RedeliveryPolicy"),
+        ({"redelivery_for": {"OSError": NEVER}}, "redelivery_for takes classes of errors"),
+        ({"redelivery_for": NEVER}, "redelivery_for must be policies by classes"),
+        ({"timeout": 0}, "timeout must be more than 0 s"),
+        ({"rate_limit": "fast"}, "is no rate"),
+        ({"rate_limit": "0/s"}, "is no rate"),
+        ({"rate_limit": "5/year"}, "no duration"),
+        ({"rate_limit": 5}, "rate_limit must be a rate"),
+        ({"breaker": 5}, "breaker must be a CircuitBreaker"),
+        ({"max_retries": 5}, "did you mean 'redelivery'"),
+    ],
+)
+def test_refused_settings(settings: Any, complaint: str) -> None:
+    """At import."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        App(URL).consumer("queue://a", **settings)(any_handler)
+
+
+# Timeouts ------------------------------------------------------------------------------------------------------------
+
+
+@KINDS
+def test_an_async_handler_is_cancelled(kind: str) -> None:
+    """And has failed; its own TimeoutError is its own."""
+    app, ended = App(redelivery_policy=NEVER), list[str]()
+
+    @app.consumer("queue://orders", name="ship", timeout="50ms")
+    async def ship(order: Message) -> None:
+        if order.text == "own":
+            raise TimeoutError("own")
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append(order.text)
+
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "slow")
+        mq.send("queue://orders", "own")
+        first, second = mq.dead_letters()
+        assert first.error_type == second.error_type == "TimeoutError"
+        assert "did not return in its timeout of 0.05 s, and was cancelled" in str(first)
+        assert second.error_message == "own"
+    assert ended == ["slow"]
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "client", "individual", "transacted"])
+@pytest.mark.parametrize("judging", [{"retry_on": OSError}, {"give_up_on": Exception}])
+def test_a_loop_that_is_closed_under_a_handler(
+    kind: str, mode: str, judging: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is none of the message's faults: it is given back, and no dead letter."""
+
+    def closed(running: Running) -> None:
+        running.loop_closed = True
+        raise IllegalStateError("the event loop was closed")
+
+    monkeypatch.setattr(Running, "result", closed)
+    app = App()
+
+    async def ship(order: Message) -> None:
+        del order
+
+    app.consumer("queue://orders", name="ship", mode=mode, **judging)(ship)
+    with (  # noqa: PT012 - it is told when the app ends
+        pytest.raises(IllegalStateError, match="loop was closed"),
+        harness(app, kind) as mq,
+    ):
+        broker = mq.broker
+        mq.send("queue://orders", "x")
+    assert len(broker.queue("orders").browse()) == 1
+
+
+def test_a_plain_handler_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told, health says so, and what it has done is done."""
+    app, go_on, begun = App(), threading.Event(), threading.Event()
+
+    @app.consumer("queue://orders", name="ship", timeout="20ms")
+    def ship(order: Message) -> None:
+        del order
+        begun.set()
+        go_on.wait(10)
+
+    with harness(app) as mq:
+        sending = threading.Thread(target=partial(mq.send, "queue://orders", "x"))
+        sending.start()
+        assert begun.wait(5)
+        (worker,) = app._workers
+        assert worker.call is not None
+        worker._machine.monotonic = lambda: mq._world._now + 60.0
+        worker.tell_late()
+        worker.tell_late()
+        assert [one for one in app.live().body["reasons"] if "its timeout of 0.02 s" in one]
+        go_on.set()
+        sending.join(5)
+        assert mq.messages("queue://orders") == []
+        assert mq.dead_letters() == []
+    late = [one for one in caplog.records if "handler late" in one.getMessage()]
+    assert len(late) == 1
+    assert "go_on.wait" in late[0].getMessage()
+
+
+@KINDS
+def test_a_timeout_is_of_the_handler_alone(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """How long a store, an answer and the broker take is none of it."""
+    app, states = App(), list[Any]()
+    app.health_limits = HealthLimits(handler=3600.0)
+
+    class Slow(MemoryStore):
+        """It takes a minute before and after."""
+
+        def once(self, key: Any, handler: Any) -> bool:
+            """Look at what a probe would tell."""
+            (worker,) = app._workers
+            clock = worker._machine.monotonic
+            now = clock() + 60.0
+            worker._machine.monotonic = lambda: now
+            try:
+                worker.tell_late()
+                states.append(app.live().ok)
+                done = super().once(key, handler)
+                worker._machine.monotonic = lambda: now + 60.0
+                worker.tell_late()
+                states.append(app.live().ok)
+                return done
+            finally:
+                worker._machine.monotonic = clock
+
+    @app.consumer("queue://orders", name="ship", timeout="1s", dedupe=Slow())
+    def ship(order: Message) -> None:
+        del order
+
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "x")
+        assert states == [True, True]
+    assert "handler late" not in caplog.text
+
+
+def test_errors_of_jmsx_are_known() -> None:
+    """The base class is no judgement."""
+    app = App(URL)
+    app.consumer("queue://a", name="a", retry_on=OSError, give_up_on=KeyError)(any_handler)
+    (consumer,) = app.consumers
+    assert isinstance(consumer.judged(JmsxError("x")), Reject)
+    error = ConnectionFailedError("x")
+    assert consumer.judged(error) is error
+    stop = SystemExit()
+    assert consumer.judged(stop) is stop
