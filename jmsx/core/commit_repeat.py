@@ -160,7 +160,6 @@ class CommitRepeats:
                 return self._answered(repeat, now, error)
             repeat.until = now + PATIENCE
             subscribe(now)
-            self.received()
             return None
 
         self._rehearse(repeat, passed)

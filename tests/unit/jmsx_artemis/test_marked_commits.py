@@ -76,6 +76,27 @@ def test_the_marker_before_is_acknowledged_when_the_commit_is_confirmed() -> Non
     assert talk.wrote()[-1] == "ACK m2"
 
 
+def test_a_marker_of_a_dead_session_does_not_hide_the_one_before() -> None:
+    """Its ACK would settle that as well, before the commit is answered; then neither of the two might come again."""
+    talk = talk_with()
+    talk.rollback()
+    talk.cut()
+    reopen(talk)
+    marker(talk, 1)
+    talk.send()
+    assert talk.core.may_commit()
+    request = talk.commit()
+    marker(talk, 7, session="dead")
+    talk.wrote()
+    marker(talk, 2)  # of this link
+    assert talk.wrote() == []
+    talk.cut()
+    reopen(talk)
+    marker(talk, 1)
+    assert talk.wrote() == BARRIER
+    assert outcome(request) == "open"
+
+
 @pytest.mark.parametrize("kind", LINK_ERRORS)
 def test_its_own_marker_says_that_it_was_committed(kind: type[LinkError]) -> None:
     """It is not sent again."""

@@ -456,6 +456,35 @@ def test_a_commit_whose_acks_are_lost_is_done() -> None:
     assert "what was sent is committed" in str(request.error)
 
 
+def test_a_commit_whose_acks_are_lost_and_whose_doubt_is_told_owes_none() -> None:
+    """What was received is handed out again, as its caller was told."""
+    talk = marked("a")
+    request = talk.commit()
+    talk.answer()
+    talk.cut()
+    talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
+    assert "may come again" in str(request.error)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.drain() == ["a#2"]
+
+
+def test_an_input_of_a_lost_answer_that_comes_later_is_committed_as_any() -> None:
+    """Perhaps nothing was sent for it, and then all is sent together."""
+    talk = marked("a")
+    talk.commit()
+    talk.cut()
+    reopen(talk)
+    talk.timer()
+    talk.comes("a", redelivered="true")
+    talk.drain()
+    talk.send()
+    talk.answer()  # it is rehearsed
+    talk.wrote()
+    talk.commit()
+    assert talk.wrote() == ["COMMIT in jmsx ?"]
+
+
 def test_what_was_sent_before_the_input_is_repeated_with_it() -> None:
     """It has an identity of its transaction."""
     talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000)
