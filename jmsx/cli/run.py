@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: The levels of `logging`, as the option spells them.
 LEVELS: Final = ("debug", "info", "warning", "error")
 
+#: The variable with the broker's URL.
+_URL: Final = "JMSX_BROKER_URL"
+
 _err = console(stderr=True)
 
 
@@ -95,7 +98,7 @@ def run_app(
     ] = None,
     *,
     url: Annotated[
-        str | None, typer.Option(envvar="JMSX_BROKER_URL", help="The broker; wins over the app's.")
+        str | None, typer.Option(envvar=_URL, help="The broker; wins over the app's.")
     ] = None,
     drain_timeout: Annotated[
         str | None,
@@ -171,6 +174,7 @@ def run_app(
 
         supervisor = Supervisor(
             _command(settings, verbose=verbose, as_json=as_json),
+            variables={} if settings.broker_url is None else {_URL: settings.broker_url},
             count=settings.workers,
             health=where,
             drain_timeout=float(settings.drain_timeout),
@@ -227,7 +231,7 @@ def _run_supervised(
 def _introduce(settings: RunSettings, app: jmsx.App, how: str, *, as_json: bool) -> None:
     from jmsx.config.uri import parse_broker_uri  # noqa: PLC0415 - as above
 
-    broker = parse_broker_uri(app.url) if app.url else "no broker"  # shown without its password
+    broker = parse_broker_uri(str(app.url))  # shown without its password
     if as_json:
         told = {
             "app": settings.app,
@@ -252,14 +256,18 @@ def _prepared(settings: RunSettings) -> jmsx.App:
             " function"
         )
     app.url = settings.broker_url or app.url
+    if app.url is None:
+        raise ConfigurationError(
+            f"{settings.app} has no broker; say which with --url stomp://HOST:61613, {_URL}, broker-url in [tool.jmsx],"
+            " or App(URL)"
+        )
     app.health = settings.health or app.health
     return app
 
 
 def _command(settings: RunSettings, *, verbose: bool, as_json: bool) -> list[str]:
-    """What starts one worker; the rest it finds where we found it."""
+    """What starts one worker, but for the URL: it may have a password, and arguments can be read by everybody."""
     options = {
-        "--url": settings.broker_url,
         "--drain-timeout": settings.drain_timeout,
         "--until-idle": settings.until_idle,
         "--log-level": settings.log_level,

@@ -27,7 +27,7 @@ from jmsx.app.health import HealthReport
 from jmsx.app.signals import Signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -121,6 +121,7 @@ class Supervisor:
 
     Args:
         command: a `jmsx run`, to which the descriptor of its socket is added.
+        variables: that a worker has besides our own.
         count: of workers.
         health: HOST:PORT where all of them are probed and scraped at once; None: nowhere.
         drain_timeout: seconds that a worker may drain.
@@ -133,6 +134,7 @@ class Supervisor:
         self,
         command: Sequence[str],
         *,
+        variables: Mapping[str, str],
         count: int,
         health: str | None,
         drain_timeout: float,
@@ -140,6 +142,7 @@ class Supervisor:
         announce: Callable[[str], object],
     ) -> None:
         self._command = tuple(command)
+        self._variables = {**variables, "JMSX_WORKERS": "1"}
         self._health = health
         self._drain_timeout = drain_timeout
         self._reload = reload
@@ -231,7 +234,7 @@ class Supervisor:
             os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - its only parameter
             place.process = subprocess.Popen(  # noqa: S603 - our own command
                 [*self._command, f"--supervised={theirs.fileno()}"],
-                env={**os.environ, "JMSX_WORKER": str(place.number), "JMSX_WORKERS": "1"},
+                env={**os.environ, **self._variables, "JMSX_WORKER": str(place.number)},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

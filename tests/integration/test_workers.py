@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,6 @@ from jmsx_prometheus.catalogue import SUPERVISOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from jmsx_broker import Broker
 
@@ -69,8 +69,9 @@ class Shop:
         return [(int(pid), text, word) for pid, text, word in map(str.split, lines)]
 
     @contextmanager
-    def runs(self, *options: str) -> Iterator[subprocess.Popen[str]]:
-        """`jmsx run`; killed at the end if it still runs."""
+    def runs(self, *options: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+        """`jmsx run`; killed at the end if it still runs. The URL is an option, unless a variable has it."""
+        url = [] if "JMSX_BROKER_URL" in variables else [f"--url={self.broker.url}"]
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -78,10 +79,11 @@ class Shop:
                 "jmsx.cli",
                 "run",
                 "shop:app",
-                f"--url={self.broker.url}",
+                *url,
                 *options,
             ],
             cwd=self.folder,
+            env={**os.environ, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -176,6 +178,28 @@ def test_a_worker_that_dies_is_started_again(shop: Shop) -> None:
         assert "jmsx_worker_restarts_total 1\n" in answer(url, "metrics")[1]
         shop.put("a")
         eventually(lambda: [text for _, text, _ in shop.done()] == ["a"])
+
+
+def test_a_password_of_a_variable_is_no_argument(shop: Shop) -> None:
+    """All users of a machine may read those of its processes."""
+    url = f"{shop.broker.url}?jms.userName=shop&jms.password=geheim"
+    with shop.runs("--workers=2", "--health=127.0.0.1:0", JMSX_BROKER_URL=url) as process:
+        served = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: answer(served, "readyz")[0] == 200)
+        for pid in (process.pid, *workers(process)):
+            assert b"geheim" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_no_broker_is_said_once(shop: Shop) -> None:
+    """With the ways in which it can be given; no worker is started for that."""
+    for options in ([], ["--workers=3"]):
+        with shop.runs(*options, JMSX_BROKER_URL="") as process:
+            out, errors = process.communicate(timeout=40)
+            assert process.returncode == 1
+            assert out == ""
+            [line] = errors.splitlines()
+            assert "--url" in line
+            assert "JMSX_BROKER_URL" in line
 
 
 def test_no_worker_outlives_its_supervisor(shop: Shop) -> None:
