@@ -21,7 +21,7 @@ from jmsx.cli.terminal import console
 from jmsx.cli.times import seconds as duration
 from jmsx.clock import SystemClock
 from jmsx.core.durations import seconds
-from jmsx.core.option_checks import check_names
+from jmsx.core.option_checks import check_flag, check_names, check_text
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class RunSettings:
     def of(cls, folder: Path, **given: Any) -> RunSettings:
         """Those that are `given` (not None) win over those in `folder`; raises ConfigurationError."""
         settings = replace(_from_file(folder), **{k: v for k, v in given.items() if v is not None})
+        for name in ("app", "broker_url", "health"):
+            check_text(name.replace("_", "-"), getattr(settings, name))
+        check_flag("factory", settings.factory)
         if (
             isinstance(settings.workers, bool)
             or not isinstance(settings.workers, int)
@@ -86,6 +89,8 @@ def _from_file(folder: Path) -> RunSettings:
         raise ConfigurationError(f"cannot read [tool.jmsx] of {file}: {error}") from error
     names = [one.name.replace("_", "-") for one in fields(RunSettings)]
     check_names("setting in [tool.jmsx]", told, names)
+    if type(told.get("health")) is int:  # a port
+        told["health"] = str(told["health"])
     return RunSettings(**{name.replace("-", "_"): value for name, value in told.items()})
 
 

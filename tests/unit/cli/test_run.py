@@ -46,12 +46,23 @@ def test_settings_of_a_file(tmp_path: Path) -> None:
         ('until-idle = "x"', "until-idle='x' is no duration"),
         ('log-level = "loud"', "log-level must be one of debug, info"),
         ("workers = ", "cannot read .*pyproject.toml"),
+        ("app = 3", "app must be a str, not an int"),
+        ("broker-url = 5", "broker-url must be a str, not an int"),
+        ("health = true", "health must be a str, not a bool"),
+        ("health = [8080]", "health must be a str, not a list"),
+        ('factory = "yes"', "factory must be True or False, not a str"),
+        ("log-level = 5", "log-level must be one of debug, info"),
     ],
 )
 def test_settings_that_make_no_sense(tmp_path: Path, text: str, told: str) -> None:
     """Are told by their names."""
     with pytest.raises(ConfigurationError, match=told):
         RunSettings.of(written(tmp_path, text))
+
+
+def test_a_port_is_a_number_there(tmp_path: Path) -> None:
+    """As people write it in TOML."""
+    assert RunSettings.of(written(tmp_path, "health = 8080")).health == "8080"
 
 
 def test_factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
