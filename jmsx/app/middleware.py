@@ -15,6 +15,8 @@ the handler: inside its transaction, its `dedupe=` and its `timeout=`, and judge
 raises fails the delivery; what returns settles it, also if it has swallowed what the handler raised. A middleware that
 returns without having called `call_next` has handled nothing (D15): a dead letter. Who wants a message away raises
 Discard. A batch may be given on in parts; of one that was not given on as a whole, what is left out is a dead letter.
+Others may be given in the place of messages of a batch: one for each of it in one call, in the order of those that they
+replace. What fails with one of them, or does not fit, is the message that it stands for.
 """
 
 from __future__ import annotations
@@ -122,7 +124,7 @@ class Around:
         if not self._chain:
             args, named = arguments(taken)
             return self._handler(*args, **named)
-        run = _Run(self._handler, arguments)
+        run = _Run(self._handler, arguments, taken)
 
         def call_next(given: Any) -> Any:
             args, named = run.begin(given)
@@ -131,9 +133,9 @@ class Around:
         try:
             result = self._nested(call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
-            run.complete(taken, error)
+            run.complete(error)
             raise
-        self._check_called(run, taken)
+        self._check_called(run)
         return result
 
     async def acall(self, taken: Any, arguments: Arguments) -> Any:
@@ -141,7 +143,7 @@ class Around:
         if not self._chain:
             args, named = arguments(taken)
             return await self._handler(*args, **named)
-        run = _Run(self._handler, arguments)
+        run = _Run(self._handler, arguments, taken)
 
         async def call_next(given: Any) -> Any:
             args, named = run.begin(given)
@@ -150,9 +152,9 @@ class Around:
         try:
             result = await self._nested(call_next)(taken)
         except (BatchError, InvalidMessagesError) as error:
-            run.complete(taken, error)
+            run.complete(error)
             raise
-        self._check_called(run, taken)
+        self._check_called(run)
         return result
 
     def _nested(self, call_next: CallNext) -> CallNext:
@@ -160,8 +162,8 @@ class Around:
             call_next = _step(middleware, call_next)
         return call_next
 
-    def _check_called(self, run: _Run, taken: Any) -> None:
-        """Raise what kept the handler from being called with `taken`, also if a middleware has swallowed that."""
+    def _check_called(self, run: _Run) -> None:
+        """Raise what kept the handler from being called with all of it, also if a middleware has swallowed that."""
         names = ", ".join(name_of(one) for one in reversed(self._chain))
         text = (
             f"middleware ({names}) returned, and {name_of(self._handler)} was not called"
@@ -172,9 +174,9 @@ class Around:
             if run.refusal is not None:
                 raise run.refusal
             raise Reject(text) from ConfigurationError(text)
-        if left := run.left(taken):
+        if left := run.left():
             if isinstance(run.refusal, InvalidMessagesError):
-                run.complete(taken, run.refusal)  # raises
+                run.complete(run.refusal)  # raises
             reject = Reject(text)
             reject.__cause__ = ConfigurationError(text)
             raise BatchError(dict.fromkeys(left, run.refusal or reject))
@@ -183,24 +185,32 @@ class Around:
 class _Run:
     """One call of the outermost middleware: how often, and with what, the handler has run."""
 
-    def __init__(self, handler: Callable[..., Any], arguments: Arguments) -> None:
+    def __init__(self, handler: Callable[..., Any], arguments: Arguments, taken: Any) -> None:
         self._handler = handler
         self._arguments = arguments
+        self._batch: list[Message] = taken if isinstance(taken, list) else []
         self.calls = 0  #: of the handler
         self.refusal: BaseException | None = (
             None  #: why it was not called, or has not run to its end
         )
         self._given: set[Message] = set()
+        #: What a middleware gave in the place of a message of the batch, with that message.
+        self._replaced: dict[Message, Message] = {}
 
     def begin(self, given: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """What the handler is called with; raises for what does not fit."""
+        self._note_replaced(given)
         try:
             arguments = self._arguments(given)
+        except InvalidMessagesError as error:
+            rejects = {self._original(one): reject for one, reject in error.rejects.items()}
+            self.refusal = InvalidMessagesError(rejects)
+            raise self.refusal from None
         except BaseException as error:
             self.refusal = error
             raise
         self.calls += 1
-        self._given.update(_listed(given))
+        self._given.update(self._originals(given))
         return arguments
 
     def end(self, given: Any, result: Any) -> Any:
@@ -210,32 +220,45 @@ class _Run:
         except Reject as error:
             self.refusal = error
             self.calls -= 1
-            self._given.difference_update(_listed(given))
+            self._given.difference_update(self._originals(given))
             raise
         return result
 
-    def left(self, taken: Any) -> list[Message]:
+    def left(self) -> list[Message]:
         """The messages of a batch that the handler was not given, nor others in their place."""
-        if not isinstance(taken, list):
-            return []
-        left = [message for message in taken if message not in self._given]
-        return left if len(left) > len(self._given.difference(taken)) else []
+        left = [message for message in self._batch if message not in self._given]
+        return left if len(left) > len(self._given.difference(self._batch)) else []
 
-    def complete(self, taken: Any, error: BatchError | InvalidMessagesError) -> None:
+    def complete(self, error: BatchError | InvalidMessagesError) -> None:
         """
-        Raise a BatchError that also has what `error` does not name of a batch, and the handler was not given.
+        Raise a BatchError that names the batch's own messages, and those that the handler was not given.
 
-        That comes again: nobody has handled it, or had it failed.
+        These come again: nobody has handled them, or had them failed.
         """
         if self.calls == 0 and isinstance(error, InvalidMessagesError):
             return  # who reads that calls the handler with the others
         if isinstance(error, InvalidMessagesError):
             failed: dict[Message, BaseException] = dict(error.rejects)
         else:
-            failed = {message: error.error_of(message) for message in error.failed}
-        left = [message for message in self.left(taken) if message not in failed]
-        if left or isinstance(error, InvalidMessagesError):
+            failed = {self._original(one): error.error_of(one) for one in error.failed}
+        left = [message for message in self.left() if message not in failed]
+        if left or self._replaced or isinstance(error, InvalidMessagesError):
             raise BatchError({**failed, **dict.fromkeys(left, Unhandled())}) from error
+
+    def _note_replaced(self, given: Any) -> None:
+        """Note which is in the place of which, in their order, if there is one for each of the batch."""
+        if self._batch and given is not self._batch:
+            own, taken = set(self._batch), set(_listed(given))
+            others = [one for one in _listed(given) if one not in own]
+            missing = [one for one in self._batch if one not in taken]
+            if others and len(others) == len(missing):
+                self._replaced.update(zip(others, missing, strict=True))
+
+    def _original(self, given: Message) -> Message:
+        return self._replaced.get(given, given)
+
+    def _originals(self, given: Any) -> Sequence[Message]:
+        return [self._original(one) for one in _listed(given)]
 
 
 def _listed(given: Any) -> Sequence[Message]:

@@ -180,7 +180,7 @@ class Consumer:
                 "optimize_acknowledge is for one message at a time; with batch= a batch is acknowledged in one go"
             )
         if self.prefetch is not None:
-            self.check_prefetch(self.prefetch)
+            self._check_prefetch(self.prefetch)
         if self.dedupe is not None and not hasattr(self.dedupe, "once_each"):
             raise ConfigurationError(
                 f"{type(self.dedupe).__name__} knows single messages only; with batch= a store needs once_each(), as"
@@ -189,9 +189,15 @@ class Consumer:
 
     def check_prefetch(self, prefetch: int) -> None:
         """Raise ConfigurationError if no batch could ever be full, for the broker sends no more than `prefetch`."""
+        try:
+            self._check_prefetch(prefetch)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"consumer {self.name}: {error}") from error
+
+    def _check_prefetch(self, prefetch: int) -> None:
         if self.batch is not None and prefetch < self.batch:
             raise ConfigurationError(
-                f"consumer {self.name}: prefetch={prefetch} is less than batch={self.batch}, so no batch would ever"
+                f"prefetch={prefetch} is less than batch={self.batch}, so no batch would ever"
                 f" be full; say prefetch={self.batch} or more"
             )
 

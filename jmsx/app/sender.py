@@ -284,7 +284,8 @@ class _SharedConnection(Generic[T]):
         left = None if deadline is None else max(deadline - self._machine.monotonic(), 0.0)
         if not self._done.wait(left):
             raise ConnectionFailedError(
-                f"{self.connection!r} reached no broker in the {left:g} s of the caller's timeout; nothing was sent"
+                f"{self.connection!r} reached no broker in the {round(left or 0.0, 3):g} s of the caller's timeout;"
+                " nothing was sent"
             )
         if self._error is not None:
             raise self._error

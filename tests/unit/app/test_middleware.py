@@ -385,6 +385,63 @@ def test_a_batch_with_others_in_its_place() -> None:
         assert mq.dead_letters() == []
 
 
+async def areplaced(taken: list[Message], call_next: CallNext) -> None:
+    """The twin."""
+    await call_next([Message(one.text.upper()) for one in taken])
+
+
+def replaced_backwards(taken: list[Message], call_next: CallNext) -> None:
+    """All but the last one."""
+    *others, last = taken
+    call_next([last, *(Message(one.text.upper()) for one in others)])
+
+
+@KINDS
+@pytest.mark.parametrize("awaited", [False, True])
+def test_what_fails_in_the_place_of_others(kind: str, awaited: bool) -> None:  # noqa: FBT001 - a parameter
+    """Is what the handler names: the others of the batch are done."""
+    app, got = App(middleware=[Layer(replaced, areplaced)], redelivery_policy=NEVER), list[str]()
+
+    def write(rows: list[Message]) -> None:
+        got.extend(one.text for one in rows)
+        raise BatchError([one for one in rows if one.text == "BAD"], "bad")
+
+    async def awrite(rows: list[Message]) -> None:
+        write(rows)
+
+    handler: Any = awrite if awaited else write
+    app.consumer("queue://rows", batch=3, batch_timeout="1s")(handler)
+    with harness(app, kind) as mq:
+        for text in ("a", "bad", "b"):
+            mq.send("queue://rows", text)
+        mq.advance("1min")
+        assert got == ["A", "BAD", "B"]
+        assert [letter.message.text for letter in mq.dead_letters() if letter.message] == ["bad"]
+        assert mq.messages("queue://rows") == []
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+@pytest.mark.parametrize("middleware", [replaced, replaced_backwards])
+def test_what_does_not_fit_in_the_place_of_others(kind: str, mode: str, middleware: Any) -> None:
+    """Is a dead letter at once, and the others are handled."""
+    app, got = App(middleware=[middleware]), list[list[int]]()
+
+    @app.consumer("queue://numbers", batch=3, batch_timeout="1s", mode=mode)
+    def add(numbers: list[int]) -> None:
+        got.append(numbers)
+
+    with harness(app, kind) as mq:
+        for text in ("1", "none", "2"):
+            mq.send("queue://numbers", text)
+        mq.advance("10s")
+        assert [sorted(numbers) for numbers in got] == [[1, 2]]
+        [letter] = mq.dead_letters()
+        assert (letter.message and letter.message.text, letter.reason) == ("none", "rejected")
+        assert letter.attempts == 1
+        assert mq.messages("queue://numbers") == []
+
+
 def generator(message: Message, call_next: CallNext) -> Any:
     """As a context manager would be."""
     yield call_next(message)
