@@ -7,8 +7,6 @@ from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from jmsx.check.finding import Finding, Level
 from jmsx.cli.printing import JsonOption, print_json
@@ -75,6 +73,9 @@ def _tell(finding: Finding) -> None:
     if not _out.is_terminal:
         _out.print(f"{finding.level:8} {finding.check:24} {told}")
         return
+    from rich.table import Table  # noqa: PLC0415 - only this command draws one, and on a terminal
+    from rich.text import Text  # noqa: PLC0415 - as above
+
     row = Table.grid(padding=(0, 2), pad_edge=False)
     row.add_column(width=7)
     row.add_column(width=24)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import sysconfig
 import traceback
@@ -62,6 +63,10 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Panels and colours are for a terminal: to load what draws them takes a third of the time of `jmsx --help`.
+    # Plain help cuts what it says of a command at the end of the line, so that lines are long.
+    rich_markup_mode="rich" if os.isatty(1) else None,
+    context_settings={"terminal_width": 120},
 )
 app.command()(browse)
 app.command()(check)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from jmsx import plugins
 from jmsx.cli.interrupts import first_of_two
@@ -19,6 +18,8 @@ from jmsx.cli.terminal import console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress
 
 _out = console()
 _err = console(stderr=True)
@@ -99,8 +100,15 @@ class _Bars:
 
 @contextlib.contextmanager
 def _progress(messages: int) -> Iterator[_Bars]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=_err) as progress:
+    from rich import progress as parts  # noqa: PLC0415 - not for `jmsx --help`
+
+    columns = (
+        parts.TextColumn("{task.description}"),
+        parts.BarColumn(),
+        parts.MofNCompleteColumn(),
+        parts.TimeElapsedColumn(),
+    )
+    with parts.Progress(*columns, console=_err.rich) as progress:
         yield _Bars(progress, messages)
 
 

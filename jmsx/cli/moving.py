@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jmsx.cli.printing import print_json
 from jmsx.cli.terminal import console
@@ -106,14 +105,17 @@ class Move:
 
     def _do(self, letters: Sequence[DeadLetter]) -> int:
         """How many were done; what is interrupted says so, and leaves nothing half done."""
+        from rich import progress as parts  # noqa: PLC0415 - not for `jmsx --help`
+
         done, total, began = 0, len(letters), time.monotonic()
         columns = (
-            TextColumn("{task.fields[speed]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            parts.TextColumn("{task.fields[speed]}"),
+            parts.BarColumn(),
+            parts.MofNCompleteColumn(),
+            parts.TimeRemainingColumn(),
         )
-        with Progress(*columns, console=_err, disable=not _err.is_terminal) as progress:
+        disable = not _err.is_terminal
+        with parts.Progress(*columns, console=_err.rich, disable=disable) as progress:
             task = progress.add_task("", total=total, speed="")
             try:
                 for moved in self.act(letters):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand
 
 from jmsx import plugins
@@ -249,8 +248,15 @@ def _progress(work: Callable[..., Any]) -> Iterator[dict[str, Any]]:
     if not _err.is_terminal or "progress" not in inspect.signature(work).parameters:
         yield {}
         return
-    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=_err, transient=True) as bar:
+    from rich import progress as parts  # noqa: PLC0415 - not for `jmsx --help`
+
+    columns = (
+        parts.TextColumn("reading"),
+        parts.BarColumn(),
+        parts.MofNCompleteColumn(),
+        parts.TimeElapsedColumn(),
+    )
+    with parts.Progress(*columns, console=_err.rich, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         yield {"progress": lambda done, of: bar.update(task, completed=done, total=of)}
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import unicodedata
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
-
-from rich.console import Console, RenderHook
-from rich.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import rich.console
     from rich.console import ConsoleOptions, ConsoleRenderable, RenderResult
+    from rich.segment import Segment
 
 #: What turns the direction of writing, and what ends a line for some and not for others.
 _INVISIBLE: Final = frozenset(
@@ -40,11 +40,54 @@ def _escaped(one: str) -> str:
     return one.encode("unicode_escape").decode("ascii")
 
 
+class Console:
+    """
+    A console that prints text as it is: no markup, no emoji for `:-1:` in a message id, no controls.
+
+    It is one of rich, which is loaded with the first line: `jmsx --help` prints none.
+    """
+
+    def __init__(self, *, stderr: bool) -> None:
+        self._stderr = stderr
+
+    @cached_property
+    def rich(self) -> rich.console.Console:
+        """For what is more than lines, such as a bar."""
+        from rich import console  # noqa: PLC0415 - therefore
+
+        made = console.Console(
+            highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=self._stderr
+        )
+
+        class Sight(console.RenderHook):
+            """Has everything that is printed pass by."""
+
+            def process_renderables(
+                self, renderables: list[ConsoleRenderable]
+            ) -> list[ConsoleRenderable]:
+                """Wrap what is to be printed."""
+                return [_Visible(renderable) for renderable in renderables]
+
+        made.push_render_hook(Sight())
+        return made
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person looks on."""
+        return self.rich.is_terminal
+
+    def print(self, *what: object, style: str | None = None) -> None:
+        """A line of texts with spaces between, or what rich can draw."""
+        self.rich.print(*what, style=style)
+
+    def print_json(self, text: str, *, indent: int | None, ensure_ascii: bool) -> None:
+        """A JSON text."""
+        self.rich.print_json(text, indent=indent, ensure_ascii=ensure_ascii)
+
+
 def console(*, stderr: bool = False) -> Console:
-    """A console that prints text as it is: no markup, no emoji for `:-1:` in a message id, no controls."""
-    made = Console(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=stderr)
-    made.push_render_hook(_Sight())
-    return made
+    """A console for what was asked for, or for what is said beside it."""
+    return Console(stderr=stderr)
 
 
 class VisibleFormatter(logging.Formatter):
@@ -55,21 +98,15 @@ class VisibleFormatter(logging.Formatter):
         return visible(super().format(record))
 
 
-class _Sight(RenderHook):
-    """Has everything that is printed pass by."""
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Wrap what is to be printed."""
-        return [_Visible(renderable) for renderable in renderables]
-
-
 class _Visible:
     """A renderable whose text is visible; rich's own cursor movements and colours are not text."""
 
     def __init__(self, renderable: ConsoleRenderable) -> None:
         self._renderable = renderable
 
-    def __rich_console__(self, on: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, on: rich.console.Console, options: ConsoleOptions) -> RenderResult:
         segments: Iterable[Segment] = on.render(self._renderable, options)
         for segment in segments:
-            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+            yield (
+                segment if segment.control else type(segment)(visible(segment.text), segment.style)
+            )

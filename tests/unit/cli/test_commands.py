@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import pty
 import re
 import shlex
 import subprocess
@@ -123,9 +125,26 @@ def test_help_waits_for_no_client() -> None:
         "prometheus_client",
         "jmsx_dashboards.model",
         "jmsx.core.events",
+        "rich.console",
     }
     assert "jmsx.cli.commands" in done.stderr.split()
     assert needless.isdisjoint(done.stderr.split())
+
+
+def test_help_on_a_terminal_has_panels() -> None:
+    """In a pipe it is plain text."""
+    master, terminal = pty.openpty()
+    code = "import sys; sys.argv = ['jmsx', '--help']; from jmsx.cli import main; main()"
+    with os.fdopen(master, "rb", buffering=0) as screen:
+        colourless = {**os.environ, "TERM": "dumb"}
+        subprocess.run([sys.executable, "-c", code], stdout=terminal, env=colourless, check=True)
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # which Linux makes of the end of a terminal
+            while read := screen.read(4096):
+                shown += read
+    assert "╭─ Commands ─" in shown.decode()
+    assert started("--help").stdout.isascii()
 
 
 def test_completion() -> None:
