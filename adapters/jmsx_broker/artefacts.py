@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("jmsx.broker")
 
+#: Options of a Java machine that lives for seconds: what it would compile well it would not use for long.
+_BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
 _MAVEN_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 #: What a line of a fetching tool has that says why it failed; their first such line says it best.
@@ -187,7 +190,7 @@ def _tools(product: Product, java: Path, scratch: Path) -> dict[str, tuple[list[
         options = ["-types", "jar", "bundle", "maven-plugin", "-warn"]
         options += ["-cache", f"{scratch / 'ivy-cache'}", "-ivy", "ivy.xml"]
         options += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
-        tools["Ivy"] = ([java, "-jar", ivy, *options], jars)
+        tools["Ivy"] = ([java, *_BRIEF, "-jar", ivy, *options], jars)
     return tools
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -47,13 +48,19 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path:
 def java_version(java: Path) -> int | None:
     """The feature release of the executable `java` (8, 11, 17, …), or None if it does not tell."""
     try:
-        answer = subprocess.run(  # noqa: S603 - the user's own Java
-            [java, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False
-        )
+        told = _VERSION.search(_told(java, java.stat().st_mtime_ns if java.is_file() else None))
     except (OSError, subprocess.TimeoutExpired):
         return None
-    told = _VERSION.search(answer.stderr + answer.stdout)
     return int(told[1]) if told else None
+
+
+@cache  # every start of a broker asks, and a Java takes 0.1 s of processor time to answer
+def _told(java: Path, _changed: int | None) -> str:
+    """What it says of itself, as long as the file is the same."""
+    answer = subprocess.run(  # noqa: S603 - the user's own Java
+        [java, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False
+    )
+    return answer.stderr + answer.stdout
 
 
 def install_command(platform: str = sys.platform) -> str:
