@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pytest
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
@@ -17,6 +20,7 @@ _TOGETHER: Final = ("tests/pipeline/test_spark_",)
 #: Tests that share nothing but the brokers of their worker, and take a minute or more together.
 _APART: Final = (
     "tests/conformance/test_conformance.py::test_every_scenario_passes",
+    "tests/guarantees/test_check.py::",
     "tests/integration/test_backlog.py::test_receive_takes_a_whole_backlog",
     "tests/integration/test_broker_installation.py::test_each_tool_fetches_the_same_jars",
     "tests/packaging/test_again.py::",
@@ -27,11 +31,19 @@ _FIRST: Final = (
     *_TOGETHER,
     "tests/pipeline/",
     "tests/conformance/",
+    "tests/integration/test_broker_installation.py::test_each_tool_fetches_the_same_jars",
     "tests/integration/test_odd_senders",
+    "tests/guarantees/",
     "tests/integration/",
-    "tests/packaging/test_again",
-    "tests/property/",
 )
+
+#: Tests that wait for nothing: with them a processor is busy while other workers wait for brokers.
+_BUSY: Final = ("tests/unit/", "tests/property/")
+
+#: Where they begin and end, of the way through the others: first come reports, which need the processors themselves,
+#: and at the end small files, that no worker is left alone with a large one.
+_BUSY_FROM: Final = 0.25
+_BUSY_TO: Final = 1.4
 
 
 class Spreading(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -69,7 +81,20 @@ def unit(nodeid: str) -> str:
     return nodeid if nodeid.startswith(_APART) else nodeid.partition("::")[0]
 
 
-def turn(nodeid: str) -> int:
+def in_turn(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Put tests in the order in which they begin: what takes longest first, and between what waits what does not."""
+    ordered = sorted(items, key=lambda item: _turn(item.nodeid))
+    units = [list(tests) for _, tests in groupby(ordered, key=lambda item: unit(item.nodeid))]
+    busy = [tests for tests in units if tests[0].nodeid.startswith(_BUSY)]
+    others = [tests for tests in units if not tests[0].nodeid.startswith(_BUSY)]
+    places = [number / len(others) for number in range(len(others))]
+    step = (_BUSY_TO - _BUSY_FROM) / max(len(busy), 1)
+    places += [_BUSY_FROM + step * number for number in range(len(busy))]
+    placed = sorted(zip(places, others + busy, strict=True), key=lambda pair: pair[0])
+    return [test for _, tests in placed for test in tests]
+
+
+def _turn(nodeid: str) -> int:
     """When a test begins, among others."""
     early = (number for number, folder in enumerate(_FIRST) if nodeid.startswith(folder))
     return next(early, len(_FIRST))
