@@ -33,10 +33,15 @@ CALL: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("jmsx_call"
 
 
 async def beside(work: Callable[..., T], *arguments: object) -> T:
-    """What `work` returns, in a thread of its own, while the event loop goes on; to its end also if cancelled."""
+    """
+    What `work` returns, in a thread of its own with the caller's context, while the event loop goes on.
+
+    To its end also if the caller is cancelled.
+    """
+    run = contextvars.copy_context().run
     pool = concurrent.futures.ThreadPoolExecutor(1, "jmsx-beside")
     try:
-        working = asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+        working = asyncio.get_running_loop().run_in_executor(pool, run, work, *arguments)
         working.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(working)
     finally:

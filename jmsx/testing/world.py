@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final
 
+from jmsx.app.loops import CALL
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.core.frames import Frame
@@ -35,6 +36,9 @@ START: Final = 1000.0
 #: Real seconds after which others go on beside a thread that has its turn and does not come back.
 GRACE: Final = 0.02
 
+#: Real seconds after which a handler on an event loop is taken to wait for what waits here.
+AWAITING: Final = 0.2
+
 #: Seconds that pass by themselves if something that is being done waits for so long.
 SHORT: Final = 0.25
 
@@ -51,6 +55,8 @@ class _Wait:
         self.deadline = deadline
         self.idle = idle  #: it waits for something to do, and not in the middle of it
         self.thread = threading.current_thread()
+        #: The session's thread whose handler, on an event loop, awaits this one.
+        self.awaited_by: int | None = getattr(CALL.get(), "thread", None)
         self._go = threading.Semaphore(0)
 
     def ready(self, now: float) -> bool:
@@ -89,6 +95,8 @@ class World(Machine):
         self._turn = threading.Condition()  #: guards what follows
         self._waits: list[_Wait] = []  #: oldest first
         self._busy: set[threading.Thread] = set()  #: of ours, those that do not wait
+        #: Of ours, those whose handler, on an event loop, awaits another thread that waits here.
+        self._awaiting: set[threading.Thread] = set()
         self._came = 0  #: how often a thread has begun to wait
         broker.handle_timer(START)
 
@@ -143,7 +151,7 @@ class World(Machine):
 
     def _park(self, wait: _Wait) -> None:
         with self._turn:
-            self._busy.discard(wait.thread)
+            self._forget(wait.thread)
             self._waits.append(wait)
             self._came += 1
             self._turn.notify_all()
@@ -157,9 +165,13 @@ class World(Machine):
     def ended(self, thread: threading.Thread) -> None:
         """A thread that `begun` was told of has come to its end."""
         with self._turn:
-            self._busy.discard(thread)
+            self._forget(thread)
             self._came += 1
             self._turn.notify_all()
+
+    def _forget(self, thread: threading.Thread) -> None:
+        self._busy.discard(thread)
+        self._awaiting.discard(thread)
 
     # Moving ----------------------------------------------------------------------------------------------------------
 
@@ -239,6 +251,9 @@ class World(Machine):
             self._waits.remove(wait)
             if isinstance(wait.thread, _Thread):
                 self._busy.add(wait.thread)
+            else:  # a handler may go on that has awaited it
+                self._busy |= self._awaiting
+                self._awaiting.clear()
             wait.go()
             self._await_turn()
             return True
@@ -247,7 +262,8 @@ class World(Machine):
         """
         Wait until the threads that had their turn are back; False if none was away.
 
-        If one waits for something outside of this world, others go on meanwhile.
+        If one waits for something outside of this world, others go on meanwhile. If the handlers of all of them run on
+        an event loop, and await threads that wait here, then only time can change that.
         """
         if not self._busy:
             return False
@@ -257,10 +273,18 @@ class World(Machine):
             waited += GRACE
             if any(w.ready(self._now) for w in self._waits):
                 break
+            if waited >= AWAITING and self._came == came and self._is_awaited():
+                self._awaiting |= self._busy
+                self._busy.clear()
+                return False
             if waited >= self._patience and self._came == came:
                 thread = self._busy.pop()
                 raise BlockedError(self._told_of(thread))
         return True
+
+    def _is_awaited(self) -> bool:
+        awaiting = {one.awaited_by for one in self._waits}
+        return all(thread.ident in awaiting for thread in self._busy)
 
     def _told_of(self, thread: threading.Thread) -> str:
         frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - there is no other way

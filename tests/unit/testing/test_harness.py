@@ -28,6 +28,7 @@ from jmsx import (
     Retry,
     Session,
     SqliteStore,
+    UnansweredError,
 )
 from jmsx.testing import BlockedError, harness
 
@@ -539,6 +540,46 @@ def test_async_handlers(kind: str) -> None:
             await mq.aadvance("2h")
             assert [call.attempt for call in mq.handler(ship).calls] == [1, 2, 3]
         assert set(loops) == {asyncio.get_running_loop()}
+
+    asyncio.run(steps())
+
+
+def test_an_async_handler_that_waits_for_time(kind: str) -> None:
+    """What it awaits takes as long as it would, in virtual time; here nobody answers it."""
+    app, ends = App(), list[tuple[str, int]]()
+
+    async def ask(name: str, seconds: float) -> None:
+        with pytest.raises(UnansweredError):
+            await app.arequest("queue://nobody", name, timeout=seconds)
+        ends.append((name, round(mq.now)))
+
+    @app.consumer("queue://orders", name="ship")
+    async def ship(order: Message) -> None:
+        match order.text:
+            case "one":
+                await ask("one", 60)
+            case "several":
+                await asyncio.gather(ask("short", 30), ask("long", 90))
+        ends.append((f"{order.text} done", round(mq.now)))
+
+    with harness(app, kind, patience="2s") as mq:
+        mq.send("queue://orders", "one")
+        assert ends == []
+        mq.advance("1h")
+        assert ends == [("one", 60), ("one done", 60)]
+        mq.send("queue://orders", "several")
+        mq.advance("40s")
+        assert ends[2:] == [("short", 3630)]
+        mq.advance("1h")
+        assert ends[3:] == [("long", 3690), ("several done", 3690)]
+
+    async def steps() -> None:
+        nonlocal mq
+        async with harness(app, kind, patience="2s") as mq:
+            ends.clear()
+            await mq.asend("queue://orders", "one")
+            await mq.aadvance("1h")
+            assert ends == [("one", 60), ("one done", 60)]
 
     asyncio.run(steps())
 
