@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults.account import Account, Traces, silence
+from tests.faults.books import disagreements
 from tests.faults.brokers import DEAD_LETTERS
 from tests.faults.cases import CASES
 from tests.faults.process import Consumer
@@ -164,7 +165,10 @@ def _trust(brokers: Sequence[LocalBroker], folder: Path) -> str:
 
 
 def _broken(case: Case, scene: Scene, traces: Traces) -> list[str]:
-    broken = list(case.promises(scene, traces))
+    broken = [
+        *case.promises(scene, traces),
+        *disagreements(scene.task, traces, scene.producer.keys),
+    ]
     took = silence(traces)
     if took > case.recovery:
         broken.append(f"{took:.1f} s without a delivery, not {case.recovery:g} s at the most")

@@ -67,12 +67,10 @@ CASES: Final[dict[str, Case]] = {
         promises=promises.marked_are_dead,
     ),
     "slow-handler": Case(fault=deeds.slow_handler, plan=Plan(marked="slow", marks=2)),
-    "disk-full": Case(
-        fault=deeds.disk_full, plan=Plan(events=True), promises=promises.events_are_whole
-    ),
+    "disk-full": Case(fault=deeds.disk_full, promises=promises.events_are_whole),
     "clock-stepped": Case(
         fault=deeds.clock_stepped,
-        plan=Plan(marked="retry", marks=10, ledger=True, events=True, stepped=True),
+        plan=Plan(marked="retry", marks=10, ledger=True, stepped=True),
         promises=promises.marked_come_twice,
     ),
     "sigterm": Case(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import mmap
 import os
 import signal
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from jmsx import AcknowledgeMode, Message, Queue, RedeliveryPolicy, Session
 from jmsx.app import App
 from jmsx_eventlog import EventLog
+from jmsx_prometheus import PrometheusObserver
+from tests.faults.books import numbers
 from tests.faults.settings import HEARTBEAT, MARK, SLOW, Task
 
 if TYPE_CHECKING:
@@ -35,13 +38,14 @@ def main(text: str) -> None:
     if plan.stepped:
         step_clock(task.clock)
     journal = os.open(task.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    metrics = PrometheusObserver()
     app = App(
         task.way.url,
         tls=task.way.tls,
         heartbeat=HEARTBEAT,
         ledger=task.ledger if plan.ledger else None,
         commit_markers=plan.markers,
-        observers=[EventLog(task.events, service="faults")] if plan.events else [],
+        observers=[EventLog(task.events, service="faults"), metrics],
     )
 
     @app.consumer(
@@ -66,6 +70,8 @@ def main(text: str) -> None:
             session.create_producer(Queue(task.output)).send(Message(message.text))
 
     app.run()
+    told = {"pid": os.getpid(), "numbers": numbers(metrics)}
+    task.metrics.write_text(json.dumps(told), "utf-8")
 
 
 def _end_with_bench() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tests.faults.account import repeats
+from tests.faults.books import lines_of
 from tests.faults.settings import MARK
 
 if TYPE_CHECKING:
@@ -81,11 +81,7 @@ def nothing_comes_twice(scene: Scene, traces: Traces) -> Iterator[str]:
 
 def events_are_whole(scene: Scene, traces: Traces) -> Iterator[str]:
     """The event log has every line, or says how many it lacks; it tells of each delivery that the journal has."""
-    lines = [
-        json.loads(line)
-        for segment in scene.task.events.rglob("*.jsonl")
-        for line in segment.read_text("utf-8").splitlines()
-    ]
+    lines = lines_of(scene.task)
     if left := [path.name for path in scene.task.events.rglob("*.open")]:
         yield f"segments of the event log were not closed: {left}"
     by_writer: dict[str, list[int]] = {}

@@ -52,7 +52,6 @@ class Plan:
     forwards: bool = False  #: each message is sent on
     markers: bool = False  #: doubtful commits are cleared up
     ledger: bool = False
-    events: bool = False
     stepped: bool = False  #: the time of day is the true one plus what stands in a file
 
 
@@ -89,6 +88,11 @@ class Task:
     def events(self) -> Path:
         """The folder of the event log."""
         return self.folder / "events"
+
+    @property
+    def metrics(self) -> Path:
+        """What the program counted, once it has ended in order."""
+        return self.folder / "metrics"
 
     @property
     def clock(self) -> Path:

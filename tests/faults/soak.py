@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from tests.faults import deeds
 from tests.faults.account import Account, longest_silence
 from tests.faults.bench import look, set_up
+from tests.faults.books import disagreements
 from tests.faults.promises import events_are_whole
 from tests.faults.settings import Plan
 
@@ -120,7 +121,7 @@ def soak(stable: Stable, chance: Random, minutes: float) -> Soak:
     vitals: list[Vitals] = []
     done: Counter[str] = Counter()
     with ExitStack() as stack:
-        scene = set_up(stack, stable, chance, Plan(events=True, stepped=True), size=0)
+        scene = set_up(stack, stable, chance, Plan(stepped=True), size=0)
         for name in itertools.chain.from_iterable(
             chance.sample(sorted(_FAULTS), len(_FAULTS)) for _ in itertools.count()
         ):
@@ -138,7 +139,11 @@ def soak(stable: Stable, chance: Random, minutes: float) -> Soak:
         scene.settle()
         scene.consumer.stop()
         traces = look(scene, windows[-1][0])
-        traces = replace(traces, broken=list(events_are_whole(scene, traces)))
+        broken = [
+            *events_are_whole(scene, traces),
+            *disagreements(scene.task, traces, scene.producer.keys),
+        ]
+        traces = replace(traces, broken=broken)
     moments = [delivery.moment for delivery in traces.deliveries]
     slowest = max(longest_silence(moments, *window) for window in windows)
     account = replace(Account("soak").add(traces), max_recovery_seconds=slowest)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.core.events import Outcome
+from jmsx_eventlog import EventLog
+from jmsx_prometheus import PrometheusObserver
+from tests.dashboards.stories import DEAD_LETTERED, ENDED, SENT, SOURCE
 from tests.faults.__main__ import main
 from tests.faults.account import Account, Delivery, Traces
+from tests.faults.books import disagreements, numbers
+from tests.faults.settings import Plan, Task, Way
 from tests.faults.soak import Soak, Vitals
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jmsx.core.events import Event
 
 #: a, b and c were sent and handled, b twice and flagged.
 KEPT = Traces(
@@ -97,6 +110,72 @@ def test_what_a_broker_holds_back() -> None:
 def test_other_promises() -> None:
     """One that is not kept fails the run."""
     assert Account("x").add(replace(KEPT, broken=["it was slow"])).failed
+
+
+def booked(folder: Path, *observed: Event, closed: bool = True) -> Task:
+    """A task whose program has told all this to its log and its metrics."""
+    task = Task(plan=Plan(), way=Way(()), queue="q", folder=folder)
+    log, metrics = EventLog(task.events, service="faults"), PrometheusObserver()
+    for event in observed:
+        log.observe(event, SOURCE)
+        metrics.observe(event, SOURCE)
+    log.close()
+    if closed:
+        told = {"pid": os.getpid(), "numbers": numbers(metrics)}
+        task.metrics.write_text(json.dumps(told))
+    else:
+        for segment in task.events.rglob("*.jsonl"):
+            segment.write_bytes(segment.read_bytes().rpartition(b"\n{")[0] + b"\n")
+    return task
+
+
+def test_three_books_that_agree(tmp_path: Path) -> None:
+    """What is done is gone, what is not is there, and all count the same."""
+    done, waits = (
+        replace(ENDED, message_key="A"),
+        replace(ENDED, message_key="B", outcome=Outcome.ABANDONED),
+    )
+    task = booked(tmp_path, done, waits, SENT)
+    traces = replace(KEPT, left={"b"})
+    assert list(disagreements(task, traces, {"a": "A", "b": "B"})) == []
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        ({"a", "b"}, "1 are settled by the event log, and in the queue, such as A"),
+        (set(), "1 are gone from the queue, and not settled by the event log, such as B"),
+    ],
+)
+def test_a_broker_that_says_otherwise(tmp_path: Path, left: set[str], words: str) -> None:
+    """Of a program that was killed nobody knows what its log would have said last."""
+    told = (
+        replace(ENDED, message_key="A"),
+        replace(ENDED, message_key="B", outcome=Outcome.ABANDONED),
+    )
+    traces, keys = replace(KEPT, left=left), {"a": "A", "b": "B"}
+    assert list(disagreements(booked(tmp_path / "ended", *told), traces, keys)) == [words]
+    found = list(disagreements(booked(tmp_path / "killed", *told, closed=False), traces, keys))
+    assert found == ([words] if left else [])
+
+
+def test_dead_letters_of_the_log_and_of_the_broker(tmp_path: Path) -> None:
+    """What the log says has to lie there; what the broker has put there says no log."""
+    task = booked(tmp_path, replace(DEAD_LETTERED, message_key="A"))
+    keys = {"a": "A", "b": "B"}
+    assert list(disagreements(task, replace(KEPT, dead=["a", "b"]), keys)) == []
+    (found,) = disagreements(task, replace(KEPT, dead=["b"], left={"a"}), keys)
+    assert found == "1 are dead letters by the event log, and in no dead letter queue, such as A"
+
+
+def test_metrics_that_say_otherwise(tmp_path: Path) -> None:
+    """A line too few in the log, which does not say so."""
+    task = booked(tmp_path, ENDED, ENDED)
+    (segment,) = task.events.rglob("*.jsonl")
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join(lines[:1] + lines[2:]))
+    (found,) = disagreements(task, replace(KEPT, sent=set(), unconfirmed=set()), {})
+    assert found.startswith("jmsx_processed_messages_total is {'acknowledged': 2")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class Producer:
     def __init__(self, way: Way, queue: str, bodies: Iterable[str]) -> None:
         self.sent: set[str] = set()
         self.unconfirmed: set[str] = set()
+        self.keys: dict[str, str] = {}  #: of what was sent, by body
         self._way = way
         self._queue = queue
         self._bodies = bodies
@@ -71,10 +72,10 @@ class Producer:
             yield f"{self._queue}/more{number}"
             time.sleep(_SLOW_PACE)
 
-    def _send(self, body: str, send: Callable[[], object]) -> None:
+    def _send(self, body: str, send: Callable[[], str]) -> None:
         while True:
             try:
-                send()
+                self.keys[body] = send()
             except (SendUnconfirmedError, BrokerTimeoutError):
                 self.unconfirmed.add(body)
             except ConnectionFailedError as error:
