@@ -184,6 +184,7 @@ class _Log:
         self._events = events
         found = survey(events)
         self._segments = found.segments
+        self._noted = False  #: what is told of the writers is known
         self.unread = found.files.filter("unread").height
         self.services: dict[str, str] = {}  #: writer -> service
         #: Writer and number of a line that tells of so many missing events
@@ -199,11 +200,13 @@ class _Log:
         found: dict[tuple[str, int], Line] = {}
         for segment in self._segments:
             data = content(self._events, segment).data
-            self._note(data)
+            if not self._noted:
+                self._note(data)
             for line in filter(fits, _lines(data, needles)):
                 place = line["writer"], line["seq"]
                 if found.setdefault(place, line) != line:
                     self.contradictions.add(place)
+        self._noted = True
         return sorted(found.values(), key=_in_time)
 
     def _note(self, data: bytes) -> None:
