@@ -642,9 +642,8 @@ class SessionCore:
 
     def _truncated(self, frame: MessageFrame) -> None:
         if frame.unsure or self._consumers.mark_truncated(frame):
-            self._outbox.disconnect(
-                f"a truncated message has to be delivered again: {frame.broken}"
-            )
+            why = frame.broken or "nobody knows what settles it"
+            self._outbox.disconnect(f"a truncated message has to be delivered again: {why}")
 
     def _is_browsed(self, frame: MessageFrame) -> bool:
         """Return whether a message that is not understood is for a browser, which acknowledges nothing."""

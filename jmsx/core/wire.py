@@ -125,6 +125,8 @@ class Splitter:
         #: What every MESSAGE and RECEIPT has in its head; empty: the broker says truly where each frame ends.
         self.mark = b""
         self.origin = b""  #: how every `ack` of the broker begins, as far as it is known
+        #: Lines of subscriptions that acknowledge nothing: the broker writes no `ack` into their messages.
+        self.unnumbered: set[bytes] = set()
         self._spaced = False  #: the broker writes a line feed behind each frame
         #: Where the frames of this chunk begin in it, and what was known of acks before each.
         self._begun: list[tuple[int, bytes]] = []
@@ -283,9 +285,8 @@ class Splitter:
         body = data[body_start:body_end]
         known = self._known
         if command == _MESSAGE:
-            if guarded:
-                self._note_ack(block, body)
-            frames.append(self._message(block, body))
+            unsure = guarded and self._note_ack(block, body)
+            frames.append(self._message(block, body, unsure=unsure))
         else:
             frames.append(_control(command, self._bared(block), self._bared(body)))
             if command == _CONNECTED:
@@ -323,24 +324,57 @@ class Splitter:
             at = block.find(self.mark, end)
         return False
 
-    def _note_ack(self, block: bytes, body: bytes) -> None:
-        """Note its `ack`; raises _TornError if its sender may have written that, or cut the broker's off the head."""
+    def _note_ack(self, block: bytes, body: bytes) -> bool:
+        """
+        Note its `ack`, and tell whether it is unsure.
+
+        Raises _TornError if its sender may have written that, or cut the broker's off the head.
+        """
         if _lines(block, b"subscription:") > 1:
             raise _TornError(_TWO_SUBSCRIPTIONS)
+        if self._is_unnumbered(block):
+            return False
         in_head = _lines(block, b"ack:")
         if in_head > 1:
             raise _TornError(_TWO_ACKS)
+        unsure = False
         if _LF in body and b"\nack:" in body:  # most have no second line, which is seen sooner
-            found = self._acks(b"\n" + block + b"\n\n" + body)
+            text = b"\n" + block + b"\n\n" + body
+            found = self._acks(text)
             if found and (not in_head or _lowest(found)[1] > len(block)):
                 raise _TornError(_TWO_ACKS)
+            unsure = bool(found) and self._is_unsure(text, found, len(block))
         if in_head:
             self._known = block
+        return unsure
 
-    def _message(self, block: bytes, body: bytes) -> MessageFrame:
+    def _is_unnumbered(self, text: bytes) -> bool:
+        """Whether nothing settles the message that begins `text`."""
+        at = text.find(self.mark) if self.unnumbered else 0
+        return text[text.rfind(b"\n", 0, at) + 1 : at] in self.unnumbered
+
+    def _is_unsure(self, text: bytes, found: list[tuple[int, int]], head_end: int) -> bool:
+        """
+        Whether nobody knows yet that the first message of a link has its own `ack` in its head, where the lowest is.
+
+        Its sender may have ended the head above the broker's. Raises _TornError if he did.
+        """
+        prefix, least = self._floor(text)
+        if least >= 0:
+            return False
+        if not any(at > head_end and _EMPTY_LINE.search(text, at) for _, at in found):
+            self.told.links = 0
+            return False
+        number, unsure = self._first(text, prefix)
+        if not unsure and number != _lowest(found)[0]:
+            raise _TornError(_TWO_ACKS)
+        return unsure
+
+    def _message(self, block: bytes, body: bytes, *, unsure: bool) -> MessageFrame:
         """The message as the broker would have written it without the mark, and as large as it was with it."""
         frame = MessageFrame(self._bared(block), body)
         frame.size += len(block) - len(frame.block)
+        frame.unsure = unsure
         return frame
 
     def _bared(self, text: bytes) -> bytes:
@@ -481,7 +515,7 @@ class Splitter:
         at = text.find(self.mark)
         start = text.rfind(b"\n", 0, at) + 1
         lines = [text[start:at]]
-        found = self._acks(text)
+        found = [] if self._is_unnumbered(text) else self._acks(text)
         unsure = False
         if found:
             (prefix, least), (number, _) = self._floor(text), _lowest(found)
@@ -499,15 +533,9 @@ class Splitter:
         return torn
 
     def _first(self, text: bytes, prefix: bytes) -> tuple[int, bool]:
-        """
-        The number that settles the first message of a link, and whether that one has to be given up to know it.
-
-        What was told is of this message only if all but one of it stands here again: two of one sender's could hide
-        the broker's own `ack`.
-        """
-        acks, told = _all_acks(text), self.told.acks
-        fresh = acks - told if (told - acks).total() <= 1 else acks
-        for candidates in (fresh, acks):
+        """The number that settles the first message of a link, and whether that one has to be given up to know it."""
+        acks = _all_acks(text)
+        for candidates in (self._fresh(acks), acks):
             near = [one for one in candidates if one[0].startswith(self.origin)]
             ours = [number for one, number in candidates if one == prefix]
             if len(ours) == 1:
@@ -518,6 +546,16 @@ class Splitter:
         self.told.links += 1
         lowest = min(number for one, number in acks if one == prefix)
         return lowest, self.told.links <= LINKS
+
+    def _fresh(self, acks: Counter[tuple[bytes, int]]) -> Counter[tuple[bytes, int]]:
+        """
+        Those of `acks` of a link's first message that did not stand in it before.
+
+        What was told is of this message only if all but one of it stands here again: two of one sender's could hide
+        the broker's own `ack`.
+        """
+        told = self.told.acks
+        return acks - told if (told - acks).total() <= 1 else acks
 
     def _acks(self, text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
         """
@@ -534,7 +572,8 @@ class Splitter:
         ]
         if least >= 0:
             return found
-        return [one for one in found if (prefix, one[0]) not in self.told.acks] or found
+        fresh = self._fresh(_all_acks(text))
+        return [one for one in found if (prefix, one[0]) in fresh] or found
 
     def _floor(self, text: bytes) -> tuple[bytes, int]:
         """How each `ack` of this link begins, and the number in the last one; `text` if there was none before."""

@@ -26,7 +26,7 @@ from jmsx.drivers.link import StompLink
 from jmsx.drivers.reconnect import Connected
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 #: Bytes in a second by which a frame grows at least that is still coming in; a beat inside it is one.
@@ -55,6 +55,7 @@ class Seal:
 
     def __init__(self) -> None:
         self._suffix = ""
+        self._settle_nothing: Callable[[str], None] = lambda _id: None
 
     @property
     def mark(self) -> bytes:
@@ -68,6 +69,7 @@ class Seal:
             # Classic's ids begin with host, port and start of the broker: `ID:host-35401-1700000000000-3:1`.
             before, dash, _ = greeting.get("session", "").rpartition("-")
             link.expect(self.mark, origin=before + dash)
+            self._settle_nothing = link.settle_nothing
 
     def put_on(self, frame: Frame) -> Frame:
         """Return `frame` with this link's mark behind its id and receipt, as it is written."""
@@ -75,6 +77,8 @@ class Seal:
             "receipt" not in frame.headers and frame.command not in _SUBSCRIBING
         ):
             return frame
+        if frame.command == "SUBSCRIBE" and frame.headers.get("ack", "auto") == "auto":
+            self._settle_nothing(frame.headers["id"])
         names = ("id", "receipt") if frame.command in _SUBSCRIBING else ("receipt",)
         sealed = {
             name: frame.headers[name] + self._suffix for name in names if name in frame.headers

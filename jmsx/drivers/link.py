@@ -139,6 +139,10 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
         self._transport.splitter.mark = mark
         self._transport.splitter.origin = escape(origin).encode()
 
+    def settle_nothing(self, subscription_id: str) -> None:
+        """Messages of this subscription need no ACK, and the broker tells none for them."""
+        self._transport.splitter.unnumbered.add(f"subscription:{escape(subscription_id)}".encode())
+
     def share(self, told: Told) -> None:
         """Go by what the links of a session tell each other."""
         self._transport.splitter.told = told

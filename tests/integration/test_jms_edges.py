@@ -340,6 +340,20 @@ def test_a_browser_does_not_show_what_has_expired(
         assert list(browser) == []
 
 
+@pytest.mark.parametrize("text", ["STOMP:\nack:17\n\nb", "ack:1\nack:2\n"])
+def test_a_browser_shows_a_text_that_names_an_ack(
+    classic_broker: ClassicBroker, queue: Queue, text: str
+) -> None:
+    """As it was sent: a browser acknowledges nothing, and is told none."""
+    with Connection(classic_broker.url) as connection:
+        connection.start()
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        for body in (text, "next"):
+            producer.send(Message(body))
+        assert [message.text for message in session.create_browser(queue)] == [text, "next"]
+
+
 def test_closing_a_browser_ends_its_iterations(classic_broker: ClassicBroker, queue: Queue) -> None:
     """The broker has no consumer left, also where nobody iterates to the end."""
     with Connection(classic_broker.url) as connection:

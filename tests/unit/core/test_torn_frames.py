@@ -303,6 +303,61 @@ def test_the_first_message_of_a_link_that_names_other_acks(
         assert on_a_link(told, 10, 11, **text) == [("b:10", False), ("b:11", False)]
 
 
+def with_a_cut_head(number: int, forged: int) -> bytes:
+    """A MESSAGE into whose head its sender wrote an `ack` and the end, behind the mark and above the broker's own."""
+    head = written(number, b"").replace(b"ack:%d\n" % number, b"")
+    forgery = b"a\nack:b\\c%d\n\nb:1\nack:b\\c%d\n" % (forged, number)
+    return head.replace(b"destination:", forgery + b"destination:")
+
+
+@pytest.mark.parametrize("forged", [5, 9])
+def test_an_ack_that_ends_the_head_costs_one_link(forged: int) -> None:
+    """Nobody can tell it from the broker's own behind it before that one is another."""
+    told, came = Told(), []
+    for number in (7, 10, 11):
+        splitter = Splitter()
+        splitter.feed(CONNECTED)
+        splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+        (frame, _) = splitter.feed(with_a_cut_head(number, forged) + receipt(1))
+        assert isinstance(frame, MessageFrame)
+        came.append((frame.bare().headers["ack"], frame.unsure))
+    assert came[0][1]
+    assert came[1:] == [("b:10", False), ("b:11", False)]
+
+
+def test_a_text_that_quotes_a_head_costs_one_link_and_is_whole() -> None:
+    """Its `ack` of the broker's, which is the higher one, could be its own."""
+    told, body = Told(), b"MESSAGE\nack:b\\c9\n\nx"
+    assert on_a_link(told, 7, body=body) == [("b:7", True)]
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+    (frame,) = splitter.feed(written(1, body).replace(b"ack:1\n", b"ack:b\\c10\n"))
+    assert isinstance(frame, MessageFrame)
+    assert (frame.broken, frame.unsure, frame.body) == ("", False, body)
+    assert told.links == 0
+
+
+@pytest.mark.parametrize("body", [b"a\nack:17\n\nb", b"a\nack:b\\c9\n\nb"])
+def test_what_a_browser_is_shown_may_name_an_ack(body: bytes) -> None:
+    """The broker tells it none, so that there is none to look for; nor does one say anything of those of a consumer."""
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark, splitter.origin = MARK, b"b\\c"
+    splitter.unnumbered.add(b"subscription:1")
+    shown = written(1, body).replace(b"ack:1\n", b"")
+    forged = written(1, body).replace(b"ack:1\n", b"ack:b\\c999\n")
+    torn = written(1, b"a\0" + body).replace(b"ack:1\n", b"")
+    consumed = written(1, b"a\0").replace(b"ack:1\n", b"ack:b\\c7\n")
+    consumed = consumed.replace(b"subscription:1", b"subscription:2")
+    frames = splitter.feed(shown + forged + torn + consumed + receipt(1))
+    assert splitter.fault is None
+    assert [one.body for one in frames[:2]] == [body, body]
+    assert [bool(getattr(one, "broken", "")) for one in frames] == [False, False, True, True, False]
+    assert not any(one.unsure for one in frames if isinstance(one, MessageFrame))
+    assert frames[3].bare().headers["ack"] == "b:7"  # type: ignore[union-attr]
+
+
 def quoting(*others: int) -> bytes:
     """A body with a NUL, and with such lines."""
     return b"a\0" + b"".join(b"\nack:b\\c%d" % one for one in others) + b"\nb"
