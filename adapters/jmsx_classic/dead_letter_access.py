@@ -25,8 +25,9 @@ from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
 from jmsx.core.headers import UNREADABLE_HEADER
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
+from jmsx.core.wire import LINKS, Told
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
-from jmsx.drivers.exchange import Talk
+from jmsx.drivers.exchange import MisreadError, Talk
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
 from jmsx.errors import (
@@ -88,6 +89,7 @@ class ClassicDeadLetters:
         self._looking = Looking(DIALECT, self._options, Machine())
         #: Whether the broker translates all that lies in a queue, of those that a browser was shown to their end
         self._translates: dict[str, bool] = {}
+        self._told = Told()  #: by one link to the next
 
     def queues(self) -> list[str]:
         """Those that are called like one: Classic does not tell over STOMP what its strategies are."""
@@ -215,15 +217,24 @@ class ClassicDeadLetters:
         if queue not in self._translates:  # a link must not end while a COMMIT is under way
             for _ in self._shown(queue):
                 pass
+        in_vain = 0  #: links in a row
         while wanted.total():
             left = wanted.total()
-            with self._talk() as talk:
-                for batch in self._batches(talk, queue, wanted, instead):
-                    _commit(talk, batch, queue)
-                    yield [one.id for one in batch]
-                talk.end()
-            if wanted.total() == left:  # they are not there any more
-                return
+            try:
+                with self._talk() as talk:
+                    for batch in self._batches(talk, queue, wanted.copy(), instead):
+                        _commit(talk, batch, queue)
+                        wanted.subtract(one.letter for one in batch)
+                        yield [one.letter.id for one in batch]
+                    talk.end()
+            except MisreadError:
+                in_vain = 0 if wanted.total() < left else in_vain + 1
+                if in_vain > LINKS:
+                    raise
+            else:
+                in_vain = 0
+                if wanted.total() == left:  # they are not there any more
+                    return
 
     def _batches(
         self,
@@ -232,7 +243,7 @@ class ClassicDeadLetters:
         wanted: Counter[DeadLetter],
         instead: Callable[[DeadLetter, MessageFrame], list[Frame]],
     ) -> Iterator[list[_Taken]]:
-        """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well."""
+        """Consume `queue`: what comes of `wanted`, which loses it, as much as one link takes well; see `_settle`."""
         looked_at = {one.id for one in wanted if not one.stuck or UNREADABLE_HEADER in one.headers}
         batch: list[_Taken] = []
         subscriptions, held, taken = 0, 0, 0
@@ -241,7 +252,7 @@ class ClassicDeadLetters:
                 subscriptions += 1
                 talk.send(self._subscribe(queue, f"move-{subscriptions}"))
             try:
-                frame = talk.message(queue)
+                frame = talk.message(queue, settles=True)
             except BrokerTimeoutError:  # that was all
                 break
             if (
@@ -256,7 +267,7 @@ class ClassicDeadLetters:
             wanted[letter] -= 1
             taken += 1
             ack_id = frame.headers.get(DIALECT.ack_header, "")
-            batch.append(_Taken(letter.id, ack_id, instead(letter, frame)))
+            batch.append(_Taken(letter, ack_id, instead(letter, frame)))
             if len(batch) == BATCH:
                 yield batch
                 batch = []
@@ -278,7 +289,7 @@ class ClassicDeadLetters:
 
     @contextmanager
     def _talk(self) -> Iterator[Talk]:
-        talk = Talk(self._address, self._options, DIALECT, Machine())
+        talk = Talk(self._address, self._options, DIALECT, Machine(), self._told)
         try:
             talk.connect()
             yield talk
@@ -289,22 +300,29 @@ class ClassicDeadLetters:
 class _Taken(NamedTuple):
     """A message that leaves the queue."""
 
-    id: str
+    letter: DeadLetter
     ack_id: str
     instead: list[Frame]  #: SENDs
 
 
 def _commit(talk: Talk, batch: Sequence[_Taken], queue: str) -> None:
-    """Send what takes their place and settle the messages, all or nothing."""
+    """
+    Send what takes their place and settle the messages, all or nothing.
+
+    Raises MisreadError if one of them was not whole: what shows that comes before the answer to BEGIN.
+    """
     within = {"transaction": "move"}
-    talk.send(Frame("BEGIN", within))
+    talk.request(Frame("BEGIN", within), queue)
     sends = [send for one in batch for send in one.instead]
     talk.request_all(
         [Frame("SEND", {**send.headers, **within}, send.body) for send in sends],
         f"of what lay in {queue}",
     )
     talk.send(*(Frame("ACK", {"id": one.ack_id, **within}) for one in batch))
-    talk.request(Frame("COMMIT", within), queue)
+    try:
+        talk.request(Frame("COMMIT", within), queue)
+    except MisreadError as error:  # it may be done: not once more
+        raise ConnectionFailedError(str(error)) from error
 
 
 def _delivery(frame: MessageFrame, queue: str) -> Delivery:

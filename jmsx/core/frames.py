@@ -185,6 +185,7 @@ class MessageFrame:
                 )
         bare = self.of({**headers, UNDECODABLE_HEADER: text[:_BARE_LIMIT]}, self.body)
         bare.size, bare.broken, bare.raw = self.size, self.broken, self.raw
+        bare.late, bare.unsure = self.late, self.unsure
         return bare
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame, MessageFrame
 from jmsx.core.management import Inquiry, Management, Question
 from jmsx.core.requests import silent
+from jmsx.core.wire import Told
 from jmsx.drivers.epoch import Seal
 from jmsx.drivers.link import Arrival, LinkLost
 from jmsx.drivers.machine import Machine
@@ -100,17 +101,32 @@ class Exchange:
             raise CannotAskError(error) from error
 
 
+class MisreadError(ConnectionFailedError):
+    """Nobody knows what a message on this link is, or what settles it; the next link may tell (core/wire.py)."""
+
+
 class Talk:
-    """Frames and their answers on a link of its own, whose caller waits for each."""
+    """
+    Frames and their answers on a link of its own, whose caller waits for each.
+
+    `told` is shared by the links on which one after the other reads the same queue.
+    """
 
     def __init__(
-        self, address: BrokerAddress, options: ConnectionOptions, dialect: Dialect, machine: Machine
+        self,
+        address: BrokerAddress,
+        options: ConnectionOptions,
+        dialect: Dialect,
+        machine: Machine,
+        told: Told | None = None,
     ) -> None:
         self._inbox = machine.inbox(awaited=True)
         #: What nobody has asked for yet; a receipt that is awaited must not cost the messages before it
         self._frames: deque[Frame | MessageFrame] = deque()
         self._messages: deque[Frame | MessageFrame] = deque()
         self._link = machine.link(address, options, self._inbox)
+        if told is not None:
+            self._link.share(told)
         self._seal = Seal()
         self._requests = 0  #: receipts that were asked for
         self._dialect = dialect
@@ -167,9 +183,16 @@ class Talk:
         """
         return self._next(MessageFrame, ("subscription", subscription_id), command, subject)
 
-    def message(self, subject: str) -> MessageFrame:
-        """The next message of any subscription to `subject`; raises as `shown`."""
-        return self._next(MessageFrame, None, "SUBSCRIBE", subject)
+    def message(self, subject: str, *, settles: bool = False) -> MessageFrame:
+        """
+        The next message of any subscription to `subject`, which the caller acknowledges if he `settles`.
+
+        Raises as `shown`, and MisreadError where it is not known by what.
+        """
+        frame = self._next(MessageFrame, None, "SUBSCRIBE", subject)
+        if settles and frame.unsure:
+            raise MisreadError(f"nobody knows yet what settles the first message of {subject}")
+        return frame
 
     def _next(
         self, kind: type[Came], header: tuple[str, str] | None, command: str, subject: str
@@ -192,14 +215,21 @@ class Talk:
                 arrived = self._inbox.get(timeout=max(deadline - self._machine.monotonic(), 0))
             except queue.Empty:
                 break
-            arrival: Arrival = [] if arrived is None else arrived[1]
-            if isinstance(arrival, LinkLost):
-                raise ConnectionFailedError(
-                    f"{broker} closed the connection at {command} {subject}: {arrival.detail}"
-                )
-            for one in arrival:
-                (self._messages if isinstance(one, MessageFrame) else self._frames).append(one)
+            self._take([] if arrived is None else arrived[1], f"at {command} {subject}")
         raise BrokerTimeoutError(f"{broker} did not answer {command} {subject} in {PATIENCE:g} s")
+
+    def _take(self, arrival: Arrival, when: str) -> None:
+        """Keep what has come; raises what the end of the link means, or a message that goes on (core/wire.py)."""
+        if isinstance(arrival, LinkLost):
+            kind = MisreadError if arrival.reason == "protocol" else ConnectionFailedError
+            raise kind(f"{self.broker} closed the connection {when}: {arrival.detail}")
+        for one in arrival:
+            if isinstance(one, Frame):
+                self._frames.append(one)
+            elif one.late:
+                raise MisreadError(f"{when}: a message that seemed whole is not")
+            else:
+                self._messages.append(one)
 
     def _check(self, frame: Frame | MessageFrame, command: str, subject: str) -> None:
         """Raise what the broker says, if it is an ERROR."""

@@ -213,6 +213,34 @@ def test_a_queue_that_is_not_there_is_not_made(broker: Broker) -> None:
     assert not broker.statistics(dead.name).exists
 
 
+@pytest.mark.parametrize("ends", [b"\n\nx", b"\nx"])
+def test_letters_that_name_acks_of_others(classic_broker: ClassicBroker, ends: bytes) -> None:
+    """As a text that quotes STOMP does: the first on a link must not be settled by the wrong one; all go back whole."""
+    probe, dead, target = fresh_queue(), fresh_queue(), fresh_queue()
+    put_plainly(classic_broker, probe, "x")
+    with Wire(classic_broker.url) as wire:
+        wire.send(
+            Frame("SUBSCRIBE", {"id": "1", "destination": f"/queue/{probe.name}", "ack": "client"})
+        )
+        ack = wire.receive("MESSAGE").headers["ack"].replace(":", "\\c")
+    before, near = ack.rpartition("\\c")[0], int(ack.rpartition("\\c")[2])
+    texts = [
+        f"a\nack:17{ends.decode()}",
+        *(f"a\nack:{before}\\c{one}{ends.decode()}" for one in (1, near + 10_000)),
+        "plain",
+    ]
+    for text in texts:
+        put_plainly(classic_broker, dead, text)
+    assert {one["stuck"] for one in printed(classic_broker, "show", dead.name)} == {""}
+    for text in texts:
+        told = printed(
+            classic_broker, "replay", dead.name, "--to", target.uri, "--limit", "1", "--yes"
+        )
+        assert told == {"planned": 1, "done": 1, "missing": 0, "dry_run": False}, text
+    assert lying(classic_broker, target) == Counter(texts)
+    assert classic_broker.statistics(dead.name).size == 0
+
+
 def test_kills_leave_each_message_in_one_place(broker: Broker) -> None:
     """Kill -9 at any moment, again and again: none is lost, none is there twice."""
     dead, target = fresh_queue(), fresh_queue()
