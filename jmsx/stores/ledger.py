@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.clock import Clock, SystemClock
-from jmsx.core.durations import Duration, as_number
+from jmsx.core.durations import Duration, bounded
 from jmsx.core.ledger import Entry, Ledger, StoreKey
 from jmsx.core.option_checks import kind_of
 from jmsx.drivers.process import tell_of_forks
@@ -87,7 +87,8 @@ class DeliveryLedger:
 
     Rows of messages that are settled are deleted. Those that somebody else settled, or whose process was killed between
     the acknowledgement and this, grow old, and are deleted after `maximum_age` (seconds, a timedelta, or a text such as
-    "30d"), or as the oldest of more than `maximum_rows`. Raises StoreError if the file cannot be used.
+    "30d"), or as the oldest of more than `maximum_rows`. Raises StoreError if the file cannot be used, and
+    ConfigurationError for an age that is none.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class DeliveryLedger:
         clock: Clock | None = None,
     ) -> None:
         self.path = Path(path)
-        self._maximum_age: float = as_number("maximum_age", maximum_age)
+        self._maximum_age = bounded("maximum_age", maximum_age, zero=False)
         self._maximum_rows = maximum_rows
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)

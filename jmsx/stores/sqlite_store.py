@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jmsx.clock import Clock, SystemClock
-from jmsx.core.durations import Duration, as_number
+from jmsx.core.durations import Duration, bounded
 from jmsx.core.ledger import StoreKey
 from jmsx.drivers.process import Origin, tell_of_forks
-from jmsx.errors import ConfigurationError, StoreError
+from jmsx.errors import StoreError
 from jmsx.log import logger
 from jmsx.stores.idempotency import Turns
 from jmsx.stores.sqlite_file import OPENING, OwnFile
@@ -67,11 +67,8 @@ class SqliteStore:
         ttl: Duration = 7 * 86400.0,
         clock: Clock | None = None,
     ) -> None:
-        seconds: float = as_number("ttl", ttl)
-        if not seconds > 0:
-            raise ConfigurationError(f"SqliteStore: ttl must be more than 0: {ttl}")
         self.path = Path(path)
-        self._ttl = seconds
+        self._ttl = bounded("ttl", ttl, zero=False)
         self._clock = clock or SystemClock()
         self._file = OwnFile(self.path, _TABLE, self._prepare, self._begin_anew)
         self._turns = Turns()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jmsx import DeliveryLedger
 from jmsx.core.ledger import StoreKey
 from jmsx.errors import ConfigurationError, StoreError
 from jmsx.stores import DatabaseStore, IdempotencyStore, MemoryStore, SqliteStore
@@ -197,6 +198,38 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "nowhere" / "x.db").open()
     with pytest.raises(ConfigurationError, match="ttl must be more than 0"):
         SqliteStore(tmp_path / "x.db", ttl=0)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "complaint"),
+    [
+        (-1, "ttl must be"),
+        ("soon", "ttl='soon' is no duration"),
+        (None, "ttl must be seconds, a timedelta"),
+        (float("inf"), "ttl must be more than 0 s and not endless"),
+    ],
+)
+def test_an_age_that_is_none(tmp_path: Path, ttl: Any, complaint: str) -> None:
+    """Told at the door, of a store and of a ledger."""
+    with pytest.raises(ConfigurationError, match=complaint):
+        SqliteStore(tmp_path / "x.db", ttl=ttl)
+    with pytest.raises(ConfigurationError, match=complaint.replace("ttl", "maximum_age")):
+        DeliveryLedger(tmp_path / "y.db", maximum_age=ttl)
+
+
+def test_ages_as_people_write_them(tmp_path: Path, clock: Clock, handler: Handler) -> None:
+    """The same for all."""
+    stores = (
+        MemoryStore(ttl="1min", clock=clock),
+        SqliteStore(tmp_path / "x.db", ttl="1min", clock=clock),
+    )
+    for store in stores:
+        store.open()
+        assert store.once(A, handler)
+    clock.now += 61.0
+    for store in stores:
+        assert store.once(A, handler)
+        store.close()
 
 
 def test_a_file_of_another_version(tmp_path: Path) -> None:
