@@ -56,7 +56,8 @@ class Outbox:
         """Ask for `frames` to be written as one burst; if that `waits` a moment, they may go with what follows."""
         self._actions.append(Transmit(frames, waits))
         if self.sends is not None:
-            self.sends += sum(frame.command == "SEND" for frame in frames)
+            for frame in frames:
+                self.sends += frame.command == "SEND"
 
     def report(self, event: Event) -> None:
         """Ask for `event` to be reported."""

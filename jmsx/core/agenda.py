@@ -95,7 +95,8 @@ class Agenda:
 
     def next_timer(self) -> float | None:
         """Return when the first of them has something due, or None."""
-        self._look_at_all(self._untimed, self._set_timer)
+        if self._untimed:
+            self._look_at_all(self._untimed, self._set_timer)
         first = self._timers.first()
         return None if first is None else first[0]
 
@@ -143,13 +144,12 @@ class Agenda:
 
     def _look(self) -> None:
         """Look at those that have changed, but for their timers."""
-        self._look_at_all(self._changed, self._look_at)
+        if self._changed:
+            self._look_at_all(self._changed, self._look_at)
 
     def _look_at_all(
         self, noted: dict[ConsumerCore, None], look_at: Callable[[ConsumerCore, int], None]
     ) -> None:
-        if not noted:
-            return
         for consumer in list(noted):
             tie = self._ties.get(consumer)
             if tie is not None:

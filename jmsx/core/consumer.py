@@ -449,9 +449,10 @@ class ConsumerCore:
         One that an interrupted `receive()` has acknowledged may be in it, and has no other ACK.
         """
         alive = [one for one in batch if one.is_alive]
-        owed = [one for one in batch if not one.is_acknowledged]
+        told = self._outbox.detailed
+        owed = [one for one in batch if not one.is_acknowledged] if told else []
         self.write_acks(batch)
-        if owed and self._outbox.detailed:
+        if owed:
             self.reports.acknowledged(owed, trigger, now)
         self.forget_counts(batch)
         self._end(alive, outcome, now)
@@ -511,6 +512,8 @@ class ConsumerCore:
 
     def release_window(self) -> Sequence[Frame]:
         """Return the frames that end the transaction which keeps the window open, if there is one."""
+        if not self.widened:
+            return ()
         self._changes(self)
         self.widened = False
         return self.window.release()

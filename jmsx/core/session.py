@@ -673,7 +673,7 @@ class SessionCore:
 
     def _is_stale(self, delivery: Delivery) -> bool:
         """Return whether a delivery came on a link that is gone, so that it cannot be settled any more."""
-        return delivery.epoch != self.epoch or not self.linked
+        return delivery.epoch != self.epoch or not self._consumers.linked
 
     def _is_lost(self, delivery: Delivery) -> bool:
         """Return whether a delivery was not acknowledged before its link was gone: the broker delivers it again."""
