@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jmsx.core.delivery import Delivery
+from jmsx.core.frames import MessageFrame
 from jmsx.core.history import FLAGGED, NEW, History, Lost, Remembered, merge
 from jmsx.core.ledger import Entry, StoreKey
 
@@ -117,3 +119,15 @@ def test_deliveries_that_follow() -> None:
     assert history.undone()[:3] == (3, 1, 2)
     assert history.spared()[:3] == (2, 0, 2)
     assert history.unseen()[:3] == (1, 0, 2)
+
+
+def test_everybody_is_asked_once() -> None:
+    """What the ledger says at a later hand-out of the same delivery is that hand-out, and changes no count."""
+    delivery = Delivery.of(
+        MessageFrame.of({"subscription": "s"}), 1, "m", epoch=1, now=0.0, wall=0.0
+    )
+    delivery.begin_hand_out(Remembered(2, 1), None)
+    assert (delivery.delivery_count, delivery.failures, delivery.entry) == (3, 1, None)
+    delivery.history = delivery.history.failed()
+    delivery.begin_hand_out(Remembered(7, 7), entry(1))
+    assert (delivery.delivery_count, delivery.failures, delivery.entry) == (4, 2, entry(1))
