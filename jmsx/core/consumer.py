@@ -120,8 +120,9 @@ class ConsumerCore:
 
     def is_ready(self, now: float) -> bool:
         """Return whether a message waits, and may be handed out."""
-        self.end_pause(now)
-        return self.paused_until is None and self.next_order != math.inf
+        if self.paused_until is not None:
+            self.end_pause(now)
+        return bool(self.waiting) and not self.copies.blocking and self.paused_until is None
 
     @property
     def delivering_since(self) -> float:
