@@ -2,7 +2,7 @@
 What outlives the process about a message that is not settled: how often it was handed out.
 
 STOMP tells no counts, so a message that kills its process would be delivered for ever. A ledger is written before each
-hand-out, as Artemis does with `persist-delivery-count-before-delivery`; what it told goes to `SessionCore.admit`.
+hand-out, as Artemis does with `persist-delivery-count-before-delivery`; what it told goes to `HandingOut.admit`.
 """
 
 from __future__ import annotations
