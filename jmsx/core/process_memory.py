@@ -84,18 +84,17 @@ class ProcessMemory:
         with self._lock:
             for name, past in pasts:
                 key = hash(name)
-                before = known.get(key)
-                if before is None and not past.deliveries:
-                    unseen[key] = NEVER
-                elif before is None:
+                before = known.pop(key, None)
+                if before is not None and before.deliveries > past.deliveries:
+                    known[key] = before
+                elif before is not None or past.deliveries:
                     known[key] = past
                 else:
-                    known[key] = past if past.deliveries >= before.deliveries else before
-                    known.move_to_end(key)
+                    unseen[key] = NEVER
             while len(known) > self._limit:
                 known.popitem(last=False)
             while len(unseen) > UNSEEN:
-                del unseen[next(iter(unseen))]
+                unseen.pop(next(iter(unseen)), None)
 
     def recall(self, name: Hashable) -> Remembered | None:
         """

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import Any, Final
 
 from jmsx.core.process_memory import LIMIT, ProcessMemory
 from jmsx.drivers.process import tell_of_forks
 
 
 class SharedMemory(ProcessMemory):
-    """A memory for many threads, also after a fork."""
+    """
+    A memory for many threads, also after a fork.
 
-    _lock: threading.Lock
+    A signal handler may use another session in the middle of it.
+    """
+
+    _lock: Any  #: a threading.RLock
 
     def __init__(self, limit: int = LIMIT) -> None:
-        super().__init__(limit, threading.Lock())
+        super().__init__(limit, threading.RLock())
         tell_of_forks(self)
 
     def after_fork(self) -> None:
         """In the child of a fork: it knows what the parent knew."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 #: The memory of this process.
