@@ -345,7 +345,7 @@ class Engine:
         timer = self.core.next_timer()
         unread = False
         if timer is not None and timer <= now and self._up:
-            unread = now - timer < GLANCES and (flooded or self._epoch.link.unread)
+            unread = now - timer < GLANCES and self._may_bring_more()
             self.core.handle_timer(now, unread=unread)
         if self._up and (dead := self._epoch.beat(now)) is not None:
             self._lose(*dead)
@@ -356,6 +356,10 @@ class Engine:
         if unread and self._armed is not None:
             self._armed = max(self._armed, now + GLANCE)
         return flooded
+
+    def _may_bring_more(self) -> bool:
+        """Whether something has come that is not taken in; asked in the order in which it comes through."""
+        return self._epoch.link.unread or not self._inbox.empty()
 
     def _feed(self, arrival: Arrival, now: float) -> None:
         if isinstance(arrival, LinkLost):

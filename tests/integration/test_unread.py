@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from functools import partialmethod
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -14,7 +15,9 @@ from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import AckTrigger, MessagesAcknowledged
 from jmsx.drivers.connect import connect
+from jmsx.drivers.link import StompLink
 from jmsx.drivers.tcp import TcpStream
+from jmsx.drivers.transport import DriverTransport
 from jmsx.testing import FakeBrokerServer
 from tests.integration.broker_support import eventually
 from tests.integration.listening import HOST
@@ -23,6 +26,7 @@ from tests.integration.tls_support import Authority, TlsServer
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from jmsx_broker import Broker
@@ -70,6 +74,45 @@ def test_a_buffer_is_not_dry_while_messages_lie_in_the_socket(
         assert eventually(lambda: bool(acks(diary)))
 
     assert held_back == []
+    assert acks(diary) == [(2, AckTrigger.IDLE)]
+
+
+def test_it_is_not_while_what_was_read_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader hands the next message over while the timer of a dry buffer asks: one ACK covers both."""
+    asked, read, there = threading.Event(), TcpStream.read, threading.Event()
+
+    def held_up(stream: TcpStream) -> bytes:
+        chunk = read(stream)
+        assert b"\n\nb\0" not in chunk or asked.wait(30)
+        return chunk
+
+    def told(link: StompLink, handed_over: Callable[..., None], frames: Sequence[object]) -> None:
+        handed_over(link, frames)
+        if asked.is_set():
+            there.set()
+
+    def unread(_transport: DriverTransport) -> bool:
+        asked.set()
+        assert there.wait(30)
+        return False
+
+    monkeypatch.setattr(StompLink, "_hand_over", partialmethod(told, StompLink._hand_over))
+    diary, queue = Diary(), fresh_queue()
+    with (
+        FakeBrokerServer() as server,
+        Connection(server.url, optimize_acknowledge=True, observers=[diary]) as connection,
+    ):
+        connection.start()
+        consumer = connection.create_session(AUTO).create_consumer(queue)
+        monkeypatch.setattr(TcpStream, "read", held_up)
+        monkeypatch.setattr(DriverTransport, "unread", property(unread))
+        broker = cast("Broker", server)  # as far as its URL
+        put(broker, queue, "a")
+        assert text(consumer.receive(5.0)) == "a"
+        put(broker, queue, "b")
+        assert text(consumer.receive(5.0)) == "b"
+        assert eventually(lambda: bool(acks(diary)))
+
     assert acks(diary) == [(2, AckTrigger.IDLE)]
 
 
