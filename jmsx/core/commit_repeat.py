@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
-#: Seconds that a link is given to bring again what was received.
-PATIENCE: Final = 5.0
+#: Seconds that a link is given to bring again what was received: Artemis may keep it for 10 s (BROKER.md A70).
+PATIENCE: Final = 12.0
 
 
 @dataclass(slots=True)
