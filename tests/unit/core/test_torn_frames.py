@@ -355,7 +355,9 @@ def test_what_a_browser_is_shown_may_name_an_ack(body: bytes) -> None:
     assert [one.body for one in frames[:2]] == [body, body]
     assert [bool(getattr(one, "broken", "")) for one in frames] == [False, False, True, True, False]
     assert not any(one.unsure for one in frames if isinstance(one, MessageFrame))
-    assert frames[3].bare().headers["ack"] == "b:7"  # type: ignore[union-attr]
+    consumed_frame = frames[3]
+    assert isinstance(consumed_frame, MessageFrame)
+    assert consumed_frame.bare().headers["ack"] == "b:7"
 
 
 def quoting(*others: int) -> bytes:
