@@ -237,7 +237,8 @@ class ConnectionOptions:
     #: (send every, expect every), 0 is never. Silent for twice the second, the broker is taken for dead.
     heartbeat: Heartbeat = Default((10.0, 10.0))
     #: For each of TCP, TLS, CONNECTED; None: no limit.
-    connect_timeout: SecondsOrNone = Default(10.0)
+    #: Longer than the 10 s for which Artemis may leave a connection without an answer (its BROKER.md, A70).
+    connect_timeout: SecondsOrNone = Default(12.0)
     #: For every answer of the broker; None: no limit.
     request_timeout: SecondsOrNone = Default(30.0)
     reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
