@@ -298,13 +298,19 @@ def test_no_ack_is_written_before_the_nack_of_what_is_older_is_answered(
     assert talk.receive() is None
 
 
-def test_a_nack_that_is_refused_twice_gives_up_the_link() -> None:
-    """Classic forgets its id at the first one (C26), and nothing is handed out meanwhile; it comes again then."""
-    talk = Talk(AUTO)
+def rejected(*, dead_letter: str = "safe") -> Talk:
+    """The first of two messages is rejected, and the broker has not answered its NACK."""
+    talk = Talk(AUTO, dead_letter=dead_letter)
     talk.answers_nacks = False
     talk.subscribe()
     talk.comes("a", "b")
     talk.listen(REJECTED)
+    return talk
+
+
+def test_a_nack_that_is_refused_twice_gives_up_the_link() -> None:
+    """Classic forgets its id at the first one (C26), and nothing is handed out meanwhile; it comes again then."""
+    talk = rejected()
     talk.wrote()
     talk.refuse_nack()
     talk.timer()
@@ -343,11 +349,7 @@ def refuses_nacks_on_one_link(talk: Talk) -> float:
 
 def test_a_broker_that_always_refuses_a_nack_gets_a_copy() -> None:
     """Else the link would be given up again and again, and nothing behind the message would be handed out."""
-    talk = Talk(AUTO)
-    talk.answers_nacks = False
-    talk.subscribe()
-    talk.comes("a", "b")
-    talk.listen(REJECTED)
+    talk = rejected()
     for _ in range(2):
         refuses_nacks_on_one_link(talk)
     assert talk.wrote() == copies("a", to="queue:ActiveMQ.DLQ")
@@ -359,11 +361,7 @@ def test_a_broker_that_always_refuses_a_nack_gets_a_copy() -> None:
 
 def test_a_broker_that_alone_may_dead_letter_is_asked_less_and_less_often() -> None:
     """The application wants no copy: then each refusal doubles the pause, up to some five minutes."""
-    talk = Talk(AUTO, dead_letter="broker")
-    talk.answers_nacks = False
-    talk.subscribe()
-    talk.comes("a", "b")
-    talk.listen(REJECTED)
+    talk = rejected(dead_letter="broker")
     pauses = [refuses_nacks_on_one_link(talk) for _ in range(5)]
     assert pauses == [5.0, 20.0, 80.0, 320.0, 320.0]
     assert dead_letters(talk) == []
