@@ -16,11 +16,11 @@ from jmsx.app.bodies import Data
 from jmsx.app.counting import Counting
 from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
+from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
 from jmsx.app.loops import CALL, Loop, beside, in_thread, on_signals
 from jmsx.app.middleware import Layer, Middleware, check_middleware
 from jmsx.app.overview import overview
-from jmsx.app.pacing import Bucket, Circuit, Gate, RateLimit
 from jmsx.app.parameters import parameters_of
 from jmsx.app.progress import Progress
 from jmsx.app.registration import Consumer, ConsumerKeywords, Handler
@@ -156,7 +156,7 @@ class App:
         self._observers: list[Observer] = list(checked(observers))
         self._workers: list[Worker] = []
         self._stores = Stores()  #: of its consumers, while it runs
-        self._gates: dict[str, Gate] = {}  #: of each consumer
+        self._gates = Gates()
         self._starting = threading.Lock()  #: held while consumers are opened
         self._opening: Connection | None = None  #: of the worker that comes next
         self._make_senders()
@@ -721,7 +721,7 @@ class App:
             self._stores.open(self.consumers, self._pause if self.reconnect else None)
             if any(is_async(consumer.handler) for consumer in self.consumers):
                 self._loop = Loop(self._given_loop)
-            self._gates = self._make_gates()
+            self._gates = Gates(self.consumers, tuple(self._observers))
             for consumer in self.consumers:
                 for _ in range(consumer.concurrency):
                     self._open_worker(consumer)
@@ -730,35 +730,6 @@ class App:
             if self._failure is not None and isinstance(error, JmsxError):
                 raise self._failure from error  # for which we were told to stop
             raise
-
-    def _make_gates(self) -> dict[str, Gate]:
-        buckets: dict[int, Bucket] = {}
-        gates: dict[str, Gate] = {}
-        for consumer in self.consumers:
-            limit, breaker = consumer.rate_limit, consumer.breaker
-            bucket = None
-            if isinstance(limit, RateLimit):
-                bucket = buckets.setdefault(id(limit), Bucket(limit))
-            circuit = None
-            if breaker is not None:
-                told = partial(self._tell_paused, consumer)
-                circuit = Circuit(breaker, consumer.name, told)
-                told(False)  # noqa: FBT003 - so that it is shown from the start on
-            gates[consumer.name] = Gate(bucket, circuit)
-        return gates
-
-    def _tell_paused(self, consumer: Consumer, paused: bool) -> None:  # noqa: FBT001 - what it is about
-        """Have observers that show it know whether a consumer pauses; what one raises goes no further (D18)."""
-        for observer in self._observers:
-            note = getattr(observer, "note_paused", None)
-            if note is None:
-                continue
-            try:
-                note(consumer.destination.uri, consumer.name, paused=paused)
-            except BaseException as error:
-                if from_a_signal(error):
-                    raise
-                _log.error("observer failed", observer=type(observer).__name__, exc_info=error)
 
     def _pause(self, seconds: float) -> None:
         """Wait while it starts; raises IllegalStateError as soon as it is told to stop."""
@@ -913,9 +884,7 @@ class App:
         if counting is not None:
             counting.leave()
         self._workers.clear()
-        gates, self._gates = self._gates, {}
-        for gate in gates.values():
-            gate.close()
+        self._gates.close()
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
