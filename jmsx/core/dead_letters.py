@@ -43,6 +43,10 @@ RETRY: Final = 5.0
 #: How often that time doubles from one refused NACK of a message to the next: up to five minutes.
 DOUBLINGS: Final = 6
 
+#: The same for a copy whose refusal ends the link: up to 80 s, so that a probe is told of it all the time. Artemis
+#: counts a delivery for each such end, and moves or deletes the message after ten, by default (its BROKER.md, A71).
+COPY_DOUBLINGS: Final = 4
+
 #: After so many refused NACKs of a message the next link begins with a copy of it, where that is as good.
 FEW: Final = 3
 
@@ -71,7 +75,9 @@ class _Move:
     #: The broker may have settled the original, and nobody knows
     in_doubt: bool = field(init=False)
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
-    refused: int = 0  #: its NACKs that the broker has refused on this link
+    refused: int = (
+        0  #: its NACKs, or a copy that ended it, that the broker has refused on this link
+    )
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination
@@ -169,7 +175,7 @@ class DeadLetters:
         for move in copied:
             self._add(move, blocks=alone or cumulative)
         if copied:
-            self._move_by_copy(consumer, left, copied)
+            self._move_by_copy(consumer, left, copied, now)
 
     def _may_be_deleted(self, consumer: ConsumerCore, delivery: Delivery, reason: str) -> bool:
         """
@@ -226,7 +232,7 @@ class DeadLetters:
         self._outbox.transmit(*self._copy_frames(move, receipt=request.receipt_id))
 
     def _move_by_copy(
-        self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move]
+        self, consumer: ConsumerCore, batch: list[Delivery], moves: list[_Move], now: float
     ) -> None:
         """Copy `moves`, and acknowledge `batch`, which includes them, in the same transaction or after the copies."""
         plain = self._plain.intersection(move.destination for move in moves)
@@ -235,7 +241,12 @@ class DeadLetters:
             self._move_in_transaction(consumer, batch, moves)
             return
         for move in moves:
-            self._outbox.transmit(*self._copy_frames(move, receipt=self._ask(move).receipt_id))
+            refused = _refused_before(move.delivery)
+            if refused and self._dialect.errors_close:
+                doublings = min(refused - 1, COPY_DOUBLINGS)
+                self._try_later(move, None, now, RETRY * 2**doublings)
+            else:
+                self._outbox.transmit(*self._copy_frames(move, receipt=self._ask(move).receipt_id))
         self._settle_later(consumer, batch)
 
     def expire(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
@@ -412,6 +423,7 @@ class DeadLetters:
             return
         self._tell_refused(move, error, now)
         if move.destination or move.copy_first_to or silent(error):
+            move.refused += self._dialect.errors_close and not silent(error)
             self._try_later(move, error, now)
             return
         move.refused += 1
@@ -570,6 +582,6 @@ class DeadLetters:
 
 
 def _refused_before(delivery: Delivery) -> int:
-    """Return how many NACKs of it the broker has refused on earlier links."""
+    """Return how often the broker has refused its NACK, or a copy that ended the link, on earlier links."""
     cause = delivery.dead_letter_cause
     return 0 if cause is None else cause.refused

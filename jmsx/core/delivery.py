@@ -34,7 +34,7 @@ class DeadLetterCause(NamedTuple):
     reason: str
     failure: Failure
     sure: bool  #: the broker cannot have made it a dead letter already
-    refused: int = 0  #: NACKs of it that the broker has refused, on whatever links
+    refused: int = 0  #: NACKs of it, or copies that ended their links, that the broker has refused
 
 
 class MessageIdentity(NamedTuple):

@@ -81,6 +81,7 @@ def artemis() -> Iterator[LocalBroker]:
     settings: dict[str, dict[str, str | int | float | bool]] = {
         "full.#": {"address-full-policy": "FAIL", "max-size-bytes": 2000},
         "noauto.#": {"auto-create-queues": False, "auto-create-addresses": False},
+        "open.few.#": {"max-delivery-attempts": 2},
     }
     with guarded_artemis(rights | {"noauto.#": _ALL}, settings) as broker:
         yield broker
@@ -275,6 +276,45 @@ def test_a_dead_letter_that_nobody_takes_is_told(broker: LocalBroker, *, persist
             time.sleep(0.3)  # there is nothing to wait for: it is to stay so
         assert broker.statistics(source).size == 1
     assert broker.statistics(source).size == 1
+
+
+def test_a_refused_dead_letter_costs_few_links(artemis: LocalBroker, diary: Diary) -> None:
+    """Each refusal ends one, and the broker counts a delivery for that: after so many the message is its own again."""
+    source = name("open")
+    app = App(
+        as_clerk(artemis), use_management=False, observers=[diary], redelivery_policy=NO_RETRY
+    )
+
+    @app.consumer(source, dead_letter=f"queue://{made(artemis, name('read'))}")
+    def fail(_message: Message) -> None:
+        raise ValueError
+
+    def refusals() -> int:
+        return sum(isinstance(one, DeadLetterFailed) for one in diary.events)
+
+    with app:
+        app.send(source, "x")
+        assert eventually(lambda: refusals() == 1)
+        time.sleep(4)  # there is nothing to wait for: it is to stay so
+        assert refusals() == 1
+        assert eventually(lambda: refusals() == 2, 10)
+        assert artemis.statistics(source).size == 1
+
+
+def test_what_the_broker_moves_while_nobody_takes_its_dead_letter(artemis: LocalBroker) -> None:
+    """Artemis counts a delivery for each refusal, and has a limit; then the message lies in its own queue."""
+    source = name("open", "few")
+    app = App(as_clerk(artemis), use_management=False, redelivery_policy=NO_RETRY)
+
+    @app.consumer(source, dead_letter=f"queue://{made(artemis, name('read'))}")
+    def fail(_message: Message) -> None:
+        raise ValueError
+
+    with app:
+        before = artemis.statistics("DLQ").size
+        app.send(source, "x")
+        assert eventually(lambda: artemis.statistics("DLQ").size == before + 1, 20)
+    assert artemis.statistics(source).size == 0
 
 
 def test_a_dead_letter_that_is_refused(classic: LocalBroker) -> None:
