@@ -21,6 +21,7 @@ from jmsx_report.verdicts import (
     late_confirmed,
     long,
     pieces,
+    together,
     wide,
     worst,
 )
@@ -195,11 +196,9 @@ def summary(
         [rows, rows.drop("dest").join(named, on="route").select(rows.columns)]
     ).unique(["dest", "row"], maintain_order=True)
     verdicts: dict[str, list[str]] = {}
-    reasons: dict[str, list[str]] = {}
-    for row in by_name.sort("dest", "hour_us", "route").iter_rows(named=True):
-        if not row["later"]:
-            verdicts.setdefault(row["dest"], []).append(row["verdict"])
-        reasons.setdefault(row["dest"], []).extend(row["reasons"])
+    reasons = together(by_name)
+    for dest, verdict in by_name.filter(~pl.col("later")).select("dest", "verdict").iter_rows():
+        verdicts.setdefault(dest, []).append(verdict)
     for dest, route in named.sort("dest", "route").iter_rows():
         if route in doubts:
             verdicts.setdefault(dest, []).append(UNVERIFIABLE)
@@ -356,9 +355,11 @@ def _whole(
     since: int,
 ) -> tuple[str, list[str]]:
     """The verdict of all, and why."""
-    if rows.filter(pl.col("verdict") == SUSPECT).height:
-        return SUSPECT, _why(rows, SUSPECT)
-    reasons = _why(rows.filter(~pl.col("later")), UNVERIFIABLE)
+    suspect = pl.col("verdict") == SUSPECT
+    proven = rows.filter(suspect.any().over("dest") & (suspect | ~pl.col("later")))
+    if proven.height:
+        return SUSPECT, _why(proven)
+    reasons = _why(rows.filter(~pl.col("later")))
     reasons += [f"{route}: {why}" for route, why in sorted(doubts.items())]
     if missing.height:
         reasons += [
@@ -376,15 +377,11 @@ def _whole(
     return (UNVERIFIABLE, list(dict.fromkeys(reasons))) if reasons else (BALANCED, [])
 
 
-def _why(rows: pl.DataFrame, verdict: str) -> list[str]:
-    """The reasons of rows with that verdict, a few."""
-    told = rows.filter(pl.col("verdict") == verdict).sort("dest", "hour_us", "route")
-    lines = [
-        f"{row['dest']}: {reason}"
-        for row in told.head(LISTED).iter_rows(named=True)
-        for reason in row["reasons"]
+def _why(rows: pl.DataFrame) -> list[str]:
+    """The reasons of some rows, by destination, a few."""
+    return [f"{dest}: {reason}" for dest, told in together(rows).items() for reason in told][
+        :LISTED
     ]
-    return list(dict.fromkeys(lines))[:LISTED]
 
 
 def tally(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:

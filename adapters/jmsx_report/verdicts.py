@@ -321,7 +321,11 @@ def explained(found: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.Dat
 
 
 def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """Add `verdict`, `reasons`, `later` (than the horizon) and the numbers of `NUMBER_OF` to rows of numbers."""
+    """
+    Judge rows of numbers, each by itself.
+
+    Added are `verdict`, `reasons`, `beside` (of `together`), `later` (than the horizon) and the numbers of `NUMBER_OF`.
+    """
     expiring = (
         rows.group_by("route")
         .agg(pl.col("expired_at_broker").sum().alias("expiring"))
@@ -379,17 +383,15 @@ def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataF
         if held.horizon.living and held.horizon.until_us is not None
         else pl.lit(value=False)
     )
-    words = [
-        pl.when(pl.col(name) > 0).then(pl.format(text, pl.col(name)))
-        for name, text in (*PROOFS.items(), *DOUBTS.items())
-    ]
-    judged = numbered.join(tainted, on=["route", "hour_us"], how="left").with_columns(
-        pl.concat_list(
-            *words, "gap", pl.when(after).then(pl.lit("after the horizon: not judged yet"))
+    judged = (
+        numbered.join(tainted, on=["route", "hour_us"], how="left")
+        .with_columns(
+            pl.concat_list(
+                "gap", pl.when(after).then(pl.lit("after the horizon: not judged yet"))
+            ).alias("beside"),
+            after.alias("later"),
         )
-        .list.drop_nulls()
-        .alias("reasons"),
-        after.alias("later"),
+        .with_columns(_reasons().alias("reasons"))
     )
     proof = pl.any_horizontal(pl.col(name) > 0 for name in PROOFS)
     return judged.with_columns(
@@ -406,6 +408,28 @@ def verdicts(rows: pl.DataFrame, missing: pl.DataFrame, held: Books) -> pl.DataF
         "proven",
         "gap",
     )
+
+
+def _reasons() -> pl.Expr:
+    """The words for the numbers of a row, and what stands `beside` them."""
+    words = [
+        pl.when(pl.col(name) > 0).then(pl.format(text, pl.col(name)))
+        for name, text in (*PROOFS.items(), *DOUBTS.items())
+    ]
+    return pl.concat_list(*words, "beside").list.drop_nulls()
+
+
+def together(rows: pl.DataFrame) -> dict[str, list[str]]:
+    """Destination -> its reasons, of all its `rows` together: the words of an hour would tell that hour's numbers."""
+    summed = (
+        rows.sort("dest", "hour_us", "route")
+        .group_by("dest", maintain_order=True)
+        .agg(
+            pl.col(*PROOFS, *DOUBTS).sum(),
+            pl.col("beside").explode().drop_nulls().unique(maintain_order=True),
+        )
+    )
+    return dict(summed.select("dest", _reasons()).iter_rows())
 
 
 def worst(verdicts: Iterable[str]) -> str:

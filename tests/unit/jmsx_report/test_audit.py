@@ -55,6 +55,23 @@ def test_a_loss_makes_its_hour_suspect_and_no_other() -> None:
     assert [row["verdict"] for row in summary["hours"]] == ["balanced", "suspect", "balanced"]
 
 
+def test_reasons_tell_the_numbers_of_what_they_are_reasons_of() -> None:
+    """Three losses in two hours: three for the destination and for the whole, one and two for the hours."""
+    log = trade()
+    for sent in (70, 130, 131):
+        log.send(SENDER, START + sent * MINUTE)
+    summary = told(ended(log, START + 4 * HOUR))
+    words = "{} sent and not settled after the deadline"
+
+    assert summary["reasons"] == [f"{ORDERS}: {words.format(3)}"]
+    assert summary["destinations"][ORDERS]["reasons"] == [words.format(3)]
+    assert [row["reasons"] for row in summary["hours"]] == [
+        [],
+        [words.format(1)],
+        [words.format(2)],
+    ]
+
+
 def test_a_loss_and_a_repeat_do_not_cancel_out() -> None:
     """Counts agree in the bucket; the keys do not."""
     log = trade()
