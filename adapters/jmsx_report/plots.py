@@ -11,6 +11,7 @@ import math
 import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -132,7 +133,7 @@ def flow(buckets: Sequence[Row], width_us: int) -> str:
     return _svg("Sent, and settled of what was sent then", plot.bottom + 3 * _LINE + 6, drawn)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Bars:
     """Horizontal bars, one for each of `labels`, the first on top; two of the same name stay two."""
 
@@ -141,7 +142,7 @@ class _Bars:
     each: int  #: the height of one with the gap below it
     whole: bool = False  #: whether they are whole numbers
 
-    @property
+    @cached_property
     def left(self) -> float:
         return max((_estimate(label) for label in self.labels), default=0) + 2 * _TICK
 
@@ -154,16 +155,17 @@ class _Bars:
         return self._bottom + 2 * _LINE + _TICK
 
     def x(self, value: float) -> float:
-        return self.left + value / self._marks()[-1] * (_RIGHT - 20 - self.left)
+        return self.left + value / self._marks[-1] * (_RIGHT - 20 - self.left)
 
     def middle(self, number: int) -> float:
         return _TOP + (number + 0.5) * self.each
 
+    @cached_property
     def _marks(self) -> list[float]:
         return _round(self.most, whole=self.whole)
 
     def axis(self, title: str) -> Iterator[str]:
-        for mark in self._marks():
+        for mark in self._marks:
             yield _line(self.x(mark), _TOP, self.x(mark), self._bottom)
             yield _text(self.x(mark), self._bottom + _LINE * 0.7, f"{mark:,}", "middle")
         middle = (self.left + _RIGHT) / 2
