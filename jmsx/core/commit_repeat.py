@@ -29,7 +29,6 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.core.journal_barrier import journal_barrier
 from jmsx.core.lost_deliveries import LIMIT
-from jmsx.core.process_memory import Name
 from jmsx.core.requests import Continuation, Requests, silent, unanswered
 from jmsx.core.transaction import Transaction, TxSend
 from jmsx.core.two_steps import TwoSteps
@@ -43,7 +42,7 @@ from jmsx.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 #: Seconds that a link is given to bring again what was received: Artemis may keep it for 10 s (BROKER.md A70).
@@ -83,7 +82,7 @@ class CommitRepeats:
         self._clears_up = clears_up
         self._repeat: _Repeat | None = None
         #: Inputs of commits that were refused, and to be repeated, and that did not come again in time
-        self._perhaps_sent: set[Name] = set()
+        self._perhaps_sent: set[int] = set()
 
     @property
     def in_doubt(self) -> bool:
@@ -200,10 +199,9 @@ class CommitRepeats:
 
     # Inside ----------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, commit: Commit) -> Iterator[Name]:
-        """The names of what it received."""
-        for consumer, batch in commit.batches:
-            yield from (consumer.memory.name(each) for each in batch)
+    def _inputs(self, commit: Commit) -> set[int]:
+        """The keys of what it received, in the memory of the process."""
+        return {one.memory.key(each) for one, batch in commit.batches for each in batch}
 
     def _recognised(self, sends: Sequence[TxSend]) -> bool:
         """Return whether the broker recognises each of `sends` when it is sent again."""
@@ -212,10 +210,10 @@ class CommitRepeats:
 
     def _has_inputs(self, repeat: _Repeat) -> bool:
         """Return whether all that it received waits here again; what no other session can get need not."""
-        here = {one.memory.name(each) for one in self._consumers for each in one.waiting}
+        here = {one.memory.key(each) for one in self._consumers for each in one.waiting}
         return all(
             consumer.settings.kind is DestinationKind.TOPIC
-            or all(consumer.memory.name(each) in here for each in batch)
+            or all(consumer.memory.key(each) in here for each in batch)
             for consumer, batch in repeat.commit.batches
         )
 
