@@ -40,6 +40,7 @@ class Commit:
     whole: Request  #: who waits for its end; its continuation makes the end of all that is in it
     broker: str  #: the one that is asked for it
     then: Callable[[float], None]  #: to be run if it ends on a link that stays
+    begun: bool  #: BEGIN was on the wire before
 
 
 def plain_acks(batches: Batches, receipt_id: str) -> list[Frame]:

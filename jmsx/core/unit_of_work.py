@@ -78,6 +78,7 @@ class UnitOfWork:
         self._lost_deliveries = lost_deliveries
         self._releases = releases  #: what ends every transaction that keeps a window open
         self._transaction = Transaction(settings.session_id)
+        self._commit: Commit | None = None  #: the one that is under way
         #: Whether a commit that was not answered is cleared up on the next link by what it received
         self._clears_up = settings.marker_day is not None and not dialect.transactional_ack
         self._two_steps = TwoSteps(
@@ -259,23 +260,28 @@ class UnitOfWork:
             return self._ended(commit, now, error)
 
         whole = Request("COMMIT", transaction.transaction_id, then=ended)
-        commit = Commit(transaction, batches, whole, self.settings.broker, then)
-        self._begin(commit)
-        refusable = (
-            bool(transaction.sends) or self.markers is not None or not self._is_plain(batches)
+        commit = Commit(
+            transaction, batches, whole, self.settings.broker, then, begun=transaction.begun
         )
+        refusable = (
+            bool(transaction.sends) or self.markers is not None or not self._is_plain(commit)
+        )
+        way = self._way(commit)
+        # All of it is being committed before anything is asked for: a signal handler may raise anywhere.
+        self._commit = commit
         for consumer in consumers:
             consumer.copies.committing = refusable and not consumer.settings.individual
             for delivery in consumer.take_delivered():
                 delivery.step(DeliveryInput.COMMIT)
         transaction.step(TxInput.COMMIT)
+        self._begin(commit, way)
         return whole
 
-    def _begin(self, commit: Commit) -> None:
+    def _begin(self, commit: Commit, way: Way) -> None:
         """Write the first frames of `commit`; its `whole` ends when the broker has answered the last ones."""
-        match self._way(commit):
+        match way:
             case Way.MARKED if self.markers is not None:
-                self.markers.commit(commit, self._in_a_transaction(commit.batches))
+                self.markers.commit(commit, self._in_a_transaction(commit))
             case Way.TWO_STEPS:
                 self._two_steps.commit(commit, self._repeats.take)
             case Way.REPEATED:
@@ -346,6 +352,9 @@ class UnitOfWork:
         self._repeats.lost()
         if self.in_doubt:
             return
+        if self._commit is not None:  # it was interrupted before anything was asked for
+            self._abandon(self._commit.batches, now, failed=False)
+            self._commit = None
         transaction = self._transaction
         cause, transaction_id = transaction.rollback_only, transaction.transaction_id
         self._sending.report_all(transaction, "rolled_back", now)
@@ -413,31 +422,32 @@ class UnitOfWork:
             return error
 
         receipt_id = self._requests.open("COMMIT", commit.whole.subject, answered).receipt_id
-        if commit.batches and self._is_plain(commit.batches):
+        if commit.batches and self._is_plain(commit):
             self._outbox.transmit(*plain_acks(commit.batches, receipt_id))
             return
         headers = {"transaction": Transaction.WIRE_NAME, "receipt": receipt_id}
-        frames = self._in_a_transaction(commit.batches)
+        frames = self._in_a_transaction(commit)
         self._outbox.transmit(*frames, Frame("COMMIT", headers))
 
-    def _is_plain(self, batches: Batches) -> bool:
-        """Return whether `batches` are settled outside a transaction."""
+    def _is_plain(self, commit: Commit) -> bool:
+        """Return whether what `commit` received is settled outside a transaction."""
         if not self._dialect.transactional_ack:
             return True
-        return not self._transaction.begun and sum(len(batch) for _, batch in batches) == 1
+        return not commit.begun and sum(len(batch) for _, batch in commit.batches) == 1
 
-    def _in_a_transaction(self, batches: Batches) -> list[Frame]:
-        """Return the ACKs of `batches` in the transaction, behind its BEGIN if it is not begun."""
+    def _in_a_transaction(self, commit: Commit) -> list[Frame]:
+        """Return the ACKs of `commit` in its transaction, behind the BEGIN of that if it is not begun."""
         wire = {"transaction": Transaction.WIRE_NAME}
         frames = self._releases()
-        frames += [] if self._transaction.begun else [Frame("BEGIN", wire)]
-        for consumer, batch in batches:
+        frames += [] if commit.begun else [Frame("BEGIN", wire)]
+        for consumer, batch in commit.batches:
             frames += consumer.ack_frames(batch, **wire)
             consumer.reset_window()
         return frames
 
     def _ended(self, commit: Commit, now: float, error: JmsxError | None) -> JmsxError | None:
         """Make the end of all that is in `commit`; return what its caller is told."""
+        self._commit = None
         complaint = commit.transaction.rollback_only
         if error is None and complaint is not None:
             error = BrokerFaultError(f"it was confirmed, but {complaint}")
@@ -487,10 +497,7 @@ class UnitOfWork:
         in_doubt = unanswered(error) or transaction.sent
         complained = self.is_rollback_only or isinstance(error, BrokerFaultError)
         failed = not in_doubt or (complained and not transaction.sent)
-        for consumer, batch in batches:
-            for delivery in batch if not failed else ():
-                delivery.history = delivery.history.spared()
-            consumer.end(batch, Outcome.ABANDONED, now, transaction.transaction_id)
+        self._abandon(batches, now, failed=failed)
         if not transaction.sent:
             self._sending.report_all(
                 self._transaction, "unconfirmed" if in_doubt else "rolled_back", now
@@ -515,6 +522,12 @@ class UnitOfWork:
         self._note_refused(batches)
         self._outbox.disconnect(f"{broker} refused to commit {name}")
         return TransactionRolledBackError(f"{broker} refused to commit {name}: {words}")
+
+    def _abandon(self, batches: Batches, now: float, *, failed: bool) -> None:
+        for consumer, batch in batches:
+            for delivery in batch if not failed else ():
+                delivery.history = delivery.history.spared()
+            consumer.end(batch, Outcome.ABANDONED, now, self._transaction.transaction_id)
 
     def _note_refused(self, batches: Batches) -> None:
         for consumer, batch in batches:

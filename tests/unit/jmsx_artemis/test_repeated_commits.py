@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jmsx.core.commit_repeat import PATIENCE
@@ -14,6 +16,10 @@ from jmsx.errors import (
 )
 from jmsx_artemis import DIALECT
 from tests.unit.core.harness import LINK_ERRORS, TRANSACTED, Talk, outcome, sent, transactions
+from tests.unit.interrupts import Alarm, Interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: What is sent again is rehearsed first, so that the broker knows what it has.
 REHEARSED = [
@@ -515,3 +521,61 @@ def test_receives_alone_stay_in_doubt() -> None:
     request = talk.commit()
     talk.cut()
     assert isinstance(request.error, TransactionInDoubtError)
+
+
+# -- that is interrupted -----------------------------------------------------------------------------------------------
+
+
+def answer_all(talk: Talk) -> None:
+    """The broker answers whatever it is asked."""
+    talk.wrote()
+    while talk._asked:
+        talk.answer()
+        talk.wrote()
+
+
+def interrupted(make: Callable[[], Talk], *at: int) -> tuple[Interrupt, Talk]:
+    """A commit() is interrupted at these steps, and the driver goes on with another link."""
+    talk, interrupt = make(), Interrupt(*at, within=("/jmsx/core/",))
+    try:
+        interrupt.run(talk.commit)
+    except Alarm:
+        talk.cut()
+        talk.wrote()
+        talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
+        answer_all(talk)
+        talk.comes("a", redelivered="true")
+    answer_all(talk)
+    return interrupt, talk
+
+
+def refused_once() -> Talk:
+    """As `given_up`, and then the input has come, and something is sent for it."""
+    talk = given_up()
+    talk.comes("a", redelivered="true")
+    talk.drain()
+    talk.send()
+    answer_all(talk)
+    return talk
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: talk_with("a"), lambda: marked("a"), refused_once],
+    ids=["plain", "marked", "singly"],
+)
+def test_a_commit_that_is_interrupted_at_any_step(make: Callable[[], Talk]) -> None:
+    """It has an end, and the session goes on; the next commit tells if this one was undone."""
+    for step in range(1, interrupted(make)[0].steps + 1):
+        _, talk = interrupted(make, step)
+        assert not talk.core.committing, step
+        undone = transactions(talk)[-1][0] == "rolled_back"
+        assert (outcome(talk.commit()) == "TransactionRolledBackError") is undone, step
+        talk.rollback()
+        talk.comes("b")
+        assert "b#1" in talk.drain(), step
+        talk.send("more")
+        answer_all(talk)
+        request = talk.commit()
+        answer_all(talk)
+        assert outcome(request) == "done", step
