@@ -102,6 +102,7 @@ class Circuit:
         self._until = 0.0  #: when it probes
         self._prober = 0  #: the thread that does
         self._why = ""
+        self._over = False  #: what ends late tells nothing any more
 
     @property
     def is_closed(self) -> bool:
@@ -134,6 +135,8 @@ class Circuit:
         """A call of the handler has ended, or was not made."""
         counts = error is not None and self._counts(error)
         with self._lock:
+            if self._over:
+                return
             before, mine = self._state, self._prober == threading.get_ident()
             if error is None and (before is _State.CLOSED or mine):
                 self._state, self._failed, self._prober = _State.CLOSED, 0, 0
@@ -163,6 +166,7 @@ class Circuit:
         """Its consumer has stopped, and whoever is told of pauses is told that there is none any more."""
         with self._lock:
             paused, self._state = self._state is not _State.CLOSED, _State.CLOSED
+            self._over = True
         if paused:
             self._told(False)  # noqa: FBT003 - that it is closed
 

@@ -19,6 +19,7 @@ from jmsx import (
     Retry,
 )
 from jmsx.app.pacing import Circuit, CircuitBreaker, RateLimit
+from jmsx.jms.outcomes import Unhandled
 from jmsx.testing import harness
 from jmsx_prometheus import PrometheusObserver
 
@@ -295,6 +296,18 @@ def test_metrics_tell_of_a_pause(kind: str) -> None:
         mq.advance("20s")
         assert paused() == 1
     assert paused() == 0  # who has stopped does not pause
+
+
+@pytest.mark.parametrize("late", [OSError(), Unhandled()], ids=["failed", "given up"])
+def test_a_probe_that_ends_when_all_has_stopped(late: BaseException) -> None:
+    """Its consumer does not pause any more, and nobody is told that it does."""
+    told: list[bool] = []
+    one = Circuit(CircuitBreaker(failures=1), "ship", told.append)
+    one.ended(OSError(), 0.0)
+    assert one.wait(30.0) == 0.0
+    one.close()
+    one.ended(late, 31.0)
+    assert told == [True, False]
 
 
 @KINDS
