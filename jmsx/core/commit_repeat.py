@@ -57,6 +57,7 @@ class _Repeat:
     sends: Sequence[TxSend]  #: never empty
     refused: bool  #: as the broker said, of it or of an older one with its inputs; else its answer is lost
     held: bool = False  #: what it received is still held on the link that it came on
+    begun: bool = False  #: its SENDs were written singly, on whatever link
     until: float | None = None  #: waits so long for what it received; None: it does not
 
 
@@ -229,6 +230,7 @@ class CommitRepeats:
         def passed(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None or self._current is not repeat:  # its doubt is told already
                 return self._answered(repeat, now, error)
+            repeat.begun = True
             # outside any transaction, in their order; the receipt of the last one confirms them all
             *others, last = [one.frame for one in repeat.sends]
             request = self._requests.open("SEND", repeat.commit.whole.subject, sent)
@@ -237,8 +239,6 @@ class CommitRepeats:
             return None
 
         def sent(now: float, error: JmsxError | None) -> JmsxError | None:
-            if error is not None and not silent(error):
-                error = BrokerFaultError(f"a part of it may be sent: {error}")
             return self._answered(repeat, now, error)
 
         self._rehearse(repeat, passed)
@@ -247,9 +247,11 @@ class CommitRepeats:
         """
         End a commit that is repeated, unless its link is lost: the next one, if there is one, tries again.
 
-        What the broker refuses now tells nothing of a COMMIT that it did not answer.
+        What the broker refuses now tells nothing of a COMMIT that it did not answer, nor of what was sent singly.
         """
-        if error is not None and not (repeat.refused or unanswered(error)):
+        if error is not None and repeat.begun and not silent(error):
+            error = BrokerFaultError(f"a part of it may be sent: {error}")
+        elif error is not None and not (repeat.refused or unanswered(error)):
             error = BrokerFaultError(
                 f"nobody knows of its COMMIT, and it cannot be repeated: {error}"
             )

@@ -234,6 +234,25 @@ def test_what_is_refused_then_is_refused(*, rehearsed: bool) -> None:
     assert talk.drain() == ["a#2"]
 
 
+def test_what_is_refused_on_a_later_link_than_it_was_sent_on_is_a_doubt() -> None:
+    """The broker may have some of what was sent singly."""
+    talk = talk_with("a")
+    request = talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.comes("a")
+    talk.answer()
+    assert talk.wrote()[-1] == AGAIN
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
+    assert talk.wrote() == REHEARSED
+    talk.refuse("AMQ229032 User x does not have permission")
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert sent(talk) == ["unconfirmed"]
+
+
 def test_nothing_is_owed_an_ack_where_one_of_the_sends_was_refused() -> None:
     """The last one may be confirmed all the same; what was received is handed out again."""
     talk = talk_with("a")
