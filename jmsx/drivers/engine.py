@@ -432,8 +432,13 @@ class Engine:
 
     def _reopen(self) -> None:
         """One attempt: a new link, a new epoch, and every consumer subscribed on it."""
-        self._part()
-        requests = self._join(self._connector.connect())
+        try:
+            self._resubscribe(self._join(self._connector.connect()))
+        finally:
+            self._part()  # now, for the next attempt may come late, or never
+
+    def _resubscribe(self, requests: list[Request]) -> None:
+        """Wait until the broker has confirmed every consumer; raises if the link is of no use."""
         deadline = self.now() + (self.request_timeout or LONGEST)
         while self._up and not all(request.done for request in requests):
             if self.now() >= deadline:

@@ -143,3 +143,28 @@ def test_artemis_may_answer_before_we_close() -> None:
         producer.send(Message("y"))
         assert within(5, session.commit).error is None
     assert seen == dict.fromkeys(("waits", "alone", "goes", "goes all the same"), True)
+
+
+def test_so_does_a_link_that_is_dropped_while_it_is_restored() -> None:
+    """It is closed before the next attempt, and if there is none."""
+    seen: list[bool] = []
+
+    def obey(client: Client) -> None:
+        client.obey(greeting=ARTEMIS)
+
+    def keep_silent(client: Client) -> None:
+        client.obey("SUBSCRIBE", greeting=ARTEMIS)
+        seen.append(gone(client, 5))
+
+    with (
+        nothing_left(),
+        Liar(obey, keep_silent) as liar,
+        Connection(liar.url, use_management=False) as connection,
+    ):
+        session = connection.create_session()
+        session.create_consumer(QUEUE)
+        engine = link_of(session).engine
+        engine.renew("a test")
+        assert eventually(lambda: b"SUBSCRIBE" in liar.clients[-1].said and len(liar.clients) > 1)
+        engine.renew("a test")
+        assert eventually(lambda: seen == [True], 10)
