@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields
 from datetime import timedelta
@@ -46,7 +47,10 @@ def seconds(name: str, duration: object) -> float:
         parts = _PART.findall(duration)
         found = sum((float(number) * _UNITS[unit] for number, unit in parts), 0.0)
     elif isinstance(duration, int | float) and not isinstance(duration, bool):
-        found = duration + 0.0
+        try:
+            found = duration + 0.0
+        except OverflowError:  # a whole number that no float can say
+            found = math.inf if duration > 0 else -math.inf
     else:
         raise wrong_type(name, "seconds, a timedelta, or a text such as 90s", duration)
     if not found >= 0:  # NaN too

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from jmsx import ConfigurationError
-from jmsx.core.durations import seconds
+from jmsx.core.durations import bounded, seconds
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,17 @@ def test_what_is_meant(given: object, expected: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "soon", "1", "1x", "1h soon", "-1s", "1s-", -1, float("nan"), None, True, [1]]
+    "given",
+    ["", "soon", "1", "1x", "1h soon", "-1s", "1s-", -1, float("nan"), None, True, [1], -(10**309)],
 )
 def test_what_means_nothing(given: object) -> None:
     """Is refused by its name; a text without unit too, for Java's would be milliseconds."""
     with pytest.raises(ConfigurationError, match="delay"):
         seconds("delay", given)
+
+
+@pytest.mark.parametrize("given", [10**309, 2**63, float("inf"), "9" * 400 + "s"])
+def test_what_no_broker_can_be_told(given: object) -> None:
+    """However long it is, it is refused by its name."""
+    with pytest.raises(ConfigurationError, match="delay"):
+        bounded("delay", given)
