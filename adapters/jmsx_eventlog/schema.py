@@ -224,7 +224,8 @@ FIELDS: Final = (
         "cause_key",
         _STRING,
         "",
-        "stable identity of the message whose handler sent this one; absent where none did, or that of several",
+        "stable identity of the message whose handler, or a task of that, sent this one while it ran; absent where none"
+        " did, a handler of several, or a thread that one started",
         _from("cause_key", "send"),
     ),
     Field("msg_id", _STRING, "", "the broker's message-id", _from("message_id", "delivery", "dlq")),

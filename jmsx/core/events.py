@@ -170,9 +170,8 @@ class MessageSent:
     size: int
     transaction_id: str | None = None
     expires_ms: int | None = None  #: the broker may throw it away from then on, epoch milliseconds
-    cause_key: str | None = (
-        None  #: of the message whose listener sent it; None: none did, or one of several
-    )
+    #: Of the message whose listener sent it while it ran; None: none did, one of several, or a thread that one started.
+    cause_key: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

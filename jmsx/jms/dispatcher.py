@@ -22,10 +22,16 @@ from jmsx.log import logger
 
 Listener = Callable[[Message], object]
 
-#: The message whose listener runs here, and in tasks and threads that got a copy of its context, as asyncio's do.
-HANDLED: Final[ContextVar[Message | None]] = ContextVar("jmsx_handled", default=None)
+#: The listener's call here, and in tasks and threads that got a copy of its context, as asyncio's do; it may be over.
+HANDLED: Final[ContextVar[HandlerCall | None]] = ContextVar("jmsx_handled", default=None)
 
 _log = logger("jmsx.session")
+
+
+def handled() -> Message | None:
+    """The message of the listener that calls; None if that is over: what its tasks send then may be for any other."""
+    call = HANDLED.get()
+    return call.message if call is not None and call.running else None
 
 
 class Dispatcher:
@@ -152,12 +158,12 @@ class Dispatcher:
         raised: BaseException | None = None
         failure = None
         call = self._handling = HandlerCall(message, delivery)
-        HANDLED.set(message)
+        HANDLED.set(call)
         try:
             check_ran(listener, listener(message))
         except BaseException as error:  # noqa: BLE001 - whatever it raises, SystemExit too, is a failed delivery
             raised, failure = error, failure_of(error)
-        HANDLED.set(None)
+        call.running = False
         self._handling = None
         if self._engine.forked:
             _log.error(

@@ -30,9 +30,10 @@ class HandlerCall:
     """One call of a handler, from before it: what came of it may have changed the delivery."""
 
     def __init__(self, message: Message, delivery: Delivery) -> None:
-        self._message = message
+        self.message = message
         self._delivery = delivery
         self._attempt = delivery.failures + 1
+        self.running = True
         self._first = delivery.first_failed_at is None and COUNT_HEADER not in delivery.headers
         delivery.next_delivery = None
 
@@ -50,9 +51,9 @@ class HandlerCall:
         level(
             "handler failed",
             consumer=settings.name if settings is not None else None,
-            destination=str(self._message.destination),
-            key=self._message.key,
-            message_id=self._message.message_id,
+            destination=str(self.message.destination),
+            key=self.message.key,
+            message_id=self.message.message_id,
             attempt=f"{self._attempt} of {'any' if most == UNLIMITED else most + 1}",
             again=self._again(failure),
             error=shortened(f"{failure.error_type}: {failure.error_message}"),

@@ -22,7 +22,7 @@ from jmsx.errors import (
 )
 from jmsx.jms.destination import Destination
 from jmsx.jms.destination import destination as destination_of
-from jmsx.jms.dispatcher import HANDLED
+from jmsx.jms.dispatcher import handled
 from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.scheduling import broker_schedules
@@ -189,7 +189,7 @@ class MessageProducer:
         limit: float | None,
     ) -> str | None:
         """Send it, and wait for the receipt; returns its message id, where that can be known."""
-        calls, what, handled = self._link.calls, f"SEND {to}", HANDLED.get()
+        calls, what, cause = self._link.calls, f"SEND {to}", handled()
         anywhere = self._link.options.resend_unconfirmed
         asked: list[str] = []  #: brokers
 
@@ -202,7 +202,7 @@ class MessageProducer:
                     f"the connection to {asked[-1]} was lost, and {broker} cannot know what that one has",
                 )
             asked.append(broker)
-            cause_key = handled.key if handled is not None and core.detailed else None
+            cause_key = cause.key if cause is not None and core.detailed else None
             request = core.send(frame, key, to.uri, now, cause_key=cause_key)
             sent.append((self._link.greeting.get("session", ""), core.sends))
             return request

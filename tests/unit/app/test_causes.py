@@ -100,6 +100,51 @@ def test_of_a_batch(kind: str) -> None:
 
 
 @KINDS
+def test_of_a_task_that_goes_on(kind: str) -> None:
+    """What it sends after its handler may be for any other, so that none is named."""
+    notes = Notes()
+    app = App(observers=[notes])
+    texts: asyncio.Queue[str] = asyncio.Queue()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def write() -> None:
+        for _ in range(3):
+            await app.asend(f"queue://{await texts.get()}", "x")
+
+    @app.consumer("queue://orders")
+    async def ship(order: Message) -> None:
+        if not tasks:
+            tasks.append(asyncio.create_task(write()))
+        texts.put_nowait(order.text)
+        if order.text == "last":
+            await tasks[0]
+
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "one")
+        mq.send("queue://orders", "another")
+        mq.send("queue://orders", "last")
+    assert notes.causes["queue://last"] is None
+
+
+@KINDS
+def test_of_a_thread(kind: str) -> None:
+    """It knows of its handler if it was given the context, as by asyncio.to_thread."""
+    notes = Notes()
+    app = App(observers=[notes])
+
+    @app.consumer("queue://orders")
+    async def ship(_order: Message) -> None:
+        await asyncio.to_thread(app.send, "queue://shipped", "x")
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, app.send, "queue://other", "x")
+
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "a")
+    key = notes.handled["queue://orders"]
+    assert notes.causes == {"queue://orders": None, "queue://shipped": key, "queue://other": None}
+
+
+@KINDS
 def test_of_the_message_and_no_later_one(kind: str) -> None:
     """Each delivery has its own; what fails has sent because of it, too."""
     notes = Notes()
