@@ -53,6 +53,8 @@ class TcpStream:
         self._awaited = awaited
         self.writing = b""  #: what was written last
         self.sent: list[int] = []  #: how many bytes of it, call by call
+        #: What came out of the socket is with the reader, until that reads on; set before it is unread no longer
+        self.taken = False
         self._writing = threading.Lock()
         self._ending = threading.Lock()
         self._socket = socket.create_connection(address, timeout=connect_timeout)
@@ -77,7 +79,14 @@ class TcpStream:
 
     def read(self) -> bytes:
         """What has come, at least one byte; b"" at the end; raises OSError."""
-        data = self._socket.recv(CHUNK)
+        self.taken = False  # whoever comes for more has passed on what was read before
+        self._socket.recv(1, socket.MSG_PEEK)  # waits, and takes nothing
+        self.taken = True
+        data = b""
+        try:
+            data = self._socket.recv(CHUNK)
+        finally:
+            self.taken = bool(data)
         if QUICK_ACK is not None and self._awaited():
             with contextlib.suppress(OSError):  # the connection is gone, which the next read tells
                 self._socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)

@@ -87,6 +87,11 @@ class TlsStream:
         """Whether bytes have come that are not read; never waits."""
         return self._tcp.unread()
 
+    @property
+    def taken(self) -> bool:
+        """As TcpStream's."""
+        return self._tcp.taken
+
     def send(self, data: bytes) -> None:
         """Write all of it before the connection's deadline; raises OSError."""
         deadline = self._tcp.deadline()

@@ -36,6 +36,10 @@ class Stream(Protocol):
     def unread(self) -> bool:
         """Whether bytes have come that are not read; never waits."""
 
+    @property
+    def taken(self) -> bool:
+        """Whether the reader has, or is about to have, bytes that it has not passed on, for it has not read on."""
+
     def send(self, data: bytes) -> None:
         """Write all of it; raises OSError when the connection is gone or takes nothing in time."""
 
@@ -71,7 +75,6 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         self.cause: Exception | None = None  #: why reading ended; None: the broker closed
         self._ending = threading.Lock()
         self._last_call: threading.Timer | None = None  #: closes the socket if the broker does not
-        self._passing_on = False  #: what was read is on its way to `sink`
         self.bytes_in = 0
         self.frames_in = 0
         self.touched: Callable[[], None] = lambda: None  #: bytes have arrived
@@ -85,14 +88,12 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
         """Read, and pass the frames on, until there is no more: b"" tells stomp.py's thread to end."""
         try:
             while data := self.socket.read():
-                self._passing_on = True
                 self.touched()
                 self.bytes_in += len(data)
                 frames = self._splitter.feed(data)
                 self.frames_in += len(frames)
                 if frames:
                     self._sink(frames)
-                self._passing_on = False
                 if self._splitter.fault is not None:
                     self.cause = self._splitter.fault
                     break
@@ -126,7 +127,7 @@ class DriverTransport(Transport):  # type: ignore[misc]  # stomp.py ships no typ
     def unread(self) -> bool:
         """Whether bytes have come that are not read, or not passed on yet."""
         stream: Stream | None = self.socket
-        return self._passing_on or (stream is not None and stream.unread())
+        return stream is not None and (stream.unread() or stream.taken)  # in the order of the way
 
     def drop(self, *, after: float = 0.0) -> None:
         """

@@ -66,6 +66,8 @@ _SUBSCRIBED: Final = re.compile(rb"(?<![\w])SUBSCRIBE\n(?:[^\n]+\n)*?id:([^\n]+)
 class Recording:
     """A broker's side of one connection: a Stream, read by whoever would else wait."""
 
+    taken = False
+
     def __init__(self, messages: int) -> None:
         self.left = messages
         self.writes = 0
