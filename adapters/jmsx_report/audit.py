@@ -140,18 +140,12 @@ def _places(held: Books) -> pl.DataFrame:
         .unique("route", keep="first", maintain_order=True)
         .select("route", "service")
     )
-    flowing = held.flows.join(
-        held.context.sockets.select("writer", "session_id", "epoch", "broker"),
-        on=["writer", "session_id", "epoch"],
-        nulls_equal=True,
-    ).filter(pl.col("broker").is_not_null())
+    sockets = ("writer", "session_id", "epoch")
     brokers = (
-        pl.concat(
-            [
-                balance.sends_by_route(flowing, held.routes).select("route", "broker"),
-                balance.deliveries_by_route(flowing, held.routes).select("route", "broker"),
-            ]
-        )
+        pl.concat([held.sends.select("route", *sockets), held.deliveries.select("route", *sockets)])
+        .unique()
+        .join(held.context.sockets.select(*sockets, "broker"), on=list(sockets), nulls_equal=True)
+        .filter(pl.col("broker").is_not_null())
         .group_by("route")
         .agg(pl.col("broker").unique().sort().str.join(", "))
     )

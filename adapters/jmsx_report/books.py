@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -51,7 +51,21 @@ class Terms:
     open_segments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+#: What is asked of a flow by its route; there may be millions.
+_BY_ROUTE: Final = (
+    "writer",
+    "session_id",
+    "epoch",
+    "outcome",
+    "dest",
+    "route",
+    "hour_us",
+    "bucket",
+    "n",
+)
+
+
+@dataclass(frozen=True)
 class Books:
     """What the log says before any key is looked at."""
 
@@ -71,6 +85,16 @@ class Books:
     again: pl.DataFrame  #: bucket, hour_us: as `flows.AGAIN`, of foreign senders only
     roster: pl.DataFrame  #: as `roster.roster`
     absent: pl.DataFrame  #: as `roster.absent`
+
+    @cached_property
+    def sends(self) -> pl.DataFrame:
+        """One row a copy that is due: the sends of `flows` by their `route`; asked for again and again."""
+        return balance.sends_by_route(self.flows, self.routes).select(_BY_ROUTE)
+
+    @cached_property
+    def deliveries(self) -> pl.DataFrame:
+        """The deliveries of `flows` that are audited, by their `route`; asked for again and again."""
+        return balance.deliveries_by_route(self.flows, self.routes).select(_BY_ROUTE)
 
     @property
     def deadline_us(self) -> int:

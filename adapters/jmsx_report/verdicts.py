@@ -90,11 +90,10 @@ def _sole(held: Books) -> pl.DataFrame:
     )
 
 
-def settlements(flowing: pl.DataFrame, held: Books) -> pl.DataFrame:
-    """The settlements of `flowing`, with `route`, `number` (which of the numbers counts them), `sent_to` (dest)."""
+def settlements(held: Books) -> pl.DataFrame:
+    """All settlements, with `route`, `number` (which of the numbers counts them), `sent_to` (dest)."""
     return (
-        balance.deliveries_by_route(flowing, held.routes)
-        .filter(pl.col("outcome").is_in(list(SETTLES)))
+        held.deliveries.filter(pl.col("outcome").is_in(list(SETTLES)))
         .with_columns(pl.col("outcome").replace_strict(SETTLES).alias("number"))
         .join(_sole(held), on="route", how="left")
         .with_columns(pl.coalesce("sole", "dest").alias("sent_to"))
@@ -107,17 +106,14 @@ def is_strange(held: Books) -> pl.Expr:
     return (pl.col("bucket") < 0) & ~pl.col("bucket").is_in(own.implode())
 
 
-def strangers(held: Books) -> pl.DataFrame:
-    """Settlements that cannot be compared: of foreign senders in buckets where nobody here sent, or nameless."""
-    return settlements(held.flows.filter(is_strange(held)), held)
+def strangers(settled: pl.DataFrame, held: Books) -> pl.DataFrame:
+    """Of `settlements`: of foreign senders in buckets where nobody here sent, or nameless; they cannot be compared."""
+    return settled.filter(is_strange(held))
 
 
 def nameless_sends(held: Books) -> pl.DataFrame:
     """Copies of confirmed sends that have no key to compare."""
-    return balance.sends_by_route(
-        held.flows.filter((pl.col("bucket") == NAMELESS) & (pl.col("outcome") == "confirmed")),
-        held.routes,
-    )
+    return held.sends.filter(bucket=NAMELESS, outcome="confirmed")
 
 
 def long(frame: pl.DataFrame, dest: str, number: pl.Expr, n: pl.Expr) -> pl.DataFrame:
@@ -141,24 +137,21 @@ def late_confirmed(held: Books, found: pl.DataFrame) -> pl.DataFrame:
     with_them = held.compared.filter(
         pl.col("balanced") & (pl.col("unconfirmed_n") > 0) & ~pl.col("bucket").is_in(looked)
     )
-    sends = balance.sends_by_route(held.flows, held.routes).filter(
-        pl.col("outcome") == "unconfirmed"
-    )
+    sends = held.sends.filter(outcome="unconfirmed")
     return sends.join(with_them.select("route", "bucket"), on=["route", "bucket"], how="semi")
 
 
 def pieces(held: Books, found: pl.DataFrame, dest: str) -> list[pl.DataFrame]:
     """All numbers as rows (dest, route, hour_us, number, n); settlements by their own `dest` or by `sent_to`."""
     n = pl.col("n")
-    sends = balance.sends_by_route(held.flows, held.routes)
-    settled = settlements(held.flows, held)
+    settled = settlements(held)
     pieces = [
-        long(sends.filter(pl.col("outcome") == "confirmed"), "dest", pl.lit("sent"), n),
+        long(held.sends.filter(outcome="confirmed"), "dest", pl.lit("sent"), n),
         long(late_confirmed(held, found), "dest", pl.lit("sent"), n),
         long(found, "dest", pl.lit("sent"), pl.col("late_confirmed")),
         long(settled, dest, pl.lit("settled"), n),
         long(settled, dest, pl.col("number"), n),
-        long(strangers(held), dest, pl.lit("foreign"), n),
+        long(strangers(settled, held), dest, pl.lit("foreign"), n),
         long(nameless_sends(held), "dest", pl.lit("foreign"), n),
     ]
     pieces += [
