@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from jmsx_broker.artemis_recipe import Setting
     from jmsx_broker.local import LocalBroker
 
-#: Bytes that a dlq takes before it is full.
-_LIMIT: Final = 32 * 1024
+#: Bytes that a dlq takes before it is full: more than a round's dead letters have, each with its traceback.
+_LIMIT: Final = 48 * 1024
 
 _POLICY: Final = f"""
     <destinationPolicy><policyMap><policyEntries>
