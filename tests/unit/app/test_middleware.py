@@ -442,6 +442,33 @@ def test_what_does_not_fit_in_the_place_of_others(kind: str, mode: str, middlewa
         assert mq.messages("queue://numbers") == []
 
 
+def added(taken: list[Message], call_next: CallNext) -> None:
+    """One more than came."""
+    call_next([*taken, Message("none")])
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "transacted"])
+def test_what_does_not_fit_and_is_for_nobody(kind: str, mode: str) -> None:
+    """Nobody knows for which message it was given: each is tried alone, and is a dead letter that says so."""
+    app = App(middleware=[added])
+
+    @app.consumer("queue://numbers", batch=2, batch_timeout="1s", mode=mode)
+    def add(numbers: list[int]) -> None:
+        del numbers
+
+    with harness(app, kind) as mq:
+        for text in "12":
+            mq.send("queue://numbers", text)
+        mq.advance("10s")
+        assert mq.messages("queue://numbers") == []
+        for letter in mq.dead_letters():
+            assert letter.reason == "rejected"
+            assert "the body is no int" in (letter.error_message or "")
+            assert letter.attempts == 2
+        assert len(mq.dead_letters()) == 2
+
+
 def generator(message: Message, call_next: CallNext) -> Any:
     """As a context manager would be."""
     yield call_next(message)
