@@ -24,9 +24,8 @@ class Way(Enum):
     """How a transaction is committed; DESIGN.md has a table of them."""
 
     ONE_BURST = auto()  #: its ACKs and COMMIT together (unit_of_work.py)
-    MARKED = (
-        auto()
-    )  #: so, with a marker that tells on the next link what became of it (commit_markers.py)
+    #: So, with a marker that tells on the next link what became of it (commit_markers.py)
+    MARKED = auto()
     TWO_STEPS = auto()  #: COMMIT for what was sent, then ACKs (two_steps.py)
     REPEATED = auto()  #: what was sent once more, message by message, then ACKs (commit_repeat.py)
 
