@@ -48,6 +48,7 @@ class Calls:
         self.running = True  #: deliveries are handed out: the connection is started
         self.closing = False  #: the session is being closed: nobody waits for a link any more
         self._barrier: Request | None = None  #: behind it the link is renewed
+        self._commit: Request | None = None  #: that waits for its answer, or was interrupted then
 
     def submit(
         self, what: str, operation: Callable[[SessionCore, float], T], limit: float | None = None
@@ -109,9 +110,12 @@ class Calls:
         """
         Commit the transaction, and wait for the answer; raises what the core says, or BrokerTimeoutError.
 
-        A session with commit markers needs the last one in its hands, which comes right behind the last commit.
+        A session with commit markers needs the last one in its hands, which comes right behind the last commit. Raises
+        the error of a commit that was interrupted, too: nobody has heard of it.
         """
-        self.await_commit()
+        untold = self.end_commit()
+        if untold is not None:
+            raise untold
         deadline = self.engine.now() + self._limit
         while (request := self.engine.call(_commit)) is None:
             with self.engine.lock:
@@ -123,7 +127,19 @@ class Calls:
                     )
                 if not self.engine.work(lambda core, _now: core.may_commit()):
                     self.engine.changed.wait(min(left, LONGEST))
-        self.wait(request)
+        self._commit = request
+        try:
+            self.wait(request)
+        except JmsxError:
+            self._commit = None
+            raise
+        self._commit = None
+
+    def end_commit(self) -> JmsxError | None:
+        """Wait as `await_commit`; return, once, the error of a commit that was interrupted while it waited."""
+        self.await_commit()
+        commit, self._commit = self._commit, None
+        return None if commit is None else commit.error
 
     def await_commit(self) -> None:
         """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""

@@ -235,8 +235,8 @@ class Session:
         Make all sends and receives since the last commit final, together.
 
         Raises IllegalStateError if not transacted, TransactionRolledBackError if the broker refused, and
-        TransactionInDoubtError if its answer was lost. After a refusal the session goes on, on a new link, and what it
-        had received comes again.
+        TransactionInDoubtError if its answer was lost, also of a commit() before that was interrupted. After a refusal
+        the session goes on, on a new link, and what it had received comes again.
         """
         self._link.check_open()
         self._link.calls.commit()
@@ -251,7 +251,7 @@ class Session:
         """
         link = self._link
         link.check_open()
-        link.calls.await_commit()
+        link.calls.end_commit()
         failure = NO_FAILURE if cause is None else failure_of(cause)
         link.engine.call(lambda core, now: core.rollback(now, failure))
         if cause is not None:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from jmsx import Connection, Message, PrefetchPolicy
+from jmsx import Connection, Message, PrefetchPolicy, Queue
 from jmsx.errors import IllegalStateError, TransactionInDoubtError, TransactionRolledBackError
+from tests.integration.liar import Client, Liar
 from tests.integration.support import AT_ONCE, MODES, TRANSACTED, fresh_queue
 
 if TYPE_CHECKING:
-    from jmsx import Queue, Session
+    from jmsx import Session
     from jmsx.jms.consumer import MessageConsumer
     from jmsx_broker import Broker
 
@@ -168,6 +169,37 @@ def test_a_commit_that_is_interrupted_leaves_a_session_that_goes_on(broker: Brok
     found = left(broker, queue)
     assert timer.count > 20
     assert len(found) == len(set(found)) <= sent
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_the_next_commit_tells_how_an_interrupted_one_ended(*, gives_up: bool) -> None:
+    """If it was undone, and the application has not rolled back: else all would look as if it were done."""
+
+    def refuse(client: Client) -> None:
+        frame = client.obey("COMMIT")
+        assert frame is not None
+        interrupted.wait(10)
+        receipt_id = frame.headers["receipt"]
+        client.say(f"ERROR\nreceipt-id:{receipt_id}\nmessage:rollback only\n\n\0".encode())
+
+    interrupted = threading.Event()
+    with (
+        Liar(refuse, Client.obey) as liar,
+        Connection(liar.url) as connection,
+        Timer(3, 1) as timer,
+    ):
+        session = connection.create_session(TRANSACTED)
+        session.create_producer(Queue("q")).send(Message("x"))
+        timer.set()
+        with pytest.raises(Alarm):
+            session.commit()
+        interrupted.set()
+        if gives_up:
+            session.rollback()
+        else:
+            with pytest.raises(TransactionRolledBackError):
+                session.commit()
+        session.commit()
 
 
 def test_a_send_in_a_signal_handler_is_refused_where_it_interrupts_another(broker: Broker) -> None:
