@@ -581,7 +581,7 @@ class Splitter:
         if found is not None:
             return found[1], int(found[2])
         acks = _all_acks(text)
-        told = {prefix for prefix, _ in acks - self.told.acks or acks}
+        told = {prefix for prefix, _ in self._fresh(acks) or acks}
         origins = {one for one in told if one.startswith(self.origin)} or told
         if len(origins) > 1:
             self.told.acks = acks

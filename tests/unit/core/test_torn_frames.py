@@ -423,6 +423,13 @@ def test_acks_that_look_like_other_brokers_cost_few_links() -> None:
     assert None not in came[LINKS:]
 
 
+def test_nor_does_one_message_tell_how_the_acks_of_another_begin() -> None:
+    """It may name the other's own `ack`, which would then count as one that is known."""
+    told = Told()
+    assert of_a_connection(told, 7, b"a\0\nack:b-1\\c300\nack:b-2\\c5\nb") is None
+    assert of_a_connection(told, 300, b"a\0\nack:b-2\\c3\nb") in (None, ["b-1:300!", "s-1"])
+
+
 def of_a_connection(told: Told, number: int, body: bytes) -> list[str] | None:
     """What comes of a link that begins with such a message of the broker's first generator; None: its end."""
     splitter = Splitter()
