@@ -27,8 +27,8 @@ def balance(sums: Sums, context: Context) -> pl.DataFrame:
     weight = 2 * rank - pl.len().cast(pl.Int64) - pl.col("idle") - 1
     return (
         active.join(idle, on=_GRAIN, nulls_equal=True)
-        .sort(*_GRAIN, "done")
-        .group_by(_GRAIN, maintain_order=True)
+        .sort("done")  # rows keep their order within a group, whatever the order of groups
+        .group_by(_GRAIN)
         .agg(
             pl.len().cast(pl.Int64).alias("active"),
             pl.col("idle").first(),
