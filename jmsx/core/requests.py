@@ -101,8 +101,8 @@ class Requests:
 
     def fail_all(self, now: float, error: Callable[[Request], JmsxError]) -> None:
         """End every open request with an error, because the link is gone."""
-        requests, self._open = list(self._open.values()), {}
-        for request in requests:
+        for receipt_id, request in list(self._open.items()):
+            self._open.pop(receipt_id, None)  # one by one: this may be interrupted
             request.end(now, error(request))
 
 

@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.config.options import ReconnectPolicy
@@ -117,6 +118,8 @@ class Engine:
         self._up = True  #: there is a socket, as far as we know
         #: A link that was dropped and is still open, and the receipts that its broker owes us
         self._parting: tuple[StompLink, set[str]] | None = None
+        #: What is to be done because the link is gone
+        self._losing: Callable[[], None] | None = None
         self._lost_for = ""  #: what ended the last link
         self._flaps = 0  #: links in a row that did not last, or were not to be had
         self._armed = self._epoch.next_timer()  #: what the thread waits for (seconds, monotonic)
@@ -248,6 +251,8 @@ class Engine:
         """End the link for good, because of a fault of ours or a frame that makes no sense: never go on as if idle."""
         with self.lock:
             cause = f"{type(error).__name__}: {text_of(error)}"
+            if not self._up:
+                self._losing = None  # it may be what fails
             self._lose("protocol", cause, for_good=True)
             if self.error is None:  # there was no link to lose
                 self._connector.cancel()
@@ -313,6 +318,7 @@ class Engine:
         with self.lock:
             if self._up:
                 flooded = self._turn_or_fault(arrival)
+            self._finish_losing()
             self.changed.notify_all()
         if flooded:
             time.sleep(GLANCE)  # or nobody else would ever have the lock
@@ -454,6 +460,7 @@ class Engine:
 
     def _join(self, connected: Connected) -> list[Request]:
         with self.lock:
+            self._finish_losing()
             if self.error is not None:
                 connected.link.drop()
                 raise self.error
@@ -568,9 +575,25 @@ class Engine:
     def _lose(
         self, reason: str, detail: str, *, dropped: bool = False, for_good: bool = False
     ) -> None:
-        """The link is gone, or we drop it: because it is of no more use (`dropped`), or `for_good`."""
-        if not self._up:
-            return
+        """
+        The link is gone, or we drop it: because it is of no more use (`dropped`), or `for_good`.
+
+        A signal handler may interrupt this; what is left of it is done by whoever comes next, at the latest the thread.
+        """
+        if self._up:
+            self._inbox.put(None)  # the thread does the rest
+            self._losing = partial(
+                self._lose_link, reason, detail, dropped=dropped, for_good=for_good
+            )
+        self._finish_losing()
+
+    def _finish_losing(self) -> None:
+        if self._losing is not None:
+            self._losing()
+            self._losing = None
+
+    def _lose_link(self, reason: str, detail: str, *, dropped: bool, for_good: bool) -> None:
+        """See `_lose`; this is done once more if it was interrupted."""
         self._up = False
         ending = for_good or self.disconnecting or self._connector.cancelled
         link = self._epoch.link
@@ -600,7 +623,6 @@ class Engine:
             self._give_up(self.error)
         self._report_only()
         self.changed.notify_all()
-        self._inbox.put(None)  # the thread does the rest
 
     def _give_up(self, error: JmsxError) -> None:
         """There will be no other link."""

@@ -1,0 +1,55 @@
+"""What becomes of a session whose link is being dropped when a signal handler raises."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+import pytest
+
+from jmsx import AcknowledgeMode
+from tests.benchmarks.one_thread import OneThread
+from tests.unit.interrupts import Alarm, Interrupt
+
+#: What is interrupted.
+LOSING: Final = ("/jmsx/drivers/engine.py", "/jmsx/core/")
+
+
+def dropped(mode: AcknowledgeMode, *at: int) -> tuple[Interrupt, bool, bool, int]:
+    """Drop a link, which these steps interrupt; is there one then, is it restored, and how much is unanswered?"""
+    one, interrupt = OneThread(mode, 2), Interrupt(*at, within=LOSING)
+    engine, consumer = one.link.engine, one.consumer()
+    engine.changed.wait(0.0)  # the messages are here
+    assert consumer.receive(1) is not None
+    with contextlib.suppress(Alarm):
+        interrupt.run(lambda: engine.renew("a test"))
+    engine._listen(engine.now())  # the session's thread
+    core = engine.core
+    linked = core.linked
+    assert engine._up is linked
+    return interrupt, linked, engine.outage is not None, 0 if linked else len(core._requests)
+
+
+@pytest.mark.parametrize("mode", AcknowledgeMode)
+def test_a_drop_that_is_interrupted_at_any_step(mode: AcknowledgeMode) -> None:
+    """The link is as it was, or is gone and restored; nobody waits on one that is neither."""
+    whole, *rest = dropped(mode)
+    assert rest == [False, True, 0]
+    assert whole.steps > 100
+    for step in range(1, whole.steps + 1):
+        _, *rest = dropped(mode, step)
+        assert rest in ([True, False, 0], [False, True, 0]), step
+
+
+def test_a_fault_in_it_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not tried for ever."""
+    engine = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link.engine
+
+    def broken(*_: object) -> None:
+        raise ValueError("a test")
+
+    monkeypatch.setattr(engine.core, "link_closed", broken)
+    with pytest.raises(ValueError, match="a test"):
+        engine.renew("a test")
+    engine._run()
+    assert "a test" in str(engine.error)
