@@ -8,11 +8,18 @@ from typing import Final
 import pytest
 
 from jmsx import AcknowledgeMode
+from jmsx.core.process_memory import ProcessMemory
 from tests.benchmarks.one_thread import OneThread
 from tests.unit.interrupts import Alarm, Interrupt
 
 #: What is interrupted.
 LOSING: Final = ("/jmsx/drivers/engine.py", "/jmsx/core/")
+
+
+@pytest.fixture(autouse=True)
+def _memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One without a lock: the end of a `with` is a step here, though no handler runs there, and leaves it held."""
+    monkeypatch.setattr("jmsx.jms.link.MEMORY", ProcessMemory())
 
 
 def dropped(mode: AcknowledgeMode, *at: int) -> tuple[Interrupt, bool, bool, int]:
