@@ -75,9 +75,8 @@ class _Move:
     #: The broker may have settled the original, and nobody knows
     in_doubt: bool = field(init=False)
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
-    refused: int = (
-        0  #: its NACKs, or a copy that ended it, that the broker has refused on this link
-    )
+    #: How many of its NACKs, or copies that ended it, the broker has refused on this link
+    refused: int = 0
 
     def __post_init__(self) -> None:
         self.in_doubt = not self.destination

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import contextmanager
 from functools import partialmethod
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from jmsx import Connection, TlsOptions
+from jmsx import Connection, MessageConsumer, Queue, TlsOptions
 from jmsx.config.options import ConnectionOptions
 from jmsx.config.uri import BrokerAddress
 from jmsx.core.events import AckTrigger, MessagesAcknowledged
@@ -26,7 +27,7 @@ from tests.integration.tls_support import Authority, TlsServer
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from jmsx_broker import Broker
@@ -37,6 +38,18 @@ pytestmark = pytest.mark.timeout(60)
 def acks(diary: Diary) -> list[tuple[int, AckTrigger]]:
     """How many messages each ACK covers, and why it was written."""
     return [(e.messages, e.trigger) for e in diary.events if isinstance(e, MessagesAcknowledged)]
+
+
+@contextmanager
+def consuming(queue: Queue, diary: Diary) -> Iterator[tuple[Broker, MessageConsumer]]:
+    """A broker, and a consumer of `queue` there that acknowledges in batches and has its events in `diary`."""
+    with (
+        FakeBrokerServer() as server,
+        Connection(server.url, optimize_acknowledge=True, observers=[diary]) as connection,
+    ):
+        connection.start()
+        consumer = connection.create_session(AUTO).create_consumer(queue)
+        yield cast("Broker", server), consumer  # as far as its URL
 
 
 def test_a_buffer_is_not_dry_while_messages_lie_in_the_socket(
@@ -56,15 +69,9 @@ def test_a_buffer_is_not_dry_while_messages_lie_in_the_socket(
 
     monkeypatch.setattr(TcpStream, "read", read)
     diary, queue = Diary(), fresh_queue()
-    with (
-        FakeBrokerServer() as server,
-        Connection(server.url, optimize_acknowledge=True, observers=[diary]) as connection,
-    ):
-        connection.start()
-        consumer = connection.create_session(AUTO).create_consumer(queue)
+    with consuming(queue, diary) as (broker, consumer):
         while leave.acquire(blocking=False):
             pass  # the read that waits is the last one
-        broker = cast("Broker", server)  # as far as its URL
         put(broker, queue, "a", "b")
         assert text(consumer.receive(5.0)) == "a"
         time.sleep(0.1)
@@ -98,15 +105,9 @@ def test_it_is_not_while_what_was_read_is_not_taken_in(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(StompLink, "_hand_over", partialmethod(told, StompLink._hand_over))
     diary, queue = Diary(), fresh_queue()
-    with (
-        FakeBrokerServer() as server,
-        Connection(server.url, optimize_acknowledge=True, observers=[diary]) as connection,
-    ):
-        connection.start()
-        consumer = connection.create_session(AUTO).create_consumer(queue)
+    with consuming(queue, diary) as (broker, consumer):
         monkeypatch.setattr(TcpStream, "read", held_up)
         monkeypatch.setattr(DriverTransport, "unread", property(unread))
-        broker = cast("Broker", server)  # as far as its URL
         put(broker, queue, "a")
         assert text(consumer.receive(5.0)) == "a"
         put(broker, queue, "b")

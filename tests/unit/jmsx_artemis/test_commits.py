@@ -100,10 +100,7 @@ def test_a_consumer_that_closes_while_a_commit_is_repeated(*, linked: bool) -> N
 
 def test_nothing_is_acknowledged_once_the_doubt_is_told() -> None:
     """Who was told so gets what was received once more, and the answer may come at last."""
-    talk = Talk(TRANSACTED, dialect=DIALECT)
-    talk.subscribe()
-    talk.comes("a")
-    talk.receive()
+    talk = talk_with("a")
     talk.send()
     request = talk.commit()
     talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
@@ -115,10 +112,7 @@ def test_nothing_is_acknowledged_once_the_doubt_is_told() -> None:
 
 def test_nothing_is_acknowledged_where_a_send_was_refused() -> None:
     """The COMMIT takes the rest, and may be confirmed; what was received comes again, and its doubt is told."""
-    talk = Talk(TRANSACTED, dialect=DIALECT)
-    talk.subscribe()
-    talk.comes("a")
-    talk.receive()
+    talk = talk_with("a")
     talk.send()
     request = talk.commit()
     talk.complain("AMQ339011 Error sending")

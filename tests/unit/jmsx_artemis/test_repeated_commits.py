@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx.core.commit_repeat import PATIENCE
+from jmsx.core.requests import Request
 from jmsx.errors import (
     BrokerTimeoutError,
     ConnectionFailedError,
@@ -212,15 +213,21 @@ def test_nobody_subscribes_on_a_link_that_may_end() -> None:
     reopen(talk)
 
 
-@pytest.mark.parametrize("rehearsed", [False, True])
-def test_what_is_refused_then_is_refused(*, rehearsed: bool) -> None:
-    """Of several that are sent singly the first ones may be there, so that is a doubt."""
+def come_again() -> tuple[Talk, Request]:
+    """A session whose commit was refused without a cause, and whose input has come again on the next link."""
     talk = talk_with("a")
     request = talk.commit()
     talk.refuse(NOT_TOLD)
     talk.cut()
     reopen(talk)
     talk.comes("a")
+    return talk, request
+
+
+@pytest.mark.parametrize("rehearsed", [False, True])
+def test_what_is_refused_then_is_refused(*, rehearsed: bool) -> None:
+    """Of several that are sent singly the first ones may be there, so that is a doubt."""
+    talk, request = come_again()
     if rehearsed:
         talk.answer()
     talk.refuse("AMQ229032 User x does not have permission")
@@ -236,12 +243,7 @@ def test_what_is_refused_then_is_refused(*, rehearsed: bool) -> None:
 
 def test_what_is_refused_on_a_later_link_than_it_was_sent_on_is_a_doubt() -> None:
     """The broker may have some of what was sent singly."""
-    talk = talk_with("a")
-    request = talk.commit()
-    talk.refuse(NOT_TOLD)
-    talk.cut()
-    reopen(talk)
-    talk.comes("a")
+    talk, request = come_again()
     talk.answer()
     assert talk.wrote()[-1] == AGAIN
     talk.cut()
