@@ -223,6 +223,7 @@ class _Reading:
         """Note what a parameter gets; False if it keeps its default."""
         annotation = self._resolved(parameter)
         marker, plain = _marked(annotation)
+        self._check_marker(parameter, plain)
         defaults = parameter.default is not _EMPTY
         if defaults and marker is None and not first:
             return False
@@ -248,6 +249,19 @@ class _Reading:
             if len(names) > 1:
                 raise ConfigurationError(
                     f"{self._name} wants {of.value} twice, as {' and as '.join(names)}; {_WHAT}"
+                )
+
+    def _check_marker(self, parameter: inspect.Parameter, annotation: Any) -> None:
+        """Raise ConfigurationError for a Property or Header in another place than an Annotated's second."""
+        plain = typing.get_args(annotation)[0] if _is_annotated(annotation) else annotation
+        for one in (parameter.default, plain):
+            marker = _made(one)
+            if marker is not None:
+                named = f"{marker.name!r}" if marker.name else ""
+                kind = "str" if one is plain or plain is _EMPTY else shown(plain)
+                raise ConfigurationError(
+                    f"{self._name} has {type(marker).__name__} as the {'type' if one is plain else 'default'} of"
+                    f" {parameter.name}; write {parameter.name}: Annotated[{kind}, {type(marker).__name__}({named})]"
                 )
 
     def _by_type(
@@ -394,13 +408,17 @@ def _as_it_is(value: Any) -> Any:
 
 def _marked(annotation: Any) -> tuple[Property | Header | None, Any]:
     """The property or header that an annotation names, and the type that is left."""
-    if typing.get_origin(annotation) is not typing.Annotated:
+    if not _is_annotated(annotation):
         return None, annotation
     plain, *extras = typing.get_args(annotation)
     markers = [_made(one) for one in extras]
     marker = next((one for one in markers if one is not None), None)
     others = tuple(one for one, made in zip(extras, markers, strict=True) if made is None)
     return marker, typing.Annotated[(plain, *others)] if others else plain
+
+
+def _is_annotated(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is typing.Annotated
 
 
 def _made(extra: object) -> Property | Header | None:
@@ -422,7 +440,7 @@ def _is_ours(annotation: Any) -> bool:
 def _is(annotation: Any, given: type) -> bool:
     """Whether `annotation` means a `given`."""
     plain, _ = without_none(annotation)
-    if typing.get_origin(plain) is typing.Annotated:
+    if _is_annotated(plain):
         return _is(typing.get_args(plain)[0], given)
     if typing.get_origin(plain) in (typing.Union, types.UnionType):
         return any(_is(one, given) for one in typing.get_args(plain))
@@ -431,7 +449,7 @@ def _is(annotation: Any, given: type) -> bool:
 
 def _says_nothing(annotation: Any) -> bool:
     """Whether it admits anything, so that nobody can tell what is meant."""
-    if typing.get_origin(annotation) is typing.Annotated:
+    if _is_annotated(annotation):
         return _says_nothing(typing.get_args(annotation)[0])
     protocol = getattr(annotation, "_is_protocol", False) and isinstance(annotation, type)
     return annotation in (_EMPTY, Any, object) or isinstance(annotation, typing.TypeVar) or protocol

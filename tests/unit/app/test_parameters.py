@@ -477,6 +477,9 @@ def mistyped_property(text: str, lock: Annotated[threading.Lock, Property()]) ->
 def several(messages: list[Message]) -> None: ...
 def in_a_batch(order: Order) -> None: ...
 def property_in_a_batch(orders: list[Order], region: Annotated[str, Property()]) -> None: ...
+def marker_as_default(text: str, region: str = Property()) -> None: ...  # type: ignore[assignment]  # as in FastStream
+def marker_as_type(text: str, region: Property) -> None: ...
+def marker_first(text: str, kind: Annotated[Header("type"), str]) -> None: ...  # type: ignore[valid-type]  # turned round
 def nothing_known(body: None) -> None: ...
 
 
@@ -500,6 +503,9 @@ def nothing_known(body: None) -> None: ...
         (misspelt_header, {}, "unknown header 'correlationid'; did you mean 'correlation_id'?"),
         (mistyped_header, {}, "header 'priority' is a int"),
         (mistyped_property, {}, "lock is no type of data"),
+        (marker_as_default, {}, "write region: Annotated[str, Property()]"),
+        (marker_as_type, {}, "write region: Annotated[str, Property()]"),
+        (marker_first, {}, "write kind: Annotated[str, Header('type')]"),
         (several, {}, "for several at once say @app.consumer(..., batch=500)"),
         (in_a_batch, {"batch": 10}, "it gets a list[...]; write (order: list[Order])"),
         (property_in_a_batch, {"batch": 10}, "with batch= it gets a list[...]"),
