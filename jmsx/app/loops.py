@@ -101,23 +101,15 @@ class Loop:
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, Any]], call: object) -> Running:
         """Start what `work` makes; raises IllegalStateError if the loop is closed: then nothing was begun."""
-
-        async def run() -> Any:
-            running.task = asyncio.current_task()
-            CALL.set(call)
-            return await work()
-
-        running = Running(self._loop)
-        coroutine = run()
+        running = Running(self._loop, work, call)
         try:
-            running.future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            return running  # noqa: TRY300 - an `else` would say less
+            self._loop.call_soon_threadsafe(running.start)
         except RuntimeError as error:
-            coroutine.close()
             raise IllegalStateError(
                 "the event loop of the app was closed while the app ran: leave `async with app` first, or await"
                 " app.serve()"
             ) from error
+        return running
 
     def close(self) -> None:
         """End a loop of ours, and what runs on it."""
@@ -140,14 +132,38 @@ class Loop:
 
 
 class Running:
-    """One call of a handler on a loop."""
+    """
+    One call of a handler on a loop, for which one thread waits.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.task: asyncio.Task[Any] | None = None  #: once it has begun
-        self._loop = loop
+    The two wait for each other at each message, so what passes between them is one callback and one lock.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Callable[[], Coroutine[Any, Any, Any]],
+        call: object,
+    ) -> None:
         self.cancelled_by_us = False
         self.loop_closed = False  #: under it
+        self._loop = loop
+        self._work = work
+        self._call = call
+        self._task: asyncio.Task[None] | None = None  #: once it has begun
+        self._over = threading.Lock()  #: held until it has ended
+        self._over.acquire()
+        self._ended = False
+        self._returned: Any = None
+        self._raised: BaseException | None = None
+
+    def start(self) -> None:
+        """Have it begin; on the loop."""
+        if self.cancelled_by_us:
+            self._end(asyncio.CancelledError())
+            return
+        CALL.set(self._call)  # in a context that is this call's own, which the task takes over
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._look_again)
 
     def result(self) -> Any:
         """
@@ -155,27 +171,49 @@ class Running:
 
         Raises asyncio.CancelledError if it was cancelled, IllegalStateError if its loop was closed under it.
         """
-        while not concurrent.futures.wait([self.future], LOOK).done:
-            if self._loop.is_closed():
+        while not self._over.acquire(timeout=LOOK):
+            if self._loop.is_closed() and not self._over.acquire(blocking=False):
                 self.loop_closed = True
                 raise IllegalStateError("the event loop was closed while a handler ran on it")
-        try:
-            return self.future.result()
-        except concurrent.futures.CancelledError as error:
-            raise asyncio.CancelledError("the handler was cancelled") from error
+        if isinstance(self._raised, asyncio.CancelledError):
+            raise asyncio.CancelledError("the handler was cancelled") from self._raised
+        if self._raised is not None:
+            raise self._raised
+        return self._returned
 
     def cancel(self) -> None:
         """Cancel it, because the app ends; it has ended when `result` returns, and may have swallowed that."""
         self.cancelled_by_us = True
 
         def cancel() -> None:
-            if self.task is None:
-                self.future.cancel()
-            else:
-                self.task.cancel("the app ends")
+            if self._task is not None:
+                self._task.cancel("the app ends")
 
         with contextlib.suppress(RuntimeError):  # of a loop that is closed
             self._loop.call_soon_threadsafe(cancel)
+
+    async def _run(self) -> None:
+        try:
+            self._returned = await self._work()
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+            self._end(error)
+            raise
+        except GeneratorExit:  # of a loop that is gone, mostly
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit too fails this delivery, and ends no loop
+            self._end(error)
+        else:
+            self._end(None)
+
+    def _end(self, raised: BaseException | None) -> None:
+        self._ended = True
+        self._raised = raised
+        self._over.release()
+
+    def _look_again(self, task: asyncio.Task[None]) -> None:
+        """Tell of a task that could not tell itself, for it was cancelled before its first step."""
+        if not self._ended:
+            self._end(asyncio.CancelledError() if task.cancelled() else task.exception())
 
 
 async def _nothing() -> None:

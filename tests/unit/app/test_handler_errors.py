@@ -20,7 +20,7 @@ from jmsx import (
     Reject,
     Retry,
 )
-from jmsx.app.loops import Running
+from jmsx.app.loops import Loop, Running
 from jmsx.errors import ConnectionFailedError, JmsxError
 from jmsx.testing import harness
 
@@ -166,6 +166,46 @@ def test_an_async_handler_is_cancelled(kind: str) -> None:
         assert "did not return in its timeout of 0.05 s, and was cancelled" in str(first)
         assert second.error_message == "own"
     assert ended == ["slow"]
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "client", "individual", "transacted"])
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit])
+def test_an_exit_ends_no_loop(kind: str, mode: str, error: type[BaseException]) -> None:
+    """As in a plain handler it has failed, and the next message is handled."""
+    app, seen = App(redelivery_policy=NEVER), list[str]()
+
+    @app.consumer("queue://orders", mode=mode)
+    async def ship(order: Message) -> None:
+        seen.append(order.text)
+        await asyncio.sleep(0)
+        if order.text == "bad":
+            raise error
+
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "bad")
+        mq.send("queue://orders", "good")
+        (dead,) = mq.dead_letters()
+        assert dead.error_type == error.__name__
+    assert seen == ["bad", "good"]
+
+
+def test_one_that_is_cancelled_before_it_begins() -> None:
+    """Has ended, and whoever waits for it hears of that."""
+    begun = list[str]()
+
+    async def work() -> None:
+        begun.append("yes")
+
+    loop = asyncio.new_event_loop()
+    running = Loop(loop).begin(work, None)
+    loop.call_soon(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+    loop.call_later(0.05, loop.stop)
+    loop.run_forever()
+    with pytest.raises(asyncio.CancelledError):
+        running.result()
+    loop.close()
+    assert begun == []
 
 
 @KINDS
