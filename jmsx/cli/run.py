@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
+import os
 import sys
 import tomllib
 import traceback
@@ -11,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
@@ -21,17 +23,23 @@ from jmsx.cli.terminal import console
 from jmsx.cli.times import seconds as duration
 from jmsx.clock import SystemClock
 from jmsx.core.durations import seconds
-from jmsx.core.option_checks import check_flag, check_names, check_text
+from jmsx.core.option_checks import check_flag, check_names, check_text, nearest
 from jmsx.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 #: The levels of `logging`, as the option spells them.
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 #: The variable with the broker's URL.
 _URL: Final = "JMSX_BROKER_URL"
+
+#: What all variables of ours begin with.
+_PREFIX: Final = "JMSX_"
+
+#: Those that no option of `jmsx run` has.
+_OTHERS: Final = ("JMSX_ARTEMIS_URL", "JMSX_BROKER", "JMSX_CACHE", "JMSX_JAVA")
 
 _err = console(stderr=True)
 
@@ -171,6 +179,9 @@ def run_app(
             'jmsx run needs MODULE:APP, such as shop:app, or app = "shop:app" in [tool.jmsx]'
         )
     announce = _also_unread(_say_as_json if as_json else _err.print)
+    if supervised is None:
+        for words in misspelt(os.environ):
+            announce(words)
     if supervised is None and (settings.workers > 1 or reload):
         app = None if reload else _prepared(settings)
         where = settings.health or (app.health if app is not None else None)
@@ -201,6 +212,20 @@ def run_app(
     announce("drained")
 
 
+def misspelt(variables: Iterable[str]) -> list[str]:
+    """What is to be said of `variables` that are called as ours are, and are none; no error: they may be an app's."""
+    options = inspect.signature(run_app, eval_str=True).parameters.values()
+    given = (getattr(one, "envvar", None) for each in options for one in get_args(each.annotation))
+    known = [*_OTHERS, *filter(None, given)]
+    told = []
+    for name in sorted(variables):
+        if name.startswith(_PREFIX) and name not in known:
+            near = nearest(name, known)
+            hint = f"; did you mean {near}?" if near else ""
+            told.append(f"{name} is set, and jmsx run does not know it{hint}")
+    return told
+
+
 def _also_unread(say: Callable[[str], object]) -> Callable[[str], object]:
     """`say`; but that the other end of the pipe is closed ends nothing that runs."""
 
@@ -221,8 +246,9 @@ def _run_supervised(
     """In a supervisor's worker."""
     from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - with it comes the client
 
-    app.health = "127.0.0.1:0"
     with Supervised(supervised) as supervisor:
+        supervisor.wishes(app.health)
+        app.health = "127.0.0.1:0"
 
         def announce(words: str) -> None:
             if app.endpoint is not None:

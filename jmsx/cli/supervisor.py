@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Self
 from jmsx.app.endpoint import Endpoint, application
 from jmsx.app.health import HealthReport
 from jmsx.app.signals import Signals
+from jmsx.errors import JmsxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,8 @@ _ANSWER: Final = 3.0
 #: HTTP's code for it.
 _OK: Final = 200
 
+#: What a worker tells: where its application would serve health by itself, and where it does.
+_WISHES: Final = b"wishes "
 _STARTED: Final = b"started "
 
 
@@ -61,6 +64,12 @@ class Supervised:
         self._told = False
         self.number = int(os.environ.get("JMSX_WORKER", "0"))
         self._over = False
+
+    def wishes(self, health: str | None) -> None:
+        """Tell where the application would serve health if it ran alone; before it has started."""
+        if health is not None:
+            with contextlib.suppress(OSError):
+                self._socket.sendall(_WISHES + health.encode() + b"\n")
 
     def started(self, url: str) -> None:
         """Tell, once, where health is served."""
@@ -92,6 +101,7 @@ class _Place:
     process: subprocess.Popen[bytes] | None = None
     socket: socket.socket | None = None
     url: str | None = None  #: of its health
+    wishes: str | None = None  #: HOST:PORT where its application would serve that
     began: float = 0.0
     due: float | None = 0.0  #: when it is started; None: it is not to be
     pause: float = FIRST_PAUSE
@@ -103,15 +113,19 @@ class _Place:
             return
         with contextlib.suppress(OSError):  # nothing has come
             self.heard += self.socket.recv(4096)
-        line, end, _ = bytes(self.heard).partition(b"\n")
-        if end:
-            self.url = line.removeprefix(_STARTED).decode()
+        while b"\n" in self.heard:
+            line, _, rest = bytes(self.heard).partition(b"\n")
+            self.heard[:] = rest
+            if line.startswith(_WISHES):
+                self.wishes = line.removeprefix(_WISHES).decode()
+            else:
+                self.url = line.removeprefix(_STARTED).decode()
 
     def forget(self) -> None:
         """The process is gone."""
         if self.socket is not None:
             self.socket.close()
-        self.process, self.socket, self.url = None, None, None
+        self.process, self.socket, self.url, self.wishes = None, None, None, None
         self.heard.clear()
 
 
@@ -123,7 +137,8 @@ class Supervisor:
         command: a `jmsx run`, to which the descriptor of its socket is added.
         variables: that a worker has besides our own.
         count: of workers.
-        health: HOST:PORT where all of them are probed and scraped at once; None: nowhere.
+        health: HOST:PORT where all of them are probed and scraped at once; None: with reload where the application
+            says, else nowhere.
         drain_timeout: seconds that a worker may drain.
         reload: the folder whose Python files have the workers started again when they change.
         announce: is given words for the operator.
@@ -153,14 +168,13 @@ class Supervisor:
         self._code = 0
         self.restarts = 0  #: of workers that died
         self.endpoint: Endpoint | None = None
+        self._served: str | None = None  #: HOST:PORT, by the application's wish
 
     def run(self) -> int:
         """The exit code: 0 if all ended well, 1 if one did not, 130 after a second signal."""
         with Signals() as signals:
             if self._health is not None:
-                probes = {"/healthz": self._probe("healthz"), "/readyz": self._probe("readyz")}
-                self.endpoint = Endpoint(self._health, application(probes, self._metrics))
-                self._announce(f"health of all at {self.endpoint.url}")
+                self._serve(self._health)
             try:
                 return self._supervise(signals)
             finally:
@@ -196,6 +210,7 @@ class Supervisor:
     def _look_at(self, place: _Place) -> None:
         place.listen()
         self._reached = self._reached or place.url is not None
+        self._serve_where_wished(place)
         now = time.monotonic()
         if place.process is None:
             if place.due is not None and now >= place.due:
@@ -305,6 +320,24 @@ class Supervisor:
         return found
 
     # Health and metrics ----------------------------------------------------------------------------------------------
+
+    def _serve(self, health: str) -> None:
+        probes = {"/healthz": self._probe("healthz"), "/readyz": self._probe("readyz")}
+        self.endpoint = Endpoint(health, application(probes, self._metrics))
+        self._announce(f"health of all at {self.endpoint.url}")
+
+    def _serve_where_wished(self, place: _Place) -> None:
+        """Where the application says, as it is now: with reload nobody but a worker can import it."""
+        if self._reload is None or self._health is not None or place.wishes in (None, self._served):
+            return
+        self._served = place.wishes
+        if self.endpoint is not None:
+            self.endpoint.close()
+            self.endpoint = None
+        try:
+            self._serve(str(place.wishes))
+        except JmsxError as error:  # the next change may mend it
+            self._announce(f"error: {error}")
 
     def _probe(self, path: str) -> Callable[[], HealthReport]:
         def probe() -> HealthReport:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -291,6 +292,31 @@ def test_reload(shop: Shop) -> None:
         shop.write(word="newer")
         shop.put("b")
         eventually(lambda: ("b", "newer") in [one[1:] for one in shop.done()])
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 0, errors
+
+
+def test_reload_serves_health_where_the_application_says(shop: Shop) -> None:
+    """And at another place when it says another one; what cannot be served is told, and ends nothing."""
+
+    def write(health: str) -> None:
+        shop.write()
+        file = shop.folder / "shop.py"
+        text = file.read_text("utf-8")
+        file.write_text(text.replace("App(", f"App(health={health!r}, "), encoding="utf-8")
+
+    write("127.0.0.1:0")
+    with shop.runs("--reload") as process:
+        first = read_until(process, r"health of all at (http://\S+)")[1]
+        eventually(lambda: answer(first, "healthz")[0] == 200)
+        write("localhost:0")
+        second = read_until(process, r"health of all at (http://\S+)")[1]
+        assert second != first
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            taken = f"127.0.0.1:{other.getsockname()[1]}"
+            write(taken)
+            assert read_until(process, f"error: cannot serve health at {taken}")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=40)
         assert process.returncode == 0, errors

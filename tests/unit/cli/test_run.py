@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsx import ConfigurationError
-from jmsx.cli.run import ImportFailedError, RunSettings, load_app
+from jmsx.cli.run import ImportFailedError, RunSettings, load_app, misspelt
 from jmsx.cli.supervisor import merged
 
 if TYPE_CHECKING:
@@ -63,6 +63,18 @@ def test_settings_that_make_no_sense(tmp_path: Path, text: str, told: str) -> No
 def test_a_port_is_a_number_there(tmp_path: Path) -> None:
     """As people write it in TOML."""
     assert RunSettings.of(written(tmp_path, "health = 8080")).health == "8080"
+
+
+def test_variables_that_are_misspelt() -> None:
+    """Are told, with what may have been meant; those of others are not looked at."""
+    given = ["JMSX_WORKER", "JMSX_UNTIL_IDEL", "JMSX_TELEPHONE", "JMSX_HEALTH", "JMSX_JAVA", "PATH", "_JMSX_COMPLETE"]
+    assert misspelt(given) == [
+        "JMSX_TELEPHONE is set, and jmsx run does not know it",
+        "JMSX_UNTIL_IDEL is set, and jmsx run does not know it; did you mean JMSX_UNTIL_IDLE?",
+        "JMSX_WORKER is set, and jmsx run does not know it; did you mean JMSX_WORKERS?",
+    ]
+    known = ["BROKER_URL", "DRAIN_TIMEOUT", "HEALTH", "LOG_LEVEL", "UNTIL_IDLE", "WORKERS", "CACHE"]
+    assert misspelt(f"JMSX_{name}" for name in known) == []
 
 
 def test_factories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
