@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from jmsx.core.durations import Duration, seconds
 from jmsx.core.events import Event, Source
 from jmsx.errors import ConfigurationError
 from jmsx.stores.files import make_folder
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _MEBIBYTE: Final = 1024 * 1024
 
+#: Seconds that a line may lie unsynced, by what `sync` says; None: for ever.
+_SYNC: Final = {"always": 0.0, "interval": 1.0, "none": None}
+
 
 class EventLog:
     """
@@ -32,7 +36,8 @@ class EventLog:
     `seq`, and what had to be left out is told in a `log.gap` line, so a reader can prove that it
     has everything, or say what it lacks. A full disk or a failing one is counted and retried,
     never raised. A process that forks goes on with a new writer in the child. No body is ever
-    written, and free text (error messages) only `with_text`.
+    written, and free text (error messages) only `with_text`. Its `…_seconds` are durations:
+    numbers of seconds, a timedelta, or a text such as "1min".
 
     Args:
         directory: made if need be; segments come to lie in `date=…/hour=…` below it (UTC).
@@ -51,7 +56,7 @@ class EventLog:
         wall, monotonic: the clocks, in seconds; `monotonic` is the one of `event.at`.
 
     Raises:
-        ConfigurationError: the directory cannot be made or written to.
+        ConfigurationError: the directory cannot be made or written to, or an option makes no sense.
 
     """
 
@@ -63,28 +68,30 @@ class EventLog:
         *,
         service: str,
         segment_bytes: int = 64 * _MEBIBYTE,
-        segment_seconds: float = 60.0,
+        segment_seconds: Duration = 60.0,
         queue_events: int = 65_536,
-        patience_seconds: float = 1.0,
+        patience_seconds: Duration = 1.0,
         sync: Literal["always", "interval", "none"] = "interval",
-        close_seconds: float = 5.0,
+        close_seconds: Duration = 5.0,
         with_text: bool = False,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        if sync not in _SYNC:
+            raise ConfigurationError(f"sync must be one of {', '.join(_SYNC)}, not {sync!r}")
         self.directory = _writable(Path(directory))
         self._settings = Settings(
             directory=self.directory,
             service=service,
             segment_bytes=segment_bytes,
-            segment_seconds=segment_seconds,
-            sync_seconds={"always": 0.0, "interval": 1.0, "none": None}[sync],
-            close_seconds=close_seconds,
+            segment_seconds=seconds("segment_seconds", segment_seconds),
+            sync_seconds=_SYNC[sync],
+            close_seconds=seconds("close_seconds", close_seconds),
             with_text=with_text,
             wall=wall,
             monotonic=monotonic,
         )
-        self._limits = (queue_events, patience_seconds)
+        self._limits = (queue_events, seconds("patience_seconds", patience_seconds))
         self._starting = threading.Lock()
         self._closed = False
         self._intake = Intake(*self._limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,6 +46,27 @@ def test_it_is_an_observer(tmp_path: Path) -> None:
     log.close()
 
     assert isinstance(log, Observer)
+
+
+def test_durations_as_they_are_everywhere(tmp_path: Path) -> None:
+    """Seconds, a timedelta or a text; what is none, or another `sync` than there is, is refused by its name."""
+    log = EventLog(
+        tmp_path,
+        service="shop",
+        segment_seconds="1min",
+        patience_seconds="500ms",
+        close_seconds=timedelta(seconds=2),
+    )
+    log.close()
+    assert (log._settings.segment_seconds, log._settings.close_seconds) == (60.0, 2.0)
+    assert log._limits == (65_536, 0.5)
+    for name in ("segment_seconds", "patience_seconds", "close_seconds"):
+        wrong: Any = {name: "soon"}
+        with pytest.raises(ConfigurationError, match=f"{name}='soon' is no duration"):
+            EventLog(tmp_path, service="shop", **wrong)
+    sync: Any = "allways"
+    with pytest.raises(ConfigurationError, match="sync must be one of always, interval, none"):
+        EventLog(tmp_path, service="shop", sync=sync)
 
 
 def test_seq_has_no_gap_across_threads_and_segments(tmp_path: Path) -> None:
