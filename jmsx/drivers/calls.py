@@ -96,7 +96,7 @@ class Calls:
             if not self.engine.changed.wait_for(lambda: request.done, seconds):
                 late = BrokerTimeoutError(
                     f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {seconds:g} s{_advice(request)}"
+                    f" in {round(seconds, 3):g} s{_advice(request)}"
                 )
                 self.engine.work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
@@ -391,7 +391,7 @@ class Calls:
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
         if self.engine.outage is not None:
             raise ConnectionFailedError(
-                f"{what} was not sent: {self.engine.outage}, and no broker could be reached for {seconds:g} s;"
+                f"{what} was not sent: {self.engine.outage}, and no broker could be reached for {round(seconds, 3):g} s;"
                 " jmsx goes on trying"
             )
 
