@@ -391,8 +391,8 @@ class Calls:
             raise IllegalStateError(f"The Session is closed; {what} was not sent")
         if self.engine.outage is not None:
             raise ConnectionFailedError(
-                f"{what} was not sent: {self.engine.outage}, and no broker could be reached for {round(seconds, 3):g} s;"
-                " jmsx goes on trying"
+                f"{what} was not sent: {self.engine.outage}, and no broker could be reached for"
+                f" {round(seconds, 3):g} s; jmsx goes on trying"
             )
 
 

@@ -67,7 +67,15 @@ def test_a_port_is_a_number_there(tmp_path: Path) -> None:
 
 def test_variables_that_are_misspelt() -> None:
     """Are told, with what may have been meant; those of others are not looked at."""
-    given = ["JMSX_WORKER", "JMSX_UNTIL_IDEL", "JMSX_TELEPHONE", "JMSX_HEALTH", "JMSX_JAVA", "PATH", "_JMSX_COMPLETE"]
+    given = [
+        "JMSX_WORKER",
+        "JMSX_UNTIL_IDEL",
+        "JMSX_TELEPHONE",
+        "JMSX_HEALTH",
+        "JMSX_JAVA",
+        "PATH",
+        "_JMSX_COMPLETE",
+    ]
     assert misspelt(given) == [
         "JMSX_TELEPHONE is set, and jmsx run does not know it",
         "JMSX_UNTIL_IDEL is set, and jmsx run does not know it; did you mean JMSX_UNTIL_IDLE?",
