@@ -96,7 +96,7 @@ class Calls:
             if not self.engine.changed.wait_for(lambda: request.done, seconds):
                 late = BrokerTimeoutError(
                     f"{self.engine.source.broker} did not answer {request.command} {request.subject}"
-                    f" in {round(seconds, 3):g} s{_advice(request)}"
+                    f" in {_told(seconds)}{_advice(request)}"
                 )
                 self.engine.work(lambda core, now: core.abandon(request, late, now))
         if request.error is not None:
@@ -392,7 +392,7 @@ class Calls:
         if self.engine.outage is not None:
             raise ConnectionFailedError(
                 f"{what} was not sent: {self.engine.outage}, and no broker could be reached for"
-                f" {round(seconds, 3):g} s; jmsx goes on trying"
+                f" {_told(seconds)}; jmsx goes on trying"
             )
 
 
@@ -408,6 +408,11 @@ def _is_readable(delivery: Delivery, read: Callable[[Delivery], object]) -> bool
     except Exception:  # noqa: BLE001 - as the first time
         return False
     return True
+
+
+def _told(seconds: float | None) -> str:
+    """How long was waited, as people say it: what is left until a deadline has many digits."""
+    return f"{round(math.inf if seconds is None else seconds, 3):g} s"
 
 
 def _advice(request: Request) -> str:
