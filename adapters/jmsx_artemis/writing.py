@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Body, Writing
+from jmsx.core.headers import KEY_HEADER, whole
 from jmsx.core.map_body import encode_map
 from jmsx.core.values import StompAck
 from jmsx.errors import UnsupportedError
 from jmsx_artemis.bodies import NO_TEXT, TYPE_HEADER
 from jmsx_artemis.destinations import parted, single
-from jmsx_artemis.selectors import core_filter
+from jmsx_artemis.selectors import NUMBERS, core_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 #: Properties that only Classic's scheduler obeys.
@@ -21,8 +24,22 @@ _CLASSIC_SCHEDULES: Final = frozenset(
     {"AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON"}
 )
 
+#: Messages that a filter names at most: the broker looks at all of them for each message of the queue.
+_NAMED: Final = 100
+
+#: A key that can stand in a filter as it is; what jmsx makes itself is one.
+_KEY: Final = re.compile(r"[\w.:@/-]{1,200}", re.ASCII)
+
 #: A window in which no message has room; 0 is one for one message.
 _NOTHING: Final = "-2"
+
+
+def _named(delivery: Delivery) -> str:
+    """What is true of this message in a filter, and of few others."""
+    key = delivery.headers.get(KEY_HEADER, "")
+    if _KEY.fullmatch(key):
+        return f"{KEY_HEADER} = '{key}'"
+    return f"AMQTimestamp = {whole(delivery.headers.get('timestamp')) or 0}"
 
 
 class ArtemisWriting(Writing):
@@ -78,6 +95,17 @@ class ArtemisWriting(Writing):
         if no_local:
             headers["no-local"] = "true"
         return headers
+
+    def narrowed(
+        self, headers: Mapping[str, str], wanted: Sequence[Delivery]
+    ) -> Mapping[str, str] | None:
+        """By their keys, or their times: a filter cannot name the broker's own id of a message (BROKER.md A21)."""
+        if len(wanted) > _NAMED:
+            return None
+        given = headers.get("selector", "").removeprefix(NUMBERS)
+        named = " OR ".join(sorted({_named(one) for one in wanted}))
+        both = f"({given}) AND ({named})" if given else named
+        return {**headers, "selector": NUMBERS + both}
 
     def browse_headers(
         self,

@@ -14,6 +14,9 @@ transaction that is still open, and the broker, which looks for identities when 
 meanwhile. If it does not come in time, somebody else has it, and the commit is in doubt; if it comes to this session
 later, what is sent for it then is sent singly at once, because another COMMIT would be refused like the first one.
 
+Two sessions that wait would each be sent what the other one waits for, and neither hands anything out or gives it back.
+So a session is subscribed to nothing but what it waits for, until the commit has its end.
+
 A barrier goes before the first of the SENDs (journal_barrier.py): the broker may still be writing another commit.
 """
 
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.actions import Outbox
 from jmsx.core.commit_ways import Commit
 from jmsx.core.consumer import ConsumerCore
+from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Dialect
 from jmsx.core.frames import Frame
 from jmsx.core.journal_barrier import journal_barrier
@@ -138,13 +142,16 @@ class CommitRepeats:
         if self._repeat is not None:
             self._repeat.held, self._repeat.until = False, None
 
-    def resume(self, broker: str, now: float, subscribe: Callable[[float], None]) -> bool:
+    def resume(
+        self, broker: str, now: float, subscribe: Callable[[float, Sequence[Delivery]], None]
+    ) -> bool:
         """
         Go on, on a new link to `broker`.
 
         Returns whether the commit has to be rehearsed first (journal_barrier.py); then nothing else may be written
-        until it runs `subscribe(now)`. That may be refused, and with it the link: a consumer that Artemis makes while
-        it closes a connection is there for ever, and holds messages for nobody (measured on 2.44.0).
+        until it runs `subscribe` with the time and with what it received. That may be refused, and with it the link: a
+        consumer that Artemis makes while it closes a connection is there for ever, and holds messages for nobody
+        (measured on 2.44.0).
         """
         repeat = self._current
         if repeat is None:
@@ -159,7 +166,8 @@ class CommitRepeats:
             if error is not None:
                 return self._answered(repeat, now, error)
             repeat.until = now + PATIENCE
-            subscribe(now)
+            awaited = [] if self._current is None else repeat.commit.batches
+            subscribe(now, [each for _, batch in awaited for each in batch])
             return None
 
         self._rehearse(repeat, passed)

@@ -24,7 +24,7 @@ from jmsx.core.window import Unlimited, Window
 from jmsx.errors import BrokerError, JmsxError, MessageFormatError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Sequence
 
 
 #: What a message's body may be: text, bytes, the entries of a map, or nothing.
@@ -95,6 +95,16 @@ class Writing(Protocol):
 
         None: that SUBSCRIBE may ask for a receipt, and gets its messages all the same. Else the trial is refused for
         what the SUBSCRIBE is refused for, and is given no messages.
+        """
+        return None
+
+    def narrowed(
+        self, headers: Mapping[str, str], wanted: Sequence[Delivery]
+    ) -> Mapping[str, str] | None:
+        """
+        Return the headers of a SUBSCRIBE that gets of what one with `headers` gets only the messages `wanted`.
+
+        It may get a few more. None: they cannot be told from the others.
         """
         return None
 

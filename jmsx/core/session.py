@@ -112,6 +112,7 @@ class SessionCore:
             consumers=self._consumers,
             lost_deliveries=lost_deliveries,
             releases=self._releases,
+            subscribe_wholly=self._consumers.subscribe_wholly,
         )
         self.handing_out = HandingOut(
             dialect,

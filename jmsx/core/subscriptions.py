@@ -20,15 +20,20 @@ from jmsx.core.lost_deliveries import LostDeliveries
 from jmsx.core.process_memory import ConsumerMemory, ProcessMemory
 from jmsx.core.requests import Request, Requests, answered, subscribe
 from jmsx.core.translating import Translating, doubt_bodies, is_browsable
-from jmsx.core.values import ConsumerSettings
+from jmsx.core.values import ConsumerSettings, DestinationKind
 from jmsx.errors import BrokerTimeoutError, IllegalStateError, JmsxError, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 
 #: Consumers that are remembered when they are closed: what the broker sent meanwhile comes soon, or never.
 _LEFT: Final = 100
+
+
+def _narrow(subscription_id: str) -> str:
+    """Return the id of the further subscription by which a consumer gets only what a commit in doubt waits for."""
+    return f"{subscription_id}{SUBSCRIPTION_SEPARATOR}again"
 
 
 class Subscriptions:
@@ -60,6 +65,10 @@ class Subscriptions:
         self.linked = False  #: there is a link to write to
         #: To be subscribed on it, when what has to come before is done.
         self._awaited: dict[str, Request] = {}
+        #: Those that get only what a commit in doubt has received, until its end
+        self._narrowed: dict[str, ConsumerCore] = {}
+        self._beside: set[str] = set()  #: narrow subscriptions that stay beside the whole ones
+        self._narrow_ended: set[str] = set()  #: those that have ended on this link
 
     def __iter__(self) -> Iterator[ConsumerCore]:
         return iter(list(self._consumers.values()))
@@ -109,6 +118,8 @@ class Subscriptions:
             if subscription_id in self._left:
                 self._left[subscription_id].given_back(deliveries)
             return False
+        if self._narrow_ended:
+            deliveries = self._without_late(consumer, deliveries)
         if consumer.blind:
             doubt_bodies(deliveries, self._dialect)
         for delivery in deliveries:
@@ -120,6 +131,12 @@ class Subscriptions:
                 self._recall(consumer, delivery)
         consumer.accept(deliveries, now)
         return True
+
+    def _without_late(self, consumer: ConsumerCore, deliveries: list[Delivery]) -> list[Delivery]:
+        """Return those that the broker does not take back with a subscription that has ended."""
+        late = [one for one in deliveries if one.wire_subscription in self._narrow_ended]
+        consumer.memory.given_back(late)
+        return [one for one in deliveries if one not in late]
 
     def mark_truncated(self, frame: MessageFrame) -> bool:
         """
@@ -183,11 +200,49 @@ class Subscriptions:
             self._awaited[consumer.settings.subscription_id] = request
         return list(self._awaited.values())
 
-    def subscribe(self) -> None:
-        """Subscribe all consumers that `reopen` has prepared."""
+    def subscribe(self, inputs: Sequence[Delivery] = ()) -> None:
+        """
+        Subscribe all consumers that `reopen` has prepared.
+
+        Those of queues get only `inputs`, if there are any, until `subscribe_wholly`: what a commit in doubt waits for.
+        """
         awaited, self._awaited = self._awaited, {}
         for subscription_id, request in awaited.items():
-            self._subscribe(self._consumers[subscription_id], request)
+            consumer = self._consumers[subscription_id]
+            if not (inputs and self._subscribe_narrowly(consumer, request, inputs)):
+                self._subscribe(consumer, request)
+
+    def _subscribe_narrowly(
+        self, consumer: ConsumerCore, request: Request, inputs: Sequence[Delivery]
+    ) -> bool:
+        settings = consumer.settings
+        if settings.kind is not DestinationKind.QUEUE:
+            return False
+        narrowed = self._dialect.writing.narrowed(self._headers(consumer), inputs)
+        if narrowed is None:
+            return False
+        self._narrowed[settings.subscription_id] = consumer
+        own = {"id": _narrow(settings.subscription_id), "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("SUBSCRIBE", {**narrowed, **own}))
+        return True
+
+    def subscribe_wholly(self, now: float) -> None:
+        """
+        Have all consumers that stay open get all of their messages from now on.
+
+        The narrow subscription of one stays beside that if something waits which came by it and is not acknowledged.
+        """
+        for subscription_id in [one for one in self._narrowed if one not in self._closing]:
+            consumer = self._narrowed.pop(subscription_id)
+            consumer.acknowledge_waiting_originals(now)
+            narrow = _narrow(subscription_id)
+            frames = [Frame("SUBSCRIBE", self._headers(consumer))]
+            if any(one.wire_subscription == narrow for one in consumer.waiting):
+                self._beside.add(narrow)
+            else:
+                self._narrow_ended.add(narrow)
+                frames.insert(0, Frame("UNSUBSCRIBE", {"id": narrow}))
+            self._outbox.transmit(*frames)
 
     def lose(self, now: float) -> None:
         """Remember what was not settled, because the link is gone and the broker delivers it again."""
@@ -203,6 +258,9 @@ class Subscriptions:
         self.close_deferred(now)
         self._farewells.clear()
         self._left.clear()
+        self._narrowed.clear()
+        self._beside.clear()
+        self._narrow_ended.clear()
 
     def translated(self) -> list[ConsumerSettings]:
         """Return the consumers of single queues whose messages the broker translates on this link."""
@@ -283,18 +341,31 @@ class Subscriptions:
             self.agenda.remove(consumer)
 
     def _subscribe(self, consumer: ConsumerCore, request: Request) -> None:
+        headers = self._headers(consumer)
+        trial = self._dialect.writing.trial(consumer.settings.destination, headers)
+        subscribe(headers, request, self._requests, self._outbox, trial=trial)
+
+    def _headers(self, consumer: ConsumerCore) -> dict[str, str]:
+        """Return the headers of its SUBSCRIBE, without receipt; it gets its messages as these ask for them."""
         wanted = consumer.settings.headers
         if self._translating.untranslated(consumer.settings):
             wanted = self._dialect.untranslated(wanted)
         consumer.untranslated = len(wanted) < len(consumer.settings.headers)
         consumer.blind = self._dialect.translation_header not in (None, *wanted)
-        headers = {
+        return {
             "id": consumer.settings.subscription_id,
             **wanted,
             **consumer.window.subscribe_headers(),
         }
-        trial = self._dialect.writing.trial(consumer.settings.destination, headers)
-        subscribe(headers, request, self._requests, self._outbox, trial=trial)
+
+    def _wires(self, consumer: ConsumerCore) -> list[str]:
+        """Return the wire subscriptions that feed it, the first one first."""
+        subscription_id = consumer.settings.subscription_id
+        narrow = _narrow(subscription_id)
+        if self._narrowed.pop(subscription_id, None) is not None:
+            return [narrow]
+        beside = [narrow] if narrow in self._beside else []
+        return [*consumer.window.subscription_ids, *beside]
 
     def _unsubscribe(self, consumer: ConsumerCore, now: float, *, idle: bool = True) -> Request:
         settings = consumer.settings
@@ -321,7 +392,7 @@ class Subscriptions:
         request = self._requests.open("UNSUBSCRIBE", settings.destination)
         self._farewells = [*(one for one in self._farewells if not one.done), request]
         receipt = {"receipt": request.receipt_id}
-        ids = reversed(consumer.window.subscription_ids)
+        ids = reversed(self._wires(consumer))
         *further, first = [Frame("UNSUBSCRIBE", {"id": one}) for one in ids]
         frames = [*further, Frame("UNSUBSCRIBE", {**first.headers, **receipt})]
 

@@ -35,6 +35,7 @@ from jmsx.core.two_steps import TwoSteps
 from jmsx.core.values import SessionSettings
 from jmsx.errors import (
     BrokerFaultError,
+    BrokerTimeoutError,
     ConnectionFailedError,
     IllegalStateError,
     InvalidDestinationError,
@@ -68,6 +69,7 @@ class UnitOfWork:
         consumers: Iterable[ConsumerCore],
         lost_deliveries: LostDeliveries,
         releases: Callable[[], list[Frame]],
+        subscribe_wholly: Callable[[float], None],
     ) -> None:
         self.settings = settings  #: of the link that is up
         self._dialect = dialect
@@ -77,6 +79,8 @@ class UnitOfWork:
         self._consumers = consumers  #: of the session
         self._lost_deliveries = lost_deliveries
         self._releases = releases  #: what ends every transaction that keeps a window open
+        #: Ends that consumers get only what a commit in doubt has received
+        self._subscribe_wholly = subscribe_wholly
         self._transaction = Transaction(settings.session_id)
         self._commit: Commit | None = None  #: the one that is under way
         #: Whether a commit that was not answered is cleared up on the next link by what it received
@@ -372,17 +376,19 @@ class UnitOfWork:
         self._two_steps.give_up(now, gone)
         self._repeats.give_up(now, gone)
 
-    def resume(self, broker: str, now: float, subscribe: Callable[[], None]) -> bool:
+    def resume(
+        self, broker: str, now: float, subscribe: Callable[[Sequence[Delivery]], None]
+    ) -> bool:
         """
         Go on, on a new link to `broker`, with a commit that was not ended on the last one.
 
         Returns whether it is rehearsed first (commit_repeat.py); then nothing else may be written until it runs
-        `subscribe`.
+        `subscribe` with what the session waits for.
         """
 
-        def reopened(now: float) -> None:
+        def reopened(now: float, awaited: Sequence[Delivery]) -> None:
             self._reopen(now)
-            subscribe()
+            subscribe(awaited)
 
         rehearsed = self._repeats.resume(broker, now, reopened)
         if not rehearsed:
@@ -453,9 +459,14 @@ class UnitOfWork:
             error = BrokerFaultError(f"it was confirmed, but {complaint}")
         if error is None:
             self._committed(commit.batches, now)
+            self._subscribe_wholly(now)
             commit.then(now)
             return None
         told = self._not_committed(commit.batches, error, now, commit.broker)
+        if isinstance(
+            error, BrokerTimeoutError
+        ):  # it waits no longer; after any other, the link is gone or dropped
+            self._subscribe_wholly(now)
         if isinstance(error, TransactionRolledBackError):  # told on a link that stays
             commit.then(now)
         return told

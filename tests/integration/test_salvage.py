@@ -23,6 +23,7 @@ from tests.integration.support import bodies, fresh_queue, within
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from jmsx.core.session import SessionCore
     from jmsx_broker import Broker
 
 
@@ -216,6 +217,53 @@ def test_another_process_that_has_the_input_meanwhile(artemis_broker: Broker) ->
         second.commit()
         assert eventually(lambda: artemis_broker.statistics(source.name).size == 0, 5)
     assert bodies(artemis_broker, target) == ["out"]
+
+
+@pytest.mark.broker
+def test_who_waits_for_an_input_takes_nothing_else(artemis_broker: Broker) -> None:
+    """
+    Another session may wait for it: two that hold each other's inputs would wait until their patience ends.
+
+    The commit ends when the input comes, and then the session gets everything.
+    """
+    source, target = fresh_queue(), fresh_queue()
+    with (
+        Proxy(artemis_broker.url) as way,
+        jmsx.Connection(
+            f"failover:({way.url})?maxReconnectDelay=100", commit_markers=True
+        ) as doubtful,
+        jmsx.Connection(artemis_broker.url) as other,
+    ):
+        doubtful.start()
+        other.start()
+        sender = other.create_session().create_producer(source)
+        sender.send(jmsx.Message("a"))
+        session = doubtful.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+        consumer = session.create_consumer(source)
+        assert consumer.receive(10) is not None
+        session.create_producer(target).send(jmsx.Message("out"))
+        way.cut_at(b"COMMIT", to_broker=True, passed=False)
+        with way.shut():
+            call = Call(session.commit)
+            holder = other.create_session(jmsx.AcknowledgeMode.SESSION_TRANSACTED)
+            assert holder.create_consumer(source).receive(10) is not None
+        holding = link_of(holder).engine
+        assert eventually(lambda: artemis_broker.statistics(source.name).consumer_count == 2, 5)
+        numbers = [str(number) for number in range(10)]
+        for number in numbers:
+            sender.send(jmsx.Message(number))
+        assert eventually(lambda: holding.call(lambda core, _now: waiting(core)) == len(numbers), 5)
+        holder.close()
+        assert call.join(5).error is None
+        got = [consumer.receive(5) for _ in numbers]
+        assert [one and one.text for one in got] == numbers
+        session.commit()
+    assert bodies(artemis_broker, target) == ["out"]
+
+
+def waiting(core: SessionCore) -> int:
+    """How many messages a session holds that the application has not got."""
+    return sum(len(one.waiting) for one in core._consumers)
 
 
 @pytest.fixture(scope="module")

@@ -84,14 +84,16 @@ def test_a_consumer_that_closes_while_a_commit_is_repeated(*, linked: bool) -> N
     if linked:
         talk.core.close_consumer("1", talk.now)
     talk.answer()
-    assert talk.wrote()[-1] == "SUBSCRIBE 2 ?"
+    assert talk.wrote()[-1] == "SUBSCRIBE 2+again ?"
     talk.answer()
     assert all(one.done and one.error is None for one in restored)
     talk.comes("a", to="2")
     talk.answer()
     talk.answer()
     assert outcome(request) == "done"
-    assert not [one for one in talk.frames if one.command == "UNSUBSCRIBE"]
+    talk.wrote()
+    left = [one.headers["id"] for one in talk.frames if one.command == "UNSUBSCRIBE"]
+    assert left == ["2+again"]
     assert [one.consumer for one in talk.reported(SubscriptionClosed)] == ["consumer-1"]
     assert [one.consumer for one in talk.reported(SubscriptionOpened)] == [
         f"consumer-{name}" for name in "122"

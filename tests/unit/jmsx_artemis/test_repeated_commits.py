@@ -30,6 +30,9 @@ REHEARSED = [
 ]
 AGAIN = "SEND queue:x 'out' ?"
 
+#: Then the session gets everything again, not only what it has waited for.
+WHOLLY = ["UNSUBSCRIBE 1+again", "SUBSCRIBE 1"]
+
 #: How Artemis refuses a commit with an identity that it has, and others (BROKER.md A34).
 NOT_TOLD = "AMQ339013 Error committing jmsx"
 
@@ -50,15 +53,16 @@ def reopen(talk: Talk) -> None:
     A new link is up, and the broker confirms every consumer.
 
     If a commit is to be repeated, it is rehearsed before they are subscribed: that may be refused, and end the link.
+    They are subscribed only to what it waits for then.
     """
     talk.wrote()
     requests = talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
-    frames = talk.wrote()
+    frames, subscribed = talk.wrote(), "SUBSCRIBE 1 ?"
     if talk.core.committing:
         assert frames == REHEARSED
         talk.answer()
-        frames = talk.wrote()
-    assert frames == ["SUBSCRIBE 1 ?"]
+        frames, subscribed = talk.wrote(), "SUBSCRIBE 1+again ?"
+    assert frames == [subscribed]
     talk.answer()
     assert all(request.done for request in requests)
 
@@ -94,9 +98,95 @@ def test_a_refused_commit_is_repeated_when_its_inputs_have_come_again() -> None:
     talk.answer()
     assert outcome(request) == "done"
     assert talk.drain() == ["c#1"]
-    assert talk.wrote() == ["ACK a", "ACK b"]
+    assert talk.wrote() == ["ACK b", *WHOLLY]
     assert sent(talk) == ["confirmed"]
     assert transactions(talk) == [("committed", 1, 2)]
+
+
+def test_a_session_that_waits_takes_nothing_that_another_one_may_wait_for() -> None:
+    """Two that hold each other's inputs would wait until their patience ends; so each gets its own alone."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", jmsx_key="k-1")
+    talk.comes("b", timestamp="1700000000001")
+    talk.drain()
+    talk.send()
+    talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    assert [one.headers.get("selector") for one in talk.frames if one.command == "SUBSCRIBE"] == [
+        None,
+        "convert_string_expressions:AMQTimestamp = 1700000000001 OR jmsx_key = 'k-1'",
+    ]
+    talk.comes("a", to="1+again", jmsx_key="k-1")
+    talk.comes("b", to="1+again", timestamp="1700000000001")
+    talk.answer()
+    talk.answer()
+    assert talk.wrote()[-3:] == ["ACK b", *WHOLLY]
+    assert "selector" not in talk.frames[-1].headers
+    talk.comes("late", to="1+again")  # the broker takes it back with the subscription
+    talk.comes("c")
+    assert talk.drain() == ["c#1"]
+
+
+def test_what_has_come_in_vain_is_handed_out_and_acknowledged_where_it_came() -> None:
+    """Its subscription stays beside the whole one until the consumer is closed."""
+    talk = talk_with("a", "b")
+    talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.comes("a", to="1+again")
+    talk.timer()
+    assert talk.wrote() == ["SUBSCRIBE 1"]
+    talk.comes("c")
+    assert talk.drain() == ["a#2", "c#1"]
+    talk.commit()
+    assert talk.wrote() == ["ACK a", "ACK c ?"]
+    talk.answer()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1+again", "UNSUBSCRIBE 1 ?"]
+
+
+def test_a_session_that_is_closed_while_it_waits() -> None:
+    """Its consumer has the narrow subscription alone."""
+    talk = talk_with("a")
+    talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.core.close(talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1+again ?"]
+
+
+def test_a_doubt_that_is_told_before_the_session_is_subscribed() -> None:
+    """Then it waits for nothing, and gets everything."""
+    talk = talk_with("a")
+    request = talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    talk.wrote()
+    talk.core.link_opened("ActiveMQ-Artemis", 0.01, talk.now)
+    talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
+    assert talk.wrote() == REHEARSED
+    talk.answer()
+    assert talk.wrote() == ["SUBSCRIBE 1 ?"]
+
+
+def test_a_filter_keeps_what_its_consumer_asked_for() -> None:
+    """And names no message where they are too many, or their keys cannot stand in it."""
+    narrowed = DIALECT.writing.narrowed
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe()
+    talk.comes("a", jmsx_key="it's", timestamp="7")
+    delivery = talk.held()
+    asked = {"destination": "q", "selector": "convert_string_expressions:x = 1 OR y = 2"}
+    assert narrowed(asked, [delivery]) == {
+        "destination": "q",
+        "selector": "convert_string_expressions:(x = 1 OR y = 2) AND (AMQTimestamp = 7)",
+    }
+    assert narrowed(asked, [delivery] * 101) is None
 
 
 def test_an_input_may_come_to_another_consumer_of_the_session() -> None:
@@ -117,7 +207,7 @@ def test_an_input_may_come_to_another_consumer_of_the_session() -> None:
     talk.answer()
     assert outcome(request) == "done"
     assert talk.drain("1", "2") == []
-    assert talk.wrote()[-1] == "ACK a"
+    assert "ACK a" in talk.wrote()
 
 
 def test_an_input_that_does_not_come_again_leaves_the_commit_in_doubt() -> None:
@@ -132,7 +222,7 @@ def test_an_input_that_does_not_come_again_leaves_the_commit_in_doubt() -> None:
     assert talk.timer() == began + PATIENCE
     assert isinstance(request.error, TransactionInDoubtError)
     assert "somebody else has it" in str(request.error)
-    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+    assert talk.wrote() == ["UNSUBSCRIBE 1+again ?"]
     assert talk.core.next_timer() is None
     talk.send()
     talk.commit()
@@ -410,7 +500,7 @@ def test_a_lost_answer_is_no_doubt(kind: type[LinkError]) -> None:
     talk.answer()
     assert outcome(request) == "done"
     assert talk.drain() == []
-    assert talk.wrote() == ["ACK a"]
+    assert talk.wrote() == ["ACK a", *WHOLLY]
     assert sent(talk) == ["confirmed"]
     assert transactions(talk) == [("committed", 1, 1)]
 
@@ -424,7 +514,7 @@ def test_a_lost_answer_is_a_doubt_while_somebody_else_has_the_input() -> None:
     talk.timer()
     assert isinstance(request.error, TransactionInDoubtError)
     assert "somebody else has it" in str(request.error)
-    assert talk.wrote() == []
+    assert talk.wrote() == WHOLLY
 
 
 @pytest.mark.parametrize("subscribed", [False, True])
@@ -459,7 +549,7 @@ def test_nothing_is_repeated_once_its_doubt_is_told(marker_day: int | None) -> N
     talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
     assert isinstance(request.error, TransactionInDoubtError)
     talk.answer()
-    assert talk.wrote() == []
+    assert talk.wrote() == WHOLLY
 
 
 def test_a_commit_whose_acks_are_lost_is_done() -> None:
