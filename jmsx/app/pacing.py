@@ -206,6 +206,7 @@ class Gate:
     def __init__(self, bucket: Bucket | None = None, circuit: Circuit | None = None) -> None:
         self._bucket = bucket
         self.circuit = circuit
+        self.is_open = bucket is None and circuit is None  #: whoever comes, and for ever
 
     @property
     def one_only(self) -> bool:

@@ -104,6 +104,11 @@ class Parameters:
 
     of: tuple[Parameter, ...]  #: those by position first
     batch: bool = False
+    is_message: bool = field(init=False)  #: it takes nothing else: the message, or the list of them
+
+    def __post_init__(self) -> None:
+        alone = [(one.of, one.by_name) for one in self.of] == [(Of.MESSAGE, False)]
+        object.__setattr__(self, "is_message", alone)
 
     @property
     def takes_session(self) -> bool:
@@ -123,6 +128,8 @@ class Parameters:
 
         Raises Reject for a message that is not as the handler says, of a batch InvalidMessagesError.
         """
+        if self.is_message:
+            return [taken], {}
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for one in self.of:

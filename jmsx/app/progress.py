@@ -28,6 +28,10 @@ from jmsx.core.poison_frames import PoisonFrames
 REMEMBERED: Final = 120.0
 
 
+#: Events that name a place of the broker's.
+_NAMING: Final = (MessageSent, SubscriptionOpened)
+
+
 class Refusal(NamedTuple):
     """That the broker refused a dead letter: where it was to go, and why it does not."""
 
@@ -61,18 +65,13 @@ class Movement:
     def note(self, event: Event) -> None:
         """Note what `event` says of messages that come and go."""
         self.poison_frames.note(event)
+        if isinstance(event, DeliveryEnded):  # as most are
+            self._note_end(event)
+            return
         match event:
             case DeadLetterFailed():
                 place = event.dead_letter_destination or "the broker's dead letter queue"
                 self.refused = {**self.refused, event.message_key: Refusal(place, event.reason)}
-            case DeliveryEnded():
-                if event.message_key in self.refused and event.outcome is not Outcome.ABANDONED:
-                    left = {**self.refused}
-                    del left[event.message_key]
-                    self.refused = left  # another one, for who reads it has no lock
-                if event.outcome is not Outcome.ROLLED_BACK:  # else it waits here to come again
-                    self.in_hand = max(self.in_hand - 1, 0)
-                self.moved_at = event.at
             case MessagesReceived():
                 self.in_hand += event.messages
                 self.received_at = self.moved_at = event.at
@@ -94,6 +93,16 @@ class Movement:
                 }
 
 
+    def _note_end(self, event: DeliveryEnded) -> None:
+        if event.message_key in self.refused and event.outcome is not Outcome.ABANDONED:
+            left = {**self.refused}
+            del left[event.message_key]
+            self.refused = left  # another one, for who reads it has no lock
+        if event.outcome is not Outcome.ROLLED_BACK and self.in_hand > 0:  # else it waits here to come again
+            self.in_hand -= 1
+        self.moved_at = event.at
+
+
 class Progress:
     """An observer that follows every session."""
 
@@ -108,7 +117,7 @@ class Progress:
 
     def observe(self, event: Event, source: Source) -> None:
         """Take note of one event."""
-        if isinstance(event, MessageSent | SubscriptionOpened):
+        if isinstance(event, _NAMING):
             self.places.note(event.destination, source)
         self.movement(source.session_id).note(event)
 

@@ -72,9 +72,9 @@ NOT_CALLED: Final = Unhandled()
 _log = logger("jmsx.app")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
-    """A handler at work on one message."""
+    """A handler at work on one message; nobody changes it."""
 
     message_id: str | None
     since: float  #: seconds, monotonic
@@ -296,7 +296,8 @@ class Worker:
         try:
             self._settle(message)
         finally:
-            self._gate.ended(NOT_CALLED, 0.0)
+            if not self._gate.is_open:
+                self._gate.ended(NOT_CALLED, 0.0)
             self.call = None
 
     def _enter(self, messages: Sequence[Message]) -> None:
@@ -305,6 +306,8 @@ class Worker:
 
         Raises Unhandled if they cannot be settled any more then, and if a single one is to be the probe.
         """
+        if self._gate.is_open:
+            return
         waited = self._gate.enter(len(messages), self._machine, self._wait)
         lost = waited and delivery_of(messages[0]).epoch != self._link.epoch
         if lost or (len(messages) > 1 and self._gate.one_only):
@@ -426,7 +429,8 @@ class Worker:
             error = NOT_CALLED if isinstance(raised, InvalidMessagesError) else raised
             raise
         finally:
-            self._gate.ended(error, self._machine.monotonic())
+            if not self._gate.is_open:
+                self._gate.ended(error, self._machine.monotonic())
         if result is not None and isinstance(taken, Message) and taken.reply_to is not None:
             self._answer(taken, result)
 
@@ -437,7 +441,8 @@ class Worker:
             return parameters.arguments(given, self._session, database)
 
         if self._loop is None:
-            self._called_at = self._machine.monotonic()
+            if self.timeout is not None:
+                self._called_at = self._machine.monotonic()
             try:
                 result = self._around.call(taken, arguments)
             finally:
