@@ -163,7 +163,6 @@ class Running:
             return
         CALL.set(self._call)  # in a context that is this call's own, which the task takes over
         self._task = self._loop.create_task(self._run())
-        self._task.add_done_callback(self._look_again)
 
     def result(self) -> Any:
         """
@@ -172,9 +171,10 @@ class Running:
         Raises asyncio.CancelledError if it was cancelled, IllegalStateError if its loop was closed under it.
         """
         while not self._over.acquire(timeout=LOOK):
-            if self._loop.is_closed() and not self._over.acquire(blocking=False):
-                self.loop_closed = True
-                raise IllegalStateError("the event loop was closed while a handler ran on it")
+            task = self._task
+            gone = (task is not None and task.done()) or self._loop.is_closed()
+            if gone and not self._ended:  # asked in this order, for it tells before its task is done
+                raise self._untold()
         if isinstance(self._raised, asyncio.CancelledError):
             raise asyncio.CancelledError("the handler was cancelled") from self._raised
         if self._raised is not None:
@@ -210,10 +210,13 @@ class Running:
         self._raised = raised
         self._over.release()
 
-    def _look_again(self, task: asyncio.Task[None]) -> None:
-        """Tell of a task that could not tell itself, for it was cancelled before its first step."""
-        if not self._ended:
-            self._end(asyncio.CancelledError() if task.cancelled() else task.exception())
+    def _untold(self) -> BaseException:
+        """Why it ends without a word: it was cancelled before its first step, or its loop is gone."""
+        if self._task is not None and self._task.done():
+            error = None if self._task.cancelled() else self._task.exception()
+            return error or asyncio.CancelledError("the handler was cancelled")
+        self.loop_closed = True
+        return IllegalStateError("the event loop was closed while a handler ran on it")
 
 
 async def _nothing() -> None:
