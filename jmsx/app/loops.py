@@ -173,7 +173,9 @@ class Running:
         while not self._over.acquire(timeout=LOOK):
             task = self._task
             gone = (task is not None and task.done()) or self._loop.is_closed()
-            if gone and not self._ended:  # asked in this order, for it tells before its task is done
+            if (
+                gone and not self._ended
+            ):  # asked in this order, for it tells before its task is done
                 raise self._untold()
         if isinstance(self._raised, asyncio.CancelledError):
             raise asyncio.CancelledError("the handler was cancelled") from self._raised

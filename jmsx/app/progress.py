@@ -92,13 +92,14 @@ class Movement:
                     if refusal.until > event.at
                 }
 
-
     def _note_end(self, event: DeliveryEnded) -> None:
         if event.message_key in self.refused and event.outcome is not Outcome.ABANDONED:
             left = {**self.refused}
             del left[event.message_key]
             self.refused = left  # another one, for who reads it has no lock
-        if event.outcome is not Outcome.ROLLED_BACK and self.in_hand > 0:  # else it waits here to come again
+        if (
+            event.outcome is not Outcome.ROLLED_BACK and self.in_hand > 0
+        ):  # else it waits here to come again
             self.in_hand -= 1
         self.moved_at = event.at
 
