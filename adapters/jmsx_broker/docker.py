@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from jmsx.errors import ConfigurationError
+from jmsx_broker.ports import PortTakenError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,13 +40,15 @@ def why_no_docker() -> str | None:
 
 @contextlib.contextmanager
 def told_errors() -> Iterator[None]:
-    """Raise the daemon's errors as ConfigurationError."""
+    """Raise the daemon's errors as ConfigurationError, PortTakenError if it says that."""
     from docker.errors import DockerException  # noqa: PLC0415 - only for containers
 
     try:
         yield
     except DockerException as error:
-        raise ConfigurationError(f"Docker says: {error}") from error
+        taken = "port is already allocated" in str(error)
+        kind = PortTakenError if taken else ConfigurationError
+        raise kind(f"Docker says: {error}") from error
 
 
 def _connect() -> Any:

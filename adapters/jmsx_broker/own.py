@@ -21,13 +21,16 @@ from jmsx.errors import (
 )
 from jmsx_broker.broker import Broker
 from jmsx_broker.certificates import Certificates, TlsConnector, TlsOptions, make_certificates
-from jmsx_broker.ports import HOST, check_free, free_port
+from jmsx_broker.ports import HOST, PortTakenError, check_free, free_port
 from jmsx_broker.products import Product
 from jmsx_broker.recipe import Recipe
 from jmsx_broker.wire import Wire
 
 #: Seconds at least for one attempt to connect.
 _CONNECT: Final = 0.05
+
+#: Attempts to start on free ports: what was free when we looked may be somebody else's a moment later.
+_ATTEMPTS: Final = 3
 
 
 class Doors(TypedDict, total=False):
@@ -140,9 +143,8 @@ class OwnBroker(Broker):
             raise IllegalStateError("the broker is started already")
         self.kill()  # what is left of one that ended by itself
         self._prepare()
-        self._choose_ports()
         try:
-            self._launch()
+            self._launch_on_ports()
             self._await_answer(time.monotonic() + timeout)
         except BaseException:
             self.kill()
@@ -225,9 +227,27 @@ class OwnBroker(Broker):
             raise IllegalStateError("the broker has no port before its first start")
         return port
 
+    def _launch_on_ports(self) -> None:
+        """Launch it on the ports that it was given, or has, and on free ones in place of 0."""
+        given = self._ports
+        for attempt in range(1, _ATTEMPTS + 1):
+            self._choose_ports()
+            try:
+                self._launch()
+            except PortTakenError:
+                if self._ports == given or attempt == _ATTEMPTS:
+                    raise
+                self._port, self._openwire_port, self._tls_port = given
+            else:
+                return
+
+    @property
+    def _ports(self) -> tuple[int, int, int]:
+        return self._port, self._openwire_port, self._tls_port
+
     def _choose_ports(self) -> None:
         """Replace a 0 by a free port, once and for all; raise ConfigurationError if a given one is taken."""
-        for port in (self._port, self._openwire_port, self._tls_port):
+        for port in self._ports:
             if port != 0:
                 check_free(port)
         self._port = self._port or free_port()

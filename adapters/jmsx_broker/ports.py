@@ -17,6 +17,10 @@ HOST: Final = "127.0.0.1"
 _FREE_PORTS: Final = range(18000, 32000)
 
 
+class PortTakenError(ConfigurationError):
+    """A port that nobody listened on when we looked is somebody else's."""
+
+
 def check_free(port: int) -> None:
     """Raise ConfigurationError if nobody can listen on `port`."""
     with socket.socket() as probe:

@@ -11,8 +11,9 @@ import pytest
 
 import jmsx
 from jmsx.errors import BrokerTimeoutError, ConfigurationError
-from jmsx_broker import ArtemisContainer, ClassicContainer
+from jmsx_broker import ArtemisContainer, ClassicContainer, own
 from jmsx_broker.docker import docker_client
+from jmsx_broker.ports import free_port
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.support import fresh_queue
@@ -82,6 +83,21 @@ def test_paused_broker_is_silent_until_it_is_resumed(
         broker.pause()
         frozen = broker.container.get_container_id()
     assert frozen not in containers()
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was free when we looked; one that the caller gives is not replaced."""
+    with ClassicContainer() as first:
+        taken = urlsplit(first.url).port
+        assert taken is not None
+        found = [taken]
+        monkeypatch.setattr(own, "free_port", lambda: found.pop() if found else free_port())
+        with ClassicContainer() as second:
+            assert not found
+            assert urlsplit(second.url).port != taken
+            Wire(second.url).close()
+        with pytest.raises(ConfigurationError, match=f":{taken}"):
+            ClassicContainer(taken).start()
 
 
 def test_image_that_is_nowhere_is_told_with_the_remedy() -> None:

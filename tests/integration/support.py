@@ -146,13 +146,15 @@ def dead_copies(broker: Broker, key: str) -> list[dict[str, str]]:
 
 
 def settles(broker: Broker, queue: Destination, *, size: int, inflight: int = 0) -> bool:
-    """Whether the broker's counts of `queue` become these soon."""
+    """Whether the broker's counts of `queue` become these soon; if not, the test fails with what they are."""
 
-    def reached() -> bool:
+    def counts() -> tuple[int, int]:
         told = broker.statistics(queue.name)
-        return (told.size, told.inflight_count) == (size, inflight)
+        return told.size, told.inflight_count
 
-    return eventually(reached, 5)
+    if not eventually(lambda: counts() == (size, inflight), 5):
+        pytest.fail(f"{queue} has (size, in flight) {counts()}, not {(size, inflight)}")
+    return True
 
 
 def dead_destination(broker: Broker, session: Any) -> Destination:
