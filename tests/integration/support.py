@@ -10,6 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import pytest
+
 from jmsx import AcknowledgeMode, Connection, Queue, RedeliveryPolicy
 from jmsx.core.events import DeliveryEnded, Event, MessageDeadLettered, Source
 from jmsx.core.frames import Frame
