@@ -171,8 +171,7 @@ class ClassicDeadLetters:
     def _browsed(self, queue: str, headers: Mapping[str, str]) -> Iterator[MessageFrame]:
         with self._talk() as talk:
             talk.send(Frame("SUBSCRIBE", {"id": "look", **headers}))
-            while not DIALECT.ends_browsing((frame := talk.message(queue)).headers):
-                yield frame
+            yield from talk.messages(queue, DIALECT.ends_browsing)
 
     def _whole(self, frame: MessageFrame, queue: str) -> MessageFrame:
         """`frame`, which was not translated, with the body that comes only so, if it has such a one."""

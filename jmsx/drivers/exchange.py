@@ -35,7 +35,7 @@ from jmsx.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 Came = TypeVar("Came", Frame, MessageFrame)
@@ -124,6 +124,7 @@ class Talk:
         #: What nobody has asked for yet; a receipt that is awaited must not cost the messages before it
         self._frames: deque[Frame | MessageFrame] = deque()
         self._messages: deque[Frame | MessageFrame] = deque()
+        self._corrects = False  #: the caller takes back the last message if it was not whole
         self._link = machine.link(address, options, self._inbox)
         if told is not None:
             self._link.share(told)
@@ -194,6 +195,25 @@ class Talk:
             raise MisreadError(f"nobody knows yet what settles the first message of {subject}")
         return frame
 
+    def messages(
+        self, subject: str, ends: Callable[[Mapping[str, str]], bool]
+    ) -> Iterator[MessageFrame]:
+        """
+        Yield the messages of any subscription to `subject` up to the one whose headers end them; raises as `shown`.
+
+        Each is told when the next one has come, which shows that it was whole: a sender can write into a body what
+        looks like its end. If it was not, it is told as broken.
+        """
+        self._corrects = True
+        last: MessageFrame | None = None
+        while True:
+            frame = self._next(MessageFrame, None, "SUBSCRIBE", subject)
+            if last is not None and not frame.late:
+                yield last
+            if ends(frame.headers):
+                return
+            last = frame
+
     def _next(
         self, kind: type[Came], header: tuple[str, str] | None, command: str, subject: str
     ) -> Came:
@@ -226,7 +246,10 @@ class Talk:
         for one in arrival:
             if isinstance(one, Frame):
                 self._frames.append(one)
-            elif one.late:
+            elif one.late and self._messages:  # the last of them, which nobody has got
+                self._messages[-1] = one
+                one.late = False
+            elif one.late and not self._corrects:
                 raise MisreadError(f"{when}: a message that seemed whole is not")
             else:
                 self._messages.append(one)
