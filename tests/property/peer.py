@@ -34,6 +34,12 @@ UNCONFIRMED = {DeliveryState.DYING, DeliveryState.LEAVING}
 #: Which may be handed out once more, or wait among those that are.
 ENDED_ALREADY = (DeliveryState.COPIED, DeliveryState.SETTLED)
 
+#: What the deliveries may be that a consumer keeps in one place.
+_WAITING = {DeliveryState.WAITING, *ENDED_ALREADY}
+_HELD = {DeliveryState.HELD, *ENDED_ALREADY}
+_RESTING = {DeliveryState.RESTING, *ENDED_ALREADY}
+_OWED = {DeliveryState.OWED}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habit:
@@ -181,13 +187,13 @@ class Peer:
         assert first is min(ready, key=lambda one: one.next_order, default=None)
         for one in consumers:
             for some, states in (
-                (one.waiting, {DeliveryState.WAITING, *ENDED_ALREADY}),
-                (one.delivered, {DeliveryState.HELD, *ENDED_ALREADY}),
-                (one.schedule.pending(), {DeliveryState.RESTING, *ENDED_ALREADY}),
-                (one.batch.owed(), {DeliveryState.OWED}),
+                (one.waiting, _WAITING),
+                (one.delivered, _HELD),
+                (one.schedule.pending(), _RESTING),
+                (one.batch.owed(), _OWED),
                 (one.copies, UNCONFIRMED),
             ):
-                assert {delivery.state for delivery in some} <= states
+                assert not some or {delivery.state for delivery in some} <= states
             if not one.settings.individual:
                 arrivals = [delivery.arrival for delivery in one.waiting]
                 assert arrivals == sorted(arrivals)

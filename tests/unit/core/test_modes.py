@@ -20,6 +20,9 @@ HOME: Final = ROOT / "jmsx" / "core" / "modes.py"
 #: A mode that is compared, and not looked up.
 MODE: Final = re.compile(r"\.mode\b(?!\.does)")
 
+#: What a file says somewhere that asks anything about modes; most say nothing of the kind.
+WORD: Final = re.compile(r"\bmode\b|AcknowledgeMode")
+
 #: Something else that is called a mode.
 OTHER: Final = "RedeliveryMode"
 
@@ -43,25 +46,26 @@ def files() -> list[Path]:
 
 def questions(source: str) -> Iterator[str]:
     """Each place of `source` that asks which mode it is: comparisons, and tables or cases by mode."""
-    for node in ast.walk(ast.parse(source)):
-        text = ast.unparse(node) if isinstance(node, ast.expr | ast.pattern) else ""
+    for node in ast.walk(ast.parse(source if WORD.search(source) else "")):
         match node:
             case ast.Compare():
-                asks = _names_one(node) or MODE.search(text) is not None
+                asks = _names_one(node) or MODE.search(ast.unparse(node)) is not None
             case ast.Dict():
                 asks = any(_names_one(key) for key in node.keys if key is not None)
             case ast.Tuple() | ast.Set() | ast.List() | ast.pattern():
                 asks = _names_one(node)
             case _:
                 asks = False
-        if asks and OTHER not in text:
+        if asks and OTHER not in (text := ast.unparse(node)):
             yield text
 
 
 def _names_one(node: ast.AST) -> bool:
+    owners = (each.value for each in ast.walk(node) if isinstance(each, ast.Attribute))
     return any(
-        isinstance(each, ast.Attribute) and ast.unparse(each.value).endswith("AcknowledgeMode")
-        for each in ast.walk(node)
+        (isinstance(owner, ast.Name) and owner.id.endswith("AcknowledgeMode"))
+        or (isinstance(owner, ast.Attribute) and owner.attr.endswith("AcknowledgeMode"))
+        for owner in owners
     )
 
 

@@ -6,12 +6,15 @@ import ast
 import functools
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
+
+#: What imports.
+Statement: TypeAlias = ast.Import | ast.ImportFrom
 
 ROOT: Final = Path(__file__).parents[3]
 PACKAGE: Final = ROOT / "jmsx"
@@ -47,17 +50,34 @@ FILES: Final = sorted(PACKAGE.rglob("*.py"))
 
 
 @functools.cache
+def statements(path: Path) -> tuple[list[Statement], list[Statement]]:
+    """The imports of a file, at its top or inside, and those of them that are for the type checker only."""
+    tree = ast.parse(path.read_text("utf-8"))
+    hidden = [
+        statement
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for statement in statements_in(node)
+    ]
+    return statements_in(tree), hidden
+
+
+def statements_in(tree: ast.AST) -> list[Statement]:
+    """All that import."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path) -> frozenset[str]:
     """Every module that a file imports, at its top or inside, also for the type checker."""
-    return frozenset(imported(path.read_text("utf-8")))
+    return frozenset(imported(statements(path)[0]))
 
 
-def imported(source: str) -> Iterator[str]:
-    """Every module that `source` imports; its own package begins with a dot."""
-    for node in ast.walk(ast.parse(source)):
+def imported(nodes: Iterable[Statement]) -> Iterator[str]:
+    """Every module that is imported; its own package begins with a dot."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             module = "." * node.level + (node.module or "")
             yield module
             if module == "jmsx":
@@ -75,13 +95,13 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def needed(tree: ast.AST, known: Container[str]) -> set[str]:
+def needed(nodes: Iterable[Statement], known: Container[str]) -> set[str]:
     """Those of the modules `known` that a file imports: in `from a import b` the module b of a, if there is one."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in known else str(node.module))
@@ -163,15 +183,13 @@ def test_no_adapter_and_one_stomp() -> None:
 )
 def test_each_form_of_import_is_seen(source: str, found: list[str]) -> None:
     """So the tests above mean something."""
-    assert list(imported(source)) == found
+    assert list(imported(statements_in(ast.parse(source)))) == found
 
 
 def test_no_module_needs_itself() -> None:
     """Not through others either, and not for the type checker: CycleError names a circle of imports."""
     known = modules()
-    graph = {
-        name: needed(ast.parse(path.read_text("utf-8")), known) for name, path in known.items()
-    }
+    graph = {name: needed(statements(path)[0], known) for name, path in known.items()}
     assert len(graph) > 200
     assert graph["jmsx.jms.connection"] >= {"jmsx.errors", "jmsx.jms.session"}
     TopologicalSorter(graph).prepare()
@@ -183,9 +201,7 @@ def test_no_import_is_hidden_from_python() -> None:
         f"{path.relative_to(ROOT)} imports {module}"
         for path in modules().values()
         if path.name != "__init__.py"
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for module in imported(ast.unparse(node))
+        for module in imported(statements(path)[1])
         if module.startswith("jmsx")
     ]
     assert hidden == []

@@ -108,9 +108,15 @@ def events(lines: list[dict[str, Any]]) -> Events:
     )
 
 
+#: What partials make of a unit without lines, by their names: always the same.
+_OF_NOTHING: Final[dict[str, pl.DataFrame]] = {}
+
+
 def merged(partial: Partial, units: list[Events]) -> pl.DataFrame:
-    """Make a partial of each unit and add them up, as the engine does."""
-    parts = [added(partial, partial.of(unit)) for unit in [*units, Events({})]]
+    """Make a partial of each unit, and of one without lines, and add them up, as the engine does."""
+    if partial.name not in _OF_NOTHING:
+        _OF_NOTHING[partial.name] = added(partial, partial.of(Events({})))
+    parts = [*(added(partial, partial.of(unit)) for unit in units), _OF_NOTHING[partial.name]]
     columns = [*partial.keys, *partial.adds]
     return added(partial, pl.concat([part.select(columns) for part in parts]))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -669,36 +667,3 @@ def test_what_the_broker_in_memory_cannot_do(kind: str) -> None:
     if kind == "classic":
         with pytest.raises(NotImplementedError, match="composite"), harness(app, kind):
             pass
-
-
-def test_importing_jmsx_does_not_import_it(kind: str) -> None:
-    """It costs an application in production nothing."""
-    del kind
-    code = "import jmsx, sys; jmsx.App; jmsx.Connection; print('jmsx.testing' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "False"
-
-
-def test_the_fixture(kind: str, tmp_path: Path) -> None:
-    """Each test gets what makes harnesses, and they end with it."""
-    (tmp_path / "test_shop.py").write_text(f"""
-from jmsx import App
-
-app = App()
-
-@app.consumer("queue://q")
-def handle(message):
-    pass
-
-def test_it(jmsx_harness):
-    mq = jmsx_harness(app, {kind!r})
-    mq.send("queue://q", "x")
-    assert len(mq.handler(handle).calls) == 1
-
-def test_it_again(jmsx_harness):
-    mq = jmsx_harness(app, {kind!r})
-    assert mq.handler(handle).calls == []
-""")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "2 passed" in told.stdout, told.stdout
