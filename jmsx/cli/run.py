@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import logging
@@ -9,7 +10,6 @@ import os
 import sys
 import tomllib
 import traceback
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -230,7 +230,7 @@ def _also_unread(say: Callable[[str], object]) -> Callable[[str], object]:
     """`say`; but that the other end of the pipe is closed ends nothing that runs."""
 
     def announce(words: str) -> None:
-        with suppress(OSError, SystemExit):  # which rich makes of a broken pipe
+        with contextlib.suppress(OSError, SystemExit):  # which rich makes of a broken pipe
             say(words)
 
     return announce
@@ -244,16 +244,19 @@ def _run_supervised(
     settings: RunSettings, app: jmsx.App, supervised: int, tell: Callable[[str], object]
 ) -> None:
     """In a supervisor's worker."""
+    from jmsx.app.endpoint import Endpoint  # noqa: PLC0415 - as the next one
     from jmsx.cli.supervisor import Supervised  # noqa: PLC0415 - with it comes the client
 
-    with Supervised(supervised) as supervisor:
-        supervisor.wishes(app.health)
-        app.health = "127.0.0.1:0"
+    wished, app.health = app.health, None
+    with (
+        Supervised(supervised) as supervisor,
+        contextlib.closing(Endpoint("127.0.0.1:0", app.wsgi)) as endpoint,
+    ):
+        supervisor.serves(endpoint.url, wished)  # also while it waits for its broker
 
         def announce(words: str) -> None:
-            if app.endpoint is not None:
-                supervisor.started(app.endpoint.url)
-            if supervisor.number == 0 and not words.startswith("health at"):
+            supervisor.started()
+            if supervisor.number == 0:
                 tell(words)
 
         app.run(float(settings.drain_timeout), until_idle=settings.until_idle, announce=announce)

@@ -51,9 +51,13 @@ _ANSWER: Final = 3.0
 #: HTTP's code for it.
 _OK: Final = 200
 
-#: What a worker tells: where its application would serve health by itself, and where it does.
+#: Seconds that a worker may take until it serves health, before that counts as a failure of all.
+STARTING: Final = 60.0
+
+#: What a worker tells: where its application would serve health by itself, where it does, and that messages flow.
 _WISHES: Final = b"wishes "
-_STARTED: Final = b"started "
+_SERVES: Final = b"serves "
+_STARTED: Final = b"started"
 
 
 class Supervised:
@@ -65,18 +69,21 @@ class Supervised:
         self.number = int(os.environ.get("JMSX_WORKER", "0"))
         self._over = False
 
-    def wishes(self, health: str | None) -> None:
-        """Tell where the application would serve health if it ran alone; before it has started."""
-        if health is not None:
-            with contextlib.suppress(OSError):
-                self._socket.sendall(_WISHES + health.encode() + b"\n")
+    def serves(self, url: str, wished: str | None) -> None:
+        """Tell where health is served, and where the application would serve it if it ran alone; before it starts."""
+        self._tell(_SERVES + url.encode())
+        if wished is not None:
+            self._tell(_WISHES + wished.encode())
 
-    def started(self, url: str) -> None:
-        """Tell, once, where health is served."""
+    def started(self) -> None:
+        """Tell, once, that it has started."""
         if not self._told:
             self._told = True
-            with contextlib.suppress(OSError):
-                self._socket.sendall(_STARTED + url.encode() + b"\n")
+            self._tell(_STARTED)
+
+    def _tell(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.sendall(line + b"\n")
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._watch, name="jmsx-supervisor", daemon=True).start()
@@ -102,6 +109,7 @@ class _Place:
     socket: socket.socket | None = None
     url: str | None = None  #: of its health
     wishes: str | None = None  #: HOST:PORT where its application would serve that
+    started: bool = False  #: messages flow, or did
     began: float = 0.0
     due: float | None = 0.0  #: when it is started; None: it is not to be
     pause: float = FIRST_PAUSE
@@ -109,23 +117,31 @@ class _Place:
 
     def listen(self) -> None:
         """Take in what the worker has told."""
-        if self.socket is None or self.url is not None:
+        if self.socket is None or self.started:
             return
         with contextlib.suppress(OSError):  # nothing has come
             self.heard += self.socket.recv(4096)
-        while b"\n" in self.heard:
-            line, _, rest = bytes(self.heard).partition(b"\n")
-            self.heard[:] = rest
+        *lines, self.heard = self.heard.split(b"\n")
+        for line in map(bytes, lines):
             if line.startswith(_WISHES):
                 self.wishes = line.removeprefix(_WISHES).decode()
+            elif line.startswith(_SERVES):
+                self.url = line.removeprefix(_SERVES).decode()
             else:
-                self.url = line.removeprefix(_STARTED).decode()
+                self.started = True
+
+    def is_being_started(self, now: float) -> bool:
+        """Whether it serves no health yet, as was to be expected."""
+        if self.url is not None:
+            return False
+        return self.due is not None if self.process is None else now - self.began < STARTING
 
     def forget(self) -> None:
         """The process is gone."""
         if self.socket is not None:
             self.socket.close()
         self.process, self.socket, self.url, self.wishes = None, None, None, None
+        self.started = False
         self.heard.clear()
 
 
@@ -209,7 +225,7 @@ class Supervisor:
 
     def _look_at(self, place: _Place) -> None:
         place.listen()
-        self._reached = self._reached or place.url is not None
+        self._reached = self._reached or place.started
         self._serve_where_wished(place)
         now = time.monotonic()
         if place.process is None:
@@ -341,10 +357,13 @@ class Supervisor:
 
     def _probe(self, path: str) -> Callable[[], HealthReport]:
         def probe() -> HealthReport:
-            told = self._ask_all(path)
-            ok = all(code == _OK for code, _ in told.values()) and not (
-                self._stopping and path == "readyz"
-            )
+            told, ready = self._ask_all(path), path == "readyz"
+            now = time.monotonic()
+            excused = {
+                one.number for one in self._places if not ready and one.is_being_started(now)
+            }
+            ok = all(code == _OK or number in excused for number, (code, _) in told.items())
+            ok = ok and not (self._stopping and ready)
             workers = {str(number): json.loads(body) for number, (_, body) in told.items()}
             body = {
                 "status": "ok" if ok else "not all are",

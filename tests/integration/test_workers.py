@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jmsx
+from jmsx_broker.ports import free_port
 from jmsx_prometheus.catalogue import SUPERVISOR
 
 if TYPE_CHECKING:
@@ -213,6 +214,20 @@ def test_no_worker_outlives_its_supervisor(shop: Shop) -> None:
         assert len(left) == 2
         process.kill()
         eventually(lambda: not any(alive(pid) for pid in left))
+
+
+def test_a_broker_that_is_away_is_no_reason_to_restart(shop: Shop) -> None:
+    """Of one process as of several: they wait for it, so `/healthz` is well, and `/readyz` is not."""
+    for options in ([], ["--workers=2"]):
+        place = f"127.0.0.1:{free_port()}"
+        variables = {"JMSX_HEALTH": place, "JMSX_BROKER_URL": "stomp://127.0.0.1:1"}
+        with shop.runs(*options, **variables) as process:
+            assert read_until(process, "waiting for broker")
+            url = f"http://{place}"
+            assert eventually(lambda: answer(url, "healthz")[0] == 200, 5)  # noqa: B023 - called at once
+            code, told = answer(url, "readyz")
+            assert code == 503
+            assert "not started" in told
 
 
 def test_what_can_never_run_ends_at_once(shop: Shop) -> None:
