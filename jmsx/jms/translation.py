@@ -223,7 +223,11 @@ class ReceivedMessage(Message):
 
     @property
     def _bytes_may_be_text(self) -> bool:
-        return self._dialect.reading.sender(self._came.headers) is Sender.OTHER
+        reading = self._dialect.reading
+        sender = reading.sender(self._came.headers)
+        if sender is Sender.JMSX:  # or its headers were sent on with another body
+            return not identify(self._delivery, reading).vouched
+        return sender is Sender.OTHER
 
 
 def is_bodiless(message: Message) -> bool:

@@ -115,7 +115,8 @@ def test_content_length_makes_bytes(body: str | bytes, length: str | None) -> No
 def test_text_of_bytes_that_jmsx_or_jms_sent_is_refused() -> None:
     """As `getText` of a BytesMessage; the error says what to take."""
     length = {"content-length": "1"}
-    for sender in ({"message-id": "ID:h-1-2-1:1:1:1:1"}, {KEY_HEADER: "k"}):
+    of_jmsx = {**sent(Message(b"x")).headers, "destination": "/queue/q"}
+    for sender in ({"message-id": "ID:h-1-2-1:1:1:1:1"}, of_jmsx):
         with pytest.raises(MessageNotReadableError, match=r"carries bytes.*take message\.body"):
             _ = came(b"x", **length, **sender).text
 
@@ -168,6 +169,17 @@ def test_a_body_that_stomp_does_not_carry_is_no_empty_text() -> None:
         _ = message.text
     with pytest.raises(MessageNotReadableError):
         message.json()
+
+
+@pytest.mark.parametrize("body", ["a;b", b"a;b"])
+def test_a_stomp_client_may_send_on_what_jmsx_has_sent(body: str | bytes) -> None:
+    """Under all of its headers: the digest shows that the body is another one, so UTF-8 is text; bytes stay bytes."""
+    headers = dict(sent(Message(body)).headers)
+    headers |= {"destination": "/queue/q", "content-length": "1", "message-id": "ID:b-1-2:3:-1:1:1"}
+    assert came(b"a", **headers).text == "a"
+    if isinstance(body, bytes):
+        with pytest.raises(MessageNotReadableError, match="carries bytes, not text"):
+            _ = came(body, **headers).text
 
 
 def test_a_stomp_client_may_send_an_empty_text() -> None:
