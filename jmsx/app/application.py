@@ -45,7 +45,7 @@ from jmsx.config.options import (
     ReconnectPolicy,
 )
 from jmsx.config.uri import BrokerUri, parse_broker_uri
-from jmsx.core.durations import Duration, as_number, seconds
+from jmsx.core.durations import Duration, as_number, seconds, timeout_of
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.core.option_checks import check_names, check_seconds, check_text, wrong_type
 from jmsx.core.policy import Policy
@@ -456,10 +456,10 @@ class App:
 
         Raises the error that ended a consumer.
         """
-        patience: float | None = as_number("timeout", timeout)
+        limit = timeout_of("timeout", timeout)
         if self._left is not None:
             raise self._left
-        self._stopping.wait(waitable(patience))
+        self._stopping.wait(waitable(limit))
         if self._failure is not None:
             raise self._failure
 

@@ -67,6 +67,27 @@ def as_number(name: str, duration: Any) -> Any:
     return bounded(name, duration) if isinstance(duration, _WRITTEN) else duration
 
 
+def timeout_of(name: str, timeout: object) -> float | None:
+    """
+    The seconds that a caller waits, which may be less than 0 or endless; None: for ever.
+
+    Raises ConfigurationError for what is no time, such as NaN or a number that no float can say.
+    """
+    if timeout is None:
+        return None
+    found = as_number(name, timeout)
+    shown = ""
+    try:
+        number = isinstance(found, int | float) and not isinstance(found, bool)
+        if number and not math.isnan(found):
+            return float(found)
+    except OverflowError:
+        shown = "a number that no float can say"
+    raise ConfigurationError(
+        f"{name} must be seconds, or None for ever, not {shown or repr(timeout)}; or a timedelta, or a text such as 2s"
+    )
+
+
 def bounded(name: str, duration: object, *, zero: bool = True) -> float:
     """As `seconds`; raises ConfigurationError also for what a broker cannot be told, and without `zero` for none."""
     found = seconds(name, duration)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from jmsx.config.options import ConnectionKeywords, ConnectionOptions
 from jmsx.config.uri import BrokerUri, parse_broker_uri
-from jmsx.core.durations import Duration, as_number
+from jmsx.core.durations import Duration, timeout_of
 from jmsx.core.modes import AcknowledgeMode
 from jmsx.drivers.machine import Machine
 from jmsx.errors import ConfigurationError, JmsxError
@@ -75,8 +75,9 @@ class Connection:
         Hand out nothing until `start()`; waits for running listeners, unless one of them calls.
 
         False if one still runs after `timeout`: seconds, a timedelta, or a text such as "2s" (None: wait for ever).
+        Raises ConfigurationError for a timeout that is no duration.
         """
-        return self._links.stop(as_number("timeout", timeout))
+        return self._links.stop(timeout_of("timeout", timeout))
 
     def close(self) -> None:
         """Close all sessions, each of them also if another fails; idempotent, and nothing in the child of a fork."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from jmsx.core.delivery import Delivery, Held
-from jmsx.core.durations import Duration, as_number
-from jmsx.errors import ConfigurationError, IllegalStateError, UsageError
+from jmsx.core.durations import Duration, timeout_of
+from jmsx.errors import IllegalStateError, UsageError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
 from jmsx.jms.link import SessionLink
@@ -51,11 +51,11 @@ class MessageConsumer:
         the session has a listener, and ConnectionFailedError if the link is gone.
         """
         self._check()
-        patience = _patience(timeout)
+        seconds = timeout_of("timeout", timeout)
         engine, calls = self._link.engine, self._link.calls
         if not calls.running:
             self._link.shared.note_unstarted()
-        deadline = None if patience is None else engine.now() + patience
+        deadline = None if seconds is None else engine.now() + seconds
         held = Held()
         try:
             taken = calls.take(self._names, deadline, self._given_up, self._read, held=held)
@@ -142,16 +142,3 @@ class MessageConsumer:
         self._link.check_receive()
         if self._closed:
             raise IllegalStateError("The Consumer is closed")
-
-
-def _patience(timeout: Duration | None) -> float | None:
-    """Seconds, which may be less than 0; None: for ever. Raises ConfigurationError for what is no time."""
-    if timeout is None:
-        return None
-    seconds = timeout if isinstance(timeout, int | float) else as_number("timeout", timeout)
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not number or seconds != seconds:  # noqa: PLR0124 - NaN is no time
-        raise ConfigurationError(
-            f"timeout must be seconds, or None for ever, not {timeout!r}; or a timedelta, or a text such as 2s"
-        )
-    return seconds
