@@ -118,7 +118,7 @@ def test_text_of_bytes_that_jmsx_or_jms_sent_is_refused() -> None:
     of_jmsx = {**sent(Message(b"x")).headers, "destination": "/queue/q"}
     for sender in ({"message-id": "ID:h-1-2-1:1:1:1:1"}, of_jmsx):
         with pytest.raises(MessageNotReadableError, match=r"carries bytes.*take message\.body"):
-            _ = came(b"x", **length, **sender).text
+            _ = came(b"x", **{**length, **sender}).text
 
 
 #: The message id of what a STOMP client sent, and of what a JMS client did (both seen on 6.1.8).
