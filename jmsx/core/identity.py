@@ -17,6 +17,7 @@ A digest is no signature: whoever may write to a queue may send the same message
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -141,6 +142,7 @@ def _claim(key: str, repeated: str, destination: str) -> bytes:
     return f"\0{key}\0{repeated}\0{destination}".encode("utf-8", "replace")
 
 
+@lru_cache(maxsize=1024)  # the same ones again and again
 def _bound(destination: str) -> str:
     """
     Return the destination that a key is bound to: a URI without options, or what stands

@@ -71,6 +71,8 @@ class Sends:
 
     def report_all(self, transaction: Transaction, outcome: str, now: float) -> None:
         """Report how the SENDs of a transaction ended."""
+        if not self._outbox.detailed:
+            return
         for sent in transaction.sends:
             self.report(sent, now, outcome, transaction.transaction_id)
 

@@ -58,8 +58,8 @@ class Calls:
 
         Raises ConnectionFailedError, naming `what` was not done, when that takes too long.
         """
-        self.await_commit()
         with self.engine.lock:
+            self._await_commit()
             self._await_link(what, limit)
             return self.engine.call(operation)
 
@@ -144,10 +144,14 @@ class Calls:
     def await_commit(self) -> None:
         """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""
         with self.engine.lock:
-            if not self.engine.changed.wait_for(
-                lambda: not self.engine.core.committing, self.engine.request_timeout
-            ):
-                self.engine.renew("a COMMIT whose commit() was interrupted was not answered")
+            self._await_commit()
+
+    def _await_commit(self) -> None:
+        """Under the lock: as `await_commit`, which nearly always has nothing to wait for."""
+        if self.engine.core.committing and not self.engine.changed.wait_for(
+            lambda: not self.engine.core.committing, self.engine.request_timeout
+        ):
+            self.engine.renew("a COMMIT whose commit() was interrupted was not answered")
 
     def take(
         self,

@@ -21,6 +21,7 @@ class Destination:
         self.address: DestinationUri = parse_destination(name, self._kind)
         if type(self) is not Destination and self.address.kind != self._kind:
             raise InvalidDestinationError(f"{name!r} is a {self.address.kind}, not a {self._kind}")
+        self._uri = str(self.address)  # every send asks for it
 
     @classmethod
     def told(cls, uri: str) -> Destination:
@@ -28,6 +29,7 @@ class Destination:
         kind, separator, name = uri.partition("://")
         made = cls.__new__(cls)
         made.address = DestinationUri(kind, name) if separator else DestinationUri("queue", uri)
+        made._uri = str(made.address)  # noqa: SLF001 - it is one of ours
         return made
 
     @property
@@ -38,7 +40,7 @@ class Destination:
     @property
     def uri(self) -> str:
         """Kind and name, such as `queue://orders`."""
-        return str(self.address)
+        return self._uri
 
     @property
     def is_topic(self) -> bool:

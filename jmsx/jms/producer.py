@@ -27,13 +27,16 @@ from jmsx.jms.link import SessionLink
 from jmsx.jms.message import Message
 from jmsx.jms.scheduling import broker_schedules
 from jmsx.jms.temporary import reachable
-from jmsx.jms.translation import checked_body, send_frame
+from jmsx.jms.translation import PreparedSend, checked_body
 
 #: What `MessageProducer.send` takes by keyword.
 _OPTIONS: Final = [
     *("destination", "persistent", "priority", "time_to_live"),
     *("delivery_delay", "dedupe_id", "timeout", "confirm"),
 ]
+
+#: What times are unless something is said, which needs no check.
+_UNSAID: Final = 0.0
 
 
 class MessageProducer:
@@ -48,9 +51,10 @@ class MessageProducer:
         self._link = link
         self._target = target
         self._closed = False
+        self._last: PreparedSend | None = None  #: how the last message was sent
         self.persistent = True
         self.priority = 4
-        self.time_to_live: Duration = 0.0
+        self.time_to_live: Duration = _UNSAID
 
     def send(
         self,
@@ -60,7 +64,7 @@ class MessageProducer:
         persistent: bool | None = None,
         priority: int | None = None,
         time_to_live: Duration | None = None,
-        delivery_delay: Duration = 0.0,
+        delivery_delay: Duration = _UNSAID,
         dedupe_id: str | None = None,
         timeout: Duration | None = None,
         confirm: bool = True,
@@ -99,46 +103,45 @@ class MessageProducer:
         """
         for name in others:
             raise _unknown_send_option(name)
-        self._link.check_open()
+        link = self._link
+        link.check_open()
         if self._closed:
             raise IllegalStateError("The Producer is closed")
         persistent = self.persistent if persistent is None else persistent
         priority = self.priority if priority is None else priority
-        _check_quality(persistent, priority)
-        lives = _time_to_live(self.time_to_live if time_to_live is None else time_to_live)
-        delay = bounded("delivery_delay", delivery_delay)
+        given = self.time_to_live if time_to_live is None else time_to_live
+        lives = _UNSAID if given is _UNSAID else _time_to_live(given)
+        delay = _UNSAID if delivery_delay is _UNSAID else bounded("delivery_delay", delivery_delay)
         patience = None if timeout is None else bounded("timeout", timeout)
         message = _message(message)
-        to = reachable(self._destination(destination), self._link)
-        self._link.check_temporary(to)
+        to = self._destination(destination)
+        if to.is_temporary:  # it may be gone, and has another name here
+            to = reachable(to, link)
+            link.check_temporary(to)
+        prepared = self._prepared(to, persistent=persistent, priority=priority)
         key = new_key()
-        asked = self._asked(delay, dedupe_id)
-        frame = send_frame(message, to, self._link.dialect, key, persistent=persistent, asked=asked)
-        limit = self._link.options.max_body_size
-        if len(frame.body) > limit:
-            raise MessageFormatError(
-                f"a body of {len(frame.body)} bytes is longer than the max_body_size of {limit} bytes; raise that, if"
-                " the broker takes it, or send it in parts"
-            )
-        headers = dict(frame.headers)
-        if message.reply_to is not None:
-            reply_to = reachable(destination_of(message.reply_to), self._link)
-            headers["reply-to"] = self._link.dialect.writing.reply_to(reply_to.uri)
-        if self._link.signature is not None:
-            headers[SENDER_HEADER] = self._link.signature
-        headers["priority"] = str(priority)
-        sent_at = int(self._link.machine.wall() * 1000)
-        headers.update(self._link.dialect.sent_at(sent_at))
+        headers, body = self._content(message, key, prepared, self._asked(delay, dedupe_id))
+        sent_at = int(link.machine.wall() * 1000)
+        headers.update(link.dialect.sent_at(sent_at))
         expires = sent_at + round(lives * 1000) if lives > 0 else 0
         if lives > 0:
             headers["expires"] = str(expires)
-        repeat = persistent and self._may_repeat()
-        if repeat:
-            headers = {**self._link.dialect.output_headers(key), **headers}
-        waits = confirm and not self._link.options.use_async_send
-        message_id = self._send(
-            Frame("SEND", headers, frame.body), key, to, repeat=repeat, waits=waits, limit=patience
-        )
+        if link.transacted:
+            self._send_in_transaction(Frame("SEND", headers, body), key, prepared, limit=patience)
+            message_id = None
+        else:
+            repeat = persistent and self._may_repeat()
+            if repeat:
+                headers = {**link.dialect.output_headers(key), **headers}
+            waits = confirm and not link.options.use_async_send
+            message_id = self._send(
+                Frame("SEND", headers, body),
+                key,
+                prepared,
+                repeat=repeat,
+                waits=waits,
+                limit=patience,
+            )
         if message.key is None:  # one that came in is still what it came as
             message.message_id, message.destination = message_id, to
             message.timestamp, message.expiration = sent_at / 1000, expires / 1000
@@ -149,17 +152,53 @@ class MessageProducer:
         """Let `send()` raise IllegalStateError from now on; the session stays open, and a second call does nothing."""
         self._closed = True
 
+    def _prepared(self, to: Destination, *, persistent: bool, priority: int) -> PreparedSend:
+        """
+        What messages have in common that go there so; often it is as with the last message.
+
+        Raises ConfigurationError for what the broker could not read: it would close the connection.
+        """
+        last, dialect = self._last, self._link.dialect
+        if last is not None and last.fits(to, dialect, persistent=persistent, priority=priority):
+            return last
+        check_flag("persistent", persistent)
+        check_priority(priority)
+        self._last = made = PreparedSend(to, dialect, persistent=persistent, priority=priority)
+        return made
+
+    def _content(
+        self, message: Message, key: str, to: PreparedSend, asked: dict[str, str] | None
+    ) -> tuple[dict[str, str], bytes]:
+        """The headers and the body of a SEND, without its times."""
+        link = self._link
+        headers, body = to.content(message, key, asked)
+        limit = link.options.max_body_size
+        if len(body) > limit:
+            raise MessageFormatError(
+                f"a body of {len(body)} bytes is longer than the max_body_size of {limit} bytes; raise that, if"
+                " the broker takes it, or send it in parts"
+            )
+        if message.reply_to is not None:
+            reply_to = reachable(destination_of(message.reply_to), link)
+            headers["reply-to"] = link.dialect.writing.reply_to(reply_to.uri)
+        signature = link.signature
+        if signature is not None:
+            headers[SENDER_HEADER] = signature
+        return headers, body
+
     def _may_repeat(self) -> bool:
         """Whether a message is sent again when its receipt is lost; safe where that broker knows it by its identity."""
         options = self._link.options
-        if options.reconnect is None or self._link.transacted:
+        if options.reconnect is None:
             return False
         if options.resend_unconfirmed is None:
             return bool(self._link.dialect.output_headers(""))
         return options.resend_unconfirmed
 
-    def _asked(self, delay: float, dedupe_id: str | None) -> dict[str, str]:
+    def _asked(self, delay: float, dedupe_id: str | None) -> dict[str, str] | None:
         """The headers that ask this broker to delay a message, and to drop a second one; raises UnsupportedError."""
+        if delay == 0 and dedupe_id is None:
+            return None
         dialect, asked = self._link.dialect, dict[str, str]()
         if delay > 0:
             schedules = dialect.always_delays or broker_schedules(self._link)
@@ -178,19 +217,31 @@ class MessageProducer:
             asked[dialect.duplicate_id_header] = dedupe_id
         return asked
 
+    def _send_in_transaction(
+        self, frame: Frame, key: str, to: PreparedSend, *, limit: float | None
+    ) -> None:
+        """Send it with the commit; waits only for what a temporary destination of another connection answers."""
+        cause = handled()
+
+        def send(core: SessionCore, now: float) -> Request | None:
+            cause_key = cause.key if cause is not None and core.detailed else None
+            return core.send(frame, key, to.uri, now, cause_key=cause_key)
+
+        self._link.calls.ask(to.what, send, limit=limit)
+
     def _send(
         self,
         frame: Frame,
         key: str,
-        to: Destination,
+        to: PreparedSend,
         *,
         repeat: bool,
         waits: bool,
         limit: float | None,
     ) -> str | None:
         """Send it, and wait for the receipt; returns its message id, where that can be known."""
-        calls, what, cause = self._link.calls, f"SEND {to}", handled()
-        anywhere = self._link.options.resend_unconfirmed
+        link, cause = self._link, handled()
+        anywhere = link.options.resend_unconfirmed
         asked: list[str] = []  #: brokers
 
         def send(core: SessionCore, now: float) -> Request | None:
@@ -204,20 +255,18 @@ class MessageProducer:
             asked.append(broker)
             cause_key = cause.key if cause is not None and core.detailed else None
             request = core.send(frame, key, to.uri, now, cause_key=cause_key)
-            sent.append((self._link.greeting.get("session", ""), core.sends))
+            sent.append((link.greeting.get("session", ""), core.sends))
             return request
 
         sent: list[tuple[str, int | None]] = []  #: on which link, and as which of its SENDs
-        if waits or self._link.transacted:
-            calls.ask(what, send, repeat=repeat, limit=limit)
+        if waits:
+            link.calls.ask(to.what, send, repeat=repeat, limit=limit)
         else:
-            calls.submit(what, send, limit)
-        if self._link.transacted:
-            return None
+            link.calls.submit(to.what, send, limit)
         session, number = sent[-1]
-        if number is None or self._link.options.client_id is not None:
+        if number is None or link.options.client_id is not None:
             return None
-        return self._link.dialect.reading.sent_id(session, number)
+        return link.dialect.reading.sent_id(session, number)
 
     def _destination(self, given: Destination | str | None) -> Destination:
         if given is not None:
@@ -240,12 +289,6 @@ def _message(given: Message | Body) -> Message:
             "send() takes a Message, or the body of one; for a message without body write Message()"
         )
     return Message(checked_body(given))
-
-
-def _check_quality(persistent: object, priority: int) -> None:
-    """Raise ConfigurationError for what the broker could not read: it would close the connection."""
-    check_flag("persistent", persistent)
-    check_priority(priority)
 
 
 def _time_to_live(given: object) -> float:

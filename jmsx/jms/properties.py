@@ -94,7 +94,10 @@ def property_headers(message: Message, dialect: Dialect) -> dict[str, str]:
 
     Raises MessageFormatError, before anything is written.
     """
-    given: dict[str, object] = dict(message.properties)
+    properties = message.properties
+    if not properties and message.group_id is None and message.group_sequence is None:
+        return {}
+    given: dict[str, object] = dict(properties)
     given.pop(DELIVERY_COUNT, None)  # of a message that came in; it says nothing of what is sent
     for name, field in (("JMSXGroupID", "group_id"), ("JMSXGroupSeq", "group_sequence")):
         own = getattr(message, field)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jmsx.core.delivery import Delivery, MessageIdentity
 from jmsx.core.dialect import Body, Dialect, Sender
-from jmsx.core.frames import Frame, escape
+from jmsx.core.frames import escape
 from jmsx.core.headers import GROUP_HEADERS, INT, TYPES_HEADER, UNREADABLE_HEADER, time_ms, whole
 from jmsx.core.identity import identify, stamp
 from jmsx.errors import MessageFormatError, MessageNotReadableError, MessageNotWriteableError
@@ -25,50 +25,82 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
 
-def send_frame(
-    message: Message,
-    destination: Destination,
-    dialect: Dialect,
-    key: str,
-    *,
-    persistent: bool,
-    asked: Mapping[str, str] | None = None,
-) -> Frame:
+class PreparedSend:
     """
-    The SEND frame of `message`, without expiry, priority and reply-to, which are the session's affair.
+    What is the same in all messages that go to one destination in the same way: it is made and checked once.
 
-    `asked`: headers that ask this broker for something, and that the message must not have, too.
-
-    A message that came in without a body that could be read is sent on without one, and says so to whoever reads it.
-
-    Raises MessageFormatError for a body or property that STOMP cannot carry, MessageNotReadableError for a part of a
-    body that came, and UnsupportedError for a property that this broker would ignore.
+    Raises what the dialect says against the destination.
     """
-    headers = {
-        **dialect.writing.send_headers(destination.uri),
-        "persistent": "true" if persistent else "false",
-    }
+
+    def __init__(
+        self, destination: Destination, dialect: Dialect, *, persistent: bool, priority: int
+    ) -> None:
+        self.uri = destination.uri
+        self.what = f"SEND {destination}"  #: as errors call it
+        self._dialect, self._persistent, self._priority = dialect, persistent, priority
+        self._headers = {
+            **dialect.writing.send_headers(self.uri),
+            "persistent": "true" if persistent else "false",
+            "priority": str(priority),
+        }
+        _check_headers(self._headers, dialect.header_limit)
+
+    def fits(
+        self, destination: Destination, dialect: Dialect, *, persistent: object, priority: object
+    ) -> bool:
+        """Whether it is for this, too; what equals a flag or a number may be none, so it has to be the same."""
+        return (
+            self._priority is priority
+            and self._persistent is persistent
+            and self._dialect is dialect
+            and self.uri == destination.uri
+        )
+
+    def content(
+        self, message: Message, key: str, asked: Mapping[str, str] | None = None
+    ) -> tuple[dict[str, str], bytes]:
+        """
+        The headers and the body of the SEND of `message`, without times and reply-to, which are the session's affair.
+
+        `asked`: headers that ask this broker for something, and that the message must not have, too.
+
+        A message that came in without a body that could be read is sent on without one, and says so to whoever reads
+        it. Raises MessageFormatError for a body or property that STOMP cannot carry, MessageNotReadableError for a part
+        of a body that came, and UnsupportedError for a property that this broker would ignore.
+        """
+        dialect = self._dialect
+        own = _own_headers(message, asked, dialect)
+        bodiless = is_bodiless(message)
+        marks, body = _encoded(None if bodiless else message.body, dialect)
+        if bodiless:
+            marks = {**marks, UNREADABLE_HEADER: "true"}
+        headers = {**self._headers, **own, **marks}
+        return stamp(headers, body, key, self.uri, dialect.reading), body
+
+
+def _own_headers(
+    message: Message, asked: Mapping[str, str] | None, dialect: Dialect
+) -> dict[str, str]:
+    """The headers that `message` has of its own, and that are `asked` for it."""
+    headers: dict[str, str] = {}
     if message.correlation_id is not None:
         headers["correlation-id"] = _text("correlation_id", message.correlation_id)
     if message.type is not None:
         headers["type"] = _text("type", message.type)
     properties = property_headers(message, dialect)
-    dialect.writing.check_properties(properties)
-    headers.update(properties)
-    for name, text in (asked or {}).items():
-        if headers.setdefault(name, text) != text:
-            raise MessageFormatError(f"the message has a property {name!r} already; say that once")
-    headers.update(
-        (GROUP_HEADERS[name], headers[name]) for name in GROUP_HEADERS.keys() & properties.keys()
-    )
-    for name, text in headers.items():
-        _check_header(name, text, dialect.header_limit)
-    bodiless = is_bodiless(message)
-    more, body = _encoded(None if bodiless else message.body, dialect)
-    if bodiless:
-        more = {**more, UNREADABLE_HEADER: "true"}
-    headers = stamp({**headers, **more}, body, key, destination.uri, dialect.reading)
-    return Frame("SEND", headers, body)
+    if properties:
+        dialect.writing.check_properties(properties)
+        headers.update(properties)
+        groups = GROUP_HEADERS.keys() & properties.keys()
+        headers.update((GROUP_HEADERS[name], properties[name]) for name in groups)
+    if asked:
+        for name, text in asked.items():
+            if headers.setdefault(name, text) != text:
+                raise MessageFormatError(
+                    f"the message has a property {name!r} already; say that once"
+                )
+    _check_headers(headers, dialect.header_limit)
+    return headers
 
 
 class ReceivedMessage(Message):
@@ -253,6 +285,11 @@ def _text(name: str, value: object) -> str:
     raise MessageFormatError(f"{name} of a message must be a str, not {value!r}")
 
 
+def _check_headers(headers: Mapping[str, str], limit: int) -> None:
+    for name, text in headers.items():
+        _check_header(name, text, limit)
+
+
 def _check_header(name: str, text: str, limit: int) -> None:
     if "\0" in name or "\0" in text:
         raise MessageFormatError(
@@ -281,9 +318,11 @@ def _encoded(body: object, dialect: Dialect) -> tuple[dict[str, str], bytes]:
 
 def checked_body(given: object) -> Body:
     """`given`, if it can be a body; raises MessageFormatError, which says what to make of anything else."""
+    if given is None or isinstance(given, str):
+        return given
     if isinstance(given, bytearray | memoryview):
         return bytes(given)
-    if given is None or isinstance(given, str | bytes | Mapping):
+    if isinstance(given, bytes | Mapping):
         return given
     raise MessageFormatError(
         f"a body of {type(given).__name__}; send str, bytes, a mapping or None: json.dumps(...) makes a text of lists"

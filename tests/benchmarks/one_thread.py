@@ -104,8 +104,9 @@ class Recording:
             self._answers += [
                 b"RECEIPT\nreceipt-id:%b\n\n\0\n" % one for one in _RECEIPT.findall(data)
             ]
-        if not self._subscription and (found := _SUBSCRIBED.search(data)):
-            self._subscription = found[1].decode()
+        if not self._subscription and b"SUBSCRIBE\n" in data:  # to search costs as much as a send
+            found = _SUBSCRIBED.search(data)
+            self._subscription = "" if found is None else found[1].decode()
 
     def written(self, data: bytes) -> int:
         """All of it, always."""

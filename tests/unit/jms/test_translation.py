@@ -20,7 +20,7 @@ from jmsx.errors import (
 from jmsx.jms.destination import Destination, Queue, Topic
 from jmsx.jms.message import Message
 from jmsx.jms.subscribing import stated
-from jmsx.jms.translation import ReceivedMessage, is_bodiless, send_frame
+from jmsx.jms.translation import PreparedSend, ReceivedMessage, is_bodiless
 from jmsx_classic import DIALECT
 from jmsx_classic.bodies import TEXT_HEADER
 
@@ -35,7 +35,8 @@ _NOT_SHOWN = {"amq-msg-type", "JMSXGroupID", "JMSXGroupSeq", "receipt", "transac
 
 def sent(message: Message, *, persistent: bool = True) -> Frame:
     """The SEND of `message` to a queue."""
-    return send_frame(message, Queue("q"), DIALECT, "key", persistent=persistent)
+    prepared = PreparedSend(Queue("q"), DIALECT, persistent=persistent, priority=4)
+    return Frame("SEND", *prepared.content(message, "key"))
 
 
 def seen(frame: Frame, **more: str) -> Message:
@@ -314,7 +315,7 @@ def test_persistence_is_always_said(*, persistent: bool, word: str) -> None:
 
 
 def test_plain_message_says_no_more_than_it_must() -> None:
-    """Destination, persistence and its key."""
+    """Destination, persistence, priority and its key."""
     frame = sent(Message("x"))
     digest = frame.headers[DIGEST_HEADER]
     assert frame == Frame(
@@ -323,6 +324,7 @@ def test_plain_message_says_no_more_than_it_must() -> None:
             "destination": "/queue/q",
             "persistent": "true",
             KEY_HEADER: "key",
+            "priority": "4",
             DIGEST_HEADER: digest,
         },
         b"x",
@@ -447,10 +449,9 @@ def test_what_is_to_be_sent_may_be_changed() -> None:
 
 def test_destination_options_stay_here() -> None:
     """They are for the consumer's SUBSCRIBE."""
-    frame = send_frame(
-        Message("x"), Destination("q?consumer.prefetchSize=1"), DIALECT, "k", persistent=True
-    )
-    assert frame.headers["destination"] == "/queue/q"
+    to = Destination("q?consumer.prefetchSize=1")
+    headers, _ = PreparedSend(to, DIALECT, persistent=True, priority=4).content(Message("x"), "k")
+    assert headers["destination"] == "/queue/q"
 
 
 # -- properties that jmsx reads ---------------------------------------------------------------------------------------
