@@ -36,15 +36,15 @@ class Logger:
         self._write(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """Write a line about what is as it should be."""
+        """Write a line about something that went as it should."""
         self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Write a line about what may need somebody."""
+        """Write a line about something that somebody may have to look at."""
         self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Write a line about what needs somebody."""
+        """Write a line about something that somebody has to look at."""
         self._write(logging.ERROR, event, fields)
 
     def _write(self, level: int, event: str, fields: dict[str, object]) -> None:

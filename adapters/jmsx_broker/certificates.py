@@ -27,9 +27,8 @@ class TlsOptions:
     """How a broker offers STOMP over TLS."""
 
     names: tuple[str, ...] = LOCAL_NAMES  #: host names and addresses in the server's certificate
-    require_client_certificate: bool = (
-        False  #: refuse clients without a certificate of our authority
-    )
+    #: Refuse clients without a certificate of our authority.
+    require_client_certificate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,8 @@ class Product:
     image: str  #: the container image that its makers publish, with its tag
     home: str  #: the folder of the broker in that image
     coordinates: tuple[tuple[str, str, str], ...]  #: group, artefact, version
-    hashes: Mapping[str, str] = field(
-        repr=False, hash=False
-    )  #: SHA-256 of each jar that it runs with, by file name
+    #: SHA-256 of each jar that it runs with, by file name.
+    hashes: Mapping[str, str] = field(repr=False, hash=False)
     excluded: str | None = None  #: a group that must not come along
 
 

@@ -25,14 +25,12 @@ class QueueStatistics:
     exists: bool  #: False: the broker has no such queue, and every number is 0
     size: int  #: messages that lie in it, in flight, scheduled or neither
     enqueue_count: int  #: messages that came in
-    dispatch_count: (
-        int | None
-    )  #: messages handed to consumers, again and again included; None: Artemis does not tell
+    #: Messages handed to consumers, again and again included; None: Artemis does not tell.
+    dispatch_count: int | None
     dequeue_count: int  #: messages that left: acknowledged, dead-lettered or expired
     inflight_count: int  #: messages at consumers, not acknowledged
-    scheduled_count: (
-        int  #: messages in it that wait for their time; 0 on Classic, which keeps them elsewhere
-    )
+    #: Messages in it that wait for their time; 0 on Classic, which keeps them elsewhere.
+    scheduled_count: int
     expired_count: int  #: messages whose time was over
     consumer_count: int  #: subscriptions
     memory_usage: int | None  #: bytes of it in the broker's memory; None: Artemis does not tell

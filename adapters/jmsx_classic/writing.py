@@ -65,8 +65,8 @@ class ClassicWriting(Writing):
         """
         Headers of SUBSCRIBE; each `consumer.X` option of a destination URI becomes `activemq.X`.
 
-        But for `consumer.transformation=none`: then maps have no body, and the broker does not read Java's
-        ObjectMessages, at one of whose classes it does not trust it closes the connection.
+        With `consumer.transformation=none` maps come without a body. The broker then leaves Java's ObjectMessages
+        unread; else it closes the connection at one whose class it does not trust.
         Source: `JmsFrameTranslator.convertMessage`; measured on 6.1.8.
         """
         if is_composite(destination) and len({kind for kind, _ in parts(bare(destination))}) > 1:

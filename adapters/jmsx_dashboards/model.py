@@ -58,9 +58,8 @@ class Panel:
     height: int = 8
     columns: tuple[str, ...] = ()  #: of a table, in their order
     times: tuple[str, ...] = ()  #: columns that are milliseconds since the epoch
-    runbooks: Mapping[str, str] = field(
-        default_factory=dict
-    )  #: column -> page and anchor it leads to
+    #: column -> page and anchor it leads to.
+    runbooks: Mapping[str, str] = field(default_factory=dict)
     board: str = ""  #: the board to go to for more; by default the one of its row's link
 
 
@@ -157,12 +156,10 @@ class Settings:
     """What the rules are made for."""
 
     budget: Budget = field(default_factory=Budget)
-    of_destination: Mapping[str, Budget] = field(
-        default_factory=dict
-    )  #: by destination, where it is another
-    timescale: float = (
-        1.0  #: windows, waits and ages are divided by it: rules for a test in a hurry
-    )
+    #: By destination, where it is another.
+    of_destination: Mapping[str, Budget] = field(default_factory=dict)
+    #: Windows, waits and ages are divided by it: rules for a test in a hurry.
+    timescale: float = 1.0
 
     @property
     def seconds(self) -> list[float]:
@@ -202,9 +199,8 @@ def _budget(path: Path, name: str, table: Any, default: dict[str, float]) -> Bud
 class Links:
     """Where runbooks and boards are."""
 
-    runbooks: str = (
-        "dashboards/runbooks"  #: a folder or URL; by default the path in this repository
-    )
+    #: A folder or URL; by default the path in this repository.
+    runbooks: str = "dashboards/runbooks"
     grafana: str = ""  #: Grafana's root URL; by default paths from whatever root the reader is at
 
     def annotations(self, alert: Alert) -> dict[str, str]:

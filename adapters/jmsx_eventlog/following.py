@@ -106,9 +106,8 @@ class _Log:
 
     root: Path
     segments: dict[str, _Segment] = field(default_factory=dict)
-    _seen: dict[str, tuple[int, list[str]]] = field(
-        default_factory=dict
-    )  #: folder -> time, folders
+    #: folder -> time, folders.
+    _seen: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
 
     def look(self) -> None:

@@ -49,9 +49,8 @@ class Kind:
     name: str
     meaning: str
     required: tuple[str, ...]  #: the fields without which a line says nothing, beside `REQUIRED`
-    urgent: bool = (
-        False  #: the evidence of the audit: a full queue is waited for before this is dropped
-    )
+    #: The evidence of the audit: a full queue is waited for before this is dropped.
+    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,8 @@ class Field:
     meaning: str
     sources: dict[str, str]  #: kind -> attribute of the event; empty: in every line
     origin: Origin = Origin.COPIED
-    words: dict[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  #: kind -> the only words it may be there; of other kinds it is any text
+    #: kind -> the only words it may be there; of other kinds it is any text.
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     least: int | None = None  #: of a number: there is none below
 
 

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
 
 OTHER: Final = "__other__"  #: every value after the limit
-TEMPORARY: Final = (
-    "__temp__"  #: every temporary destination: their names are random and live shortly
-)
+#: Every temporary destination: their names are random and live shortly.
+TEMPORARY: Final = "__temp__"
 
 #: How temporary destinations begin, as a URI and on the wire.
 _TEMPORARY_PREFIXES: Final = (

@@ -43,9 +43,8 @@ class Terms:
 
     deadline_us: int = 0  #: what was sent less than this ago may still wait in its queue
     expect: Mapping[str, int] = field(default_factory=dict)  #: service -> processes at once
-    before: pl.DataFrame = field(
-        default_factory=partial(pl.DataFrame, schema=ROSTER)
-    )  #: as `roster.kept`
+    #: As `roster.kept`.
+    before: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=ROSTER))
     quarantine: pl.DataFrame | None = None  #: as `health.QUARANTINE`, with writer (null: unknown)
     passed_over: pl.DataFrame | None = None  #: path, why, writer: files that were not read
     open_segments: tuple[str, ...] = ()

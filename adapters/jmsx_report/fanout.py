@@ -38,9 +38,8 @@ _Node = tuple[str, str]
 class Routes:
     """To which queues and subscriptions what is sent to a destination is copied, and who reads them."""
 
-    expects: (
-        pl.DataFrame
-    )  #: dest, route, fanned: of each message to `dest` one copy goes to `route`
+    #: dest, route, fanned: of each message to `dest` one copy goes to `route`.
+    expects: pl.DataFrame
     reads: pl.DataFrame  #: dest, subscription, route: who reads there settles copies of `route`
     unaudited: Mapping[str, str]  #: destination -> why what goes there is not compared
 

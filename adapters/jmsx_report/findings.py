@@ -48,9 +48,8 @@ class Findings:
     last_us: int | None = None
     writers: Shown = Shown()  #: service, host, version, broker, processes, open, first_us, last_us
     logs: Shown = Shown()  #: as `event_log_health`, of writers whose log is not whole
-    latency: Shown = (
-        Shown()
-    )  #: service, dest, consumer, n, means, percentiles, end_to_end_histogram
+    #: service, dest, consumer, n, means, percentiles, end_to_end_histogram.
+    latency: Shown = Shown()
     redelivery: Shown = Shown()
     dead_letters: Shown = Shown()
     quarantine: Shown = Shown()

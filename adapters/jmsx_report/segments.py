@@ -61,9 +61,8 @@ class Survey:
     """All that lies in the folder of a log."""
 
     segments: tuple[Segment, ...]  #: to be read, sorted
-    files: (
-        pl.DataFrame
-    )  #: findings: path, what, unread (whether events may be in it that were not read), why
+    #: Findings: path, what, unread (whether events may be in it that were not read), why.
+    files: pl.DataFrame
 
 
 def survey(events: Path, out: Path | None = None) -> Survey:

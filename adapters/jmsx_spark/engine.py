@@ -53,9 +53,7 @@ def on(context: SparkContext) -> Engine:
         try:
             results = context.parallelize(listed, tasks).map(told).collect()
         except (Py4JJavaError, PySparkException) as error:
-            raise ConfigurationError(
-                f"Spark on {context.master} could not do it: {cause(error)}"
-            ) from error
+            raise ConfigurationError(f"Spark on {context.master} failed: {cause(error)}") from error
         for result in results:
             if isinstance(result, JmsxError):
                 raise result

@@ -440,7 +440,7 @@ class App:
         """
         As `request`, while the event loop goes on.
 
-        Who is cancelled before there was a connection has sent nothing; later on nobody knows.
+        If it is cancelled before there is a connection, nothing was sent; if later, nobody knows whether it was.
         """
         requests, sending = self._requests, Sending.of(options)
         pending = requests.pending()

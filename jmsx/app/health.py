@@ -51,9 +51,8 @@ class WorkerState:
     destination: str
     movement: Movement
     alive: bool  #: its threads run
-    running_since: float | None = (
-        None  #: it is at work on a message, with its handler, store and transaction
-    )
+    #: It is at work on a message, with its handler, store and transaction.
+    running_since: float | None = None
     called_at: float | None = None  #: its handler was, which runs in its thread
     message_id: str | None = None  #: what that call is about
     stranded: int = 0  #: messages that its broker keeps in delivery for nobody

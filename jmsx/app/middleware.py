@@ -190,9 +190,8 @@ class _Run:
         self._arguments = arguments
         self._batch: list[Message] = taken if isinstance(taken, list) else []
         self.calls = 0  #: of the handler
-        self.refusal: BaseException | None = (
-            None  #: why it was not called, or has not run to its end
-        )
+        #: Why it was not called, or has not run to its end.
+        self.refusal: BaseException | None = None
         self._given: set[Message] = set()
         #: What a middleware gave in the place of a message of the batch, with that message.
         self._replaced: dict[Message, Message] = {}

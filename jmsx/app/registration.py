@@ -63,27 +63,24 @@ class Consumer:
     retry_on: type[BaseException] | Collection[type[BaseException]] | None = None
     #: Policies for certain errors in place of `redelivery`; that of the nearest class counts.
     redelivery_for: Mapping[type[BaseException], Policy] = field(default_factory=dict)
-    middleware: Sequence[
-        Middleware
-    ] = ()  #: around the handler, inside the app's; the first outside
+    #: Around the handler, inside the app's; the first outside.
+    middleware: Sequence[Middleware] = ()
     timeout: Duration | None = None  #: of a call of the handler; one that is no `async def` goes on
     rate_limit: RateLimit | str | None = None  #: of calls, such as 100/s
     breaker: CircuitBreaker | None = None  #: pauses it after failures in a row
     dead_letter: str | None = None  #: a strategy, or a destination for copies; None: the app's
     concurrency: int = 1  #: sessions, each with a thread and a socket of its own
     prefetch: int | None = None  #: messages; None: the app's
-    batch: int | None = (
-        None  #: messages in one call of the handler, at the most; None: it takes one
-    )
+    #: Messages in one call of the handler, at the most; None: it takes one.
+    batch: int | None = None
     batch_timeout: Duration = 1.0  #: after its first message, in which a batch is filled
     selector: str | None = None
     durable: str | None = None  #: name of the durable subscription
     non_blocking_redelivery: bool | None = None  #: None: the app's
     optimize_acknowledge: bool | None = None  #: None: the app's
     dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
-    dedupe_by: Callable[[Message], PropertyValue] | None = (
-        None  #: what makes messages equal; None: their key
-    )
+    #: What makes messages equal; None: their key.
+    dedupe_by: Callable[[Message], PropertyValue] | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -142,7 +139,7 @@ class Consumer:
         return PolicyByError(otherwise, self.redelivery_for)
 
     def judged(self, error: BaseException) -> BaseException:
-        """What `error` of the handler's means: itself, or what steers the message because of it."""
+        """What to treat `error` of the handler as: itself, or the Reject or Again that the settings make of it."""
         verdict: BaseException | None = None
         if isinstance(error, Steering):
             return error

@@ -59,18 +59,16 @@ class Sending:
 
     properties: Mapping[str, PropertyValue] | None = None  #: the application's, by name
     delay: Duration | None = None  #: in which the broker keeps it back
-    expires: Duration | None = (
-        None  #: after which nobody wants it any more, from now on; None: never
-    )
+    #: After which nobody wants it any more, from now on; None: never.
+    expires: Duration | None = None
     priority: int = 4  #: from 0 to 9, the highest
     persistent: bool = True  #: it outlives the broker's process
     group: str | None = None  #: JMSXGroupID: what has the same goes to the same consumer, in order
     correlation_id: str | None = None  #: what it belongs to, or answers
     reply_to: Destination | str | None = None  #: where an answer is awaited
     dedupe_id: str | None = None  #: the broker drops a second message with it; on Artemis
-    timeout: Duration | None = (
-        None  #: for the connection and the broker's confirmation; None: `request_timeout` for that
-    )
+    #: For the connection and the broker's confirmation; None: `request_timeout` for that.
+    timeout: Duration | None = None
     confirm: bool = True  #: wait for the broker's confirmation; without, a lost link loses it
 
     def __post_init__(self) -> None:

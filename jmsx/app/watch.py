@@ -68,9 +68,8 @@ class Watch:
         self._patience = patience
         self._asked: dict[Worker, float] = {}  #: seconds, monotonic
         self._asking: Connection | None = None
-        self._found: dict[
-            str, int
-        ] = {}  #: messages in delivery for nobody at the last question, by destination
+        #: Messages in delivery for nobody at the last question, by destination.
+        self._found: dict[str, int] = {}
         self._silent: set[BrokerAddress] = set()  #: who cannot be asked for them
         self.stranded: dict[str, int] = {}  #: the same, found twice in a row
         self._closed = threading.Event()

@@ -100,9 +100,8 @@ class Worker:
         self._around = Around(consumer.handler, (*middleware, *consumer.middleware))
         timeout = consumer.timeout
         self.timeout = None if timeout is None else seconds("timeout", timeout)  #: of a call
-        self._called_at: float | None = (
-            None  #: when its handler was called that runs in this thread, monotonic
-        )
+        #: When its handler was called that runs in this thread, monotonic.
+        self._called_at: float | None = None
         self._late: Call | None = None  #: that was told as such
         self._held_until = -math.inf  #: by its own wish, seconds, monotonic
         self.away: str | None = None  #: why its store cannot be used

@@ -59,9 +59,8 @@ class Agenda:
     """Keeps what is next for the consumers of one session; times are seconds, monotonic."""
 
     def __init__(self) -> None:
-        self._ties: dict[
-            ConsumerCore, int
-        ] = {}  #: of the open consumers, in the order of their opening
+        #: Of the open consumers, in the order of their opening.
+        self._ties: dict[ConsumerCore, int] = {}
         self._opened = 0
         #: Those that have changed since their timer was asked for, which is after each call, and since all else was.
         self._untimed: dict[ConsumerCore, None] = {}
@@ -69,9 +68,8 @@ class Agenda:
         self._timers = _Heap()
         self._paused = _Heap()  #: by the end of their pause
         self._ready = _Heap()  #: by the order of the message that would be handed out next
-        self._unwanted: dict[
-            ConsumerCore, None
-        ] = {}  #: of which the application wants no message yet
+        #: Of which the application wants no message yet.
+        self._unwanted: dict[ConsumerCore, None] = {}
         self._holding: dict[ConsumerCore, None] = {}  #: of which the application holds messages
         self._widened: dict[ConsumerCore, None] = {}  #: whose window a transaction may keep open
 

@@ -242,9 +242,8 @@ class ConnectFailed:
     """A broker that was tried did not let us in; there may be others, and other attempts."""
 
     at: float
-    result: (
-        str  #: `refused` (no socket, or no welcome), `credentials`, `timeout`, `tls`, `settings`
-    )
+    #: `refused` (no socket, or no welcome), `credentials`, `timeout`, `tls`, `settings`.
+    result: str
     detail: str = ""
 
 
@@ -254,9 +253,8 @@ class LinkMeasured:
 
     at: float
     heard_at: float  #: the last bytes of the broker, heart-beats too
-    silence_limit: (
-        float  #: seconds without any after which the link is dropped; 0: no heart-beats are agreed
-    )
+    #: Seconds without any after which the link is dropped; 0: no heart-beats are agreed.
+    silence_limit: float
     frames_in: int
     frames_out: int
     bytes_in: int

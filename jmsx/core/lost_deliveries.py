@@ -35,9 +35,8 @@ class _LostDelivery:
     counts: Lost
     only_ack_owed: bool  #: it is copied or processed; only its ACK is owed
     owed_end: Outcome | None  #: how it ends when that is written
-    dead_letter_cause: (
-        DeadLetterCause | None
-    )  #: it was to be a dead letter, and that was not confirmed
+    #: It was to be a dead letter, and that was not confirmed.
+    dead_letter_cause: DeadLetterCause | None
     first_failed_at: float | None
     last_failed_at: float | None
 

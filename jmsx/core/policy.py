@@ -82,7 +82,7 @@ def check_policy(name: str, given: object) -> None:
             return
     except Exception as raised:
         raise ConfigurationError(
-            f"{name}: {kind_of(given)} that cannot be asked: {type(raised).__name__}: {raised}"
+            f"{name}: {kind_of(given)} whose settings cannot be read: {type(raised).__name__}: {raised}"
         ) from raised
     hint = ""
     if isinstance(given, int) and not isinstance(given, bool):

@@ -151,7 +151,7 @@ class Epoch:
         return self._seal.put_on(frame).encode()
 
     def beat(self, now: float) -> tuple[str, str] | None:
-        """Write a heart-beat if one is due; reason and detail if the link is dead."""
+        """Write a heart-beat if one is due. Returns why the link is dead (reason, detail), None if it lives."""
         if self._unwritten is not None:
             told = str(self._unwritten) or type(self._unwritten).__name__
             return ("io", told) if now >= self._over_at else None

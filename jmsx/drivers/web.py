@@ -73,9 +73,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         self._places = threading.BoundedSemaphore(MOST)
         self._lock = threading.Lock()
-        self._begun: dict[
-            socket.socket, float
-        ] = {}  #: open connections, and since when; oldest first
+        #: Open connections, and since when; oldest first.
+        self._begun: dict[socket.socket, float] = {}
         super().__init__(address, handler)
 
     def server_bind(self) -> None:

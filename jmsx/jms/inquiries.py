@@ -45,14 +45,12 @@ class Inquiries:
     def __init__(self, uri: BrokerUri, machine: Machine) -> None:
         self._uri = uri
         self._machine = machine
-        self._alone = NonReentrantLock(
-            "what asks the broker's management"
-        )  #: one inquiry at a time, so that one warning says it all
+        #: One inquiry at a time, so that one warning says it all.
+        self._alone = NonReentrantLock("what asks the broker's management")
         #: By broker, destination and the redeliveries that the consumer's policy allows, which decide the advice.
         self._found: dict[tuple[str, str, int], Findings] = {}
-        self._tried: set[tuple[str, str]] = (
-            set()
-        )  #: selectors that a broker takes, without literals
+        #: Brokers, and selectors that they have taken; what a selector compares with is left out.
+        self._tried: set[tuple[str, str]] = set()
         self._silent: set[str] = set()  #: brokers that cannot be asked
 
     def examine(

@@ -74,15 +74,18 @@ class OwnFile:
         self._table = table
         self._prepare = prepare
         self._removed = removed
-        self._id: tuple[int, int] | None = None  #: of the file, when it was opened
-        self._interrupted = (
-            False  #: this is a child, and the fork came in the middle of the parent's work
-        )
+        self._id: tuple[int, int] | None = None  #: device and number of the file when it was opened
+        #: This is a child, and the fork came in the middle of the parent's work.
+        self._interrupted = False
         self._forking: int | None = None  #: the thread that does
         suspend_for_forks(self)
 
     def open(self, patience: float = PATIENCE) -> sqlite3.Connection:
-        """The connection, opened unless it is, in `patience` seconds if others write; raises StoreError."""
+        """
+        The connection, which is opened if it is not; raises StoreError.
+
+        Where others write to the file, it waits for them, `patience` seconds at the most.
+        """
         if self._interrupted:
             raise StoreError(
                 f"{self.path} cannot be used in this process: its parent was writing it when it forked"

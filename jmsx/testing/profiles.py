@@ -9,9 +9,8 @@ from dataclasses import dataclass
 class ClassicProfile:
     """ActiveMQ Classic 6.1.8 with its default policies and `schedulerSupport="true"`."""
 
-    max_page_size: int = (
-        200  #: messages that one wake-up of a queue pages in and dispatches, at most
-    )
+    #: Messages that one wake-up of a queue pages in and dispatches, at most.
+    max_page_size: int = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

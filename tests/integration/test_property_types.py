@@ -73,9 +73,9 @@ def test_arithmetic_that_would_stop_everybody(
     with Connection(classic_broker.url) as connection:
         connection.start()
         session = connection.create_session()
-        with pytest.raises(InvalidSelectorError, match="reckons with the property rank"):
+        with pytest.raises(InvalidSelectorError, match="calculates with the property rank"):
             session.create_consumer(queue, selector=selector)
-        with pytest.raises(InvalidSelectorError, match="reckons with the property rank"):
+        with pytest.raises(InvalidSelectorError, match="calculates with the property rank"):
             list(session.create_browser(queue, selector=selector))
         session.create_producer(queue).send(Message("x", properties=PROPERTIES))
         assert take(session.create_consumer(queue), 1)[0].text == "x"

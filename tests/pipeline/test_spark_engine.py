@@ -77,7 +77,7 @@ def test_what_a_worker_finds_wrong_is_told(
 
     with pytest.raises(ConfigurationError, match=r"gone\.jsonl is gone; make the report again"):
         list(engine(job, gone))
-    with pytest.raises(ConfigurationError, match="could not do it: ValueError: invalid literal"):
+    with pytest.raises(ConfigurationError, match="failed: ValueError: invalid literal"):
         list(engine(int, ["x"]))
     assert list(engine(job, [])) == []
     assert "Traceback" not in capfd.readouterr().out

@@ -39,9 +39,8 @@ from jmsx.testing.link import FakeLink, newest_version
 from jmsx.testing.runtime import Runtime
 
 _SERVER: Final = "ActiveMQ-Artemis/2.44.0 ActiveMQ Artemis Messaging Engine"
-_WINDOW: Final = (
-    10 * 1024
-)  #: bytes that a consumer may have in flight, if its SUBSCRIBE does not say
+#: Bytes that a consumer may have in flight, if its SUBSCRIBE does not say.
+_WINDOW: Final = 10 * 1024
 _TTL: Final = 60_000  #: milliseconds without a byte that a client without heart-beats survives
 _SHORTEST_TTL: Final = 1000
 _TTL_PER_BEAT: Final = 2

@@ -154,6 +154,6 @@ def test_a_policy_that_cannot_be_asked_at_all() -> None:
             raise ValueError("not ready")
 
     with pytest.raises(
-        ConfigurationError, match="a Raising that cannot be asked: ValueError: not ready"
+        ConfigurationError, match="a Raising whose settings cannot be read: ValueError: not ready"
     ):
         check_policy("redelivery", Raising())

@@ -34,7 +34,7 @@ from jmsx.errors import InvalidSelectorError
 )
 def test_arithmetic_on_a_property_is_refused(selector: str) -> None:
     """It would stop the destination for everybody."""
-    with pytest.raises(InvalidSelectorError, match="reckons with the property"):
+    with pytest.raises(InvalidSelectorError, match="calculates with the property"):
         check_arithmetic(selector)
 
 
