@@ -3,7 +3,8 @@ What a JMS selector means where every property is a text, as over STOMP.
 
 A bare `flag` is never true there, so it is sent as `flag = TRUE`, which is the same for a property that is a boolean. A
 text is nothing to calculate with: on Classic the broker then fails at each message, whoever sends it, and no other
-consumer of the queue gets any more. So arithmetic is refused before it is sent. What cannot be parsed is left to the broker.
+consumer of the queue gets any more. So arithmetic is refused before it is sent. What cannot be parsed is left to the
+broker.
 
 Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed on Classic 6.1.8 and Artemis 2.44.0.
 """
@@ -79,9 +80,9 @@ def check_arithmetic(selector: str) -> None:
         for one in (one for part in operands for one in part):
             if one.kind == "name" and one.text not in _NUMBERS:
                 raise InvalidSelectorError(
-                    f"selector {selector!r} calculates with the property {one.text}, which over STOMP is a text:"
-                    f" ActiveMQ Classic would fail at '{token.text}' for each message, and stop the destination for everybody;"
-                    f" compare {one.text} with a number that the program has calculated"
+                    f"selector {selector!r} calculates with the property {one.text}, which over STOMP is a"
+                    f" text: ActiveMQ Classic would fail at '{token.text}' for each message, and stop the destination"
+                    f" for everybody; compare {one.text} with a number that the program has calculated"
                 )
 
 
