@@ -11,12 +11,25 @@ from typing import TYPE_CHECKING, Any, Final
 from mkdocs.structure.files import File
 
 import jmsx
-from jmsx import ConnectionOptions, PrefetchPolicy, ReconnectPolicy, RedeliveryPolicy, TlsOptions
+from jmsx import (
+    App,
+    CircuitBreaker,
+    ConnectionOptions,
+    HealthLimits,
+    PrefetchPolicy,
+    ReconnectPolicy,
+    RedeliveryPolicy,
+    TlsOptions,
+)
+from jmsx.app.registration import Consumer, ConsumerKeywords
+from jmsx.app.sender import Sending
 from jmsx.config.query import _OPTIONS
 from jmsx_eventlog.schema import markdown
 from jmsx_prometheus.catalogue import LABELS, METRICS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
@@ -25,9 +38,15 @@ _OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./){2,}[^)]*\)")
 
 #: What stands above the tables of options.
 _OPTIONS_ARE: Final = (
-    'By keyword of `App(...)` and `Connection(...)`, where a time is seconds, a `timedelta` or a text such as `"2s"`;'
-    " or in the URL, as Java users write them, in milliseconds. The URL wins."
+    'A time is seconds, a `timedelta` or a text such as `"2s"`; in the URL it is in milliseconds, as Java users write it. The URL'
+    " wins over what `App(...)` and `Connection(...)` are given, and `@app.consumer(...)` over both."
 )
+
+#: What only the decorator has, besides what `ConsumerKeywords` names.
+_OF_THE_DECORATOR: Final = ("mode", "redelivery", "name", "dedupe", "batch")
+
+#: Classes of what is given to those.
+_GIVEN: Final = {"breaker": CircuitBreaker, "health_limits": HealthLimits}
 
 #: The classes whose fields are options, and the part of a connection's options that each is.
 _CLASSES: Final = {
@@ -57,12 +76,19 @@ def options() -> str:
     in_urls: dict[tuple[str, str], list[str]] = {}
     for url_name, (part, name, _) in _OPTIONS.items():
         in_urls.setdefault((part, name), []).append(url_name)
-    lines = [
-        "# Options",
-        "",
-        _OPTIONS_ARE,
-        "",
-    ]
+    lines = ["# Options", "", _OPTIONS_ARE, ""]
+    told = _meanings(App)
+    given = inspect.signature(App).parameters.values()
+    own = [one for one in given if one.kind is one.KEYWORD_ONLY]
+    own_rows = [(one.name, f"`{one.default!r}`", told.get(one.name, "")) for one in own]
+    lines += _table("`App(url, ...)`, and all of `ConnectionOptions`", own_rows)
+    names = {*ConsumerKeywords.__annotations__, *_OF_THE_DECORATOR}
+    lines += _table("`@app.consumer(destination, ...)`", _rows(Consumer, names))
+    lines += _table(
+        "`app.send(destination, body, ...)`, `request`, and their twins", _rows(Sending)
+    )
+    for part, kind in _GIVEN.items():
+        lines += _table(f"`{kind.__name__}`, for `{part}`", _rows(kind))
     for part, kind in _CLASSES.items():
         meanings = _meanings(kind)
         held = f", the option `{part}`" if part else ""
@@ -79,6 +105,22 @@ def options() -> str:
             )
         lines.append("")
     return "\n".join(lines)
+
+
+def _rows(kind: Any, names: Collection[str] | None = None) -> list[tuple[str, str, str]]:
+    """Field, default and meaning, of those with `names` or of all."""
+    told = _meanings(kind)
+    return [
+        (one.name, _default(one), told.get(one.name, ""))
+        for one in fields(kind)
+        if names is None or one.name in names
+    ]
+
+
+def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    lines = [f"## {title}", "", "| keyword | default | meaning |", "|---|---|---|"]
+    lines += [f"| `{name}` | {default} | {_cell(told)} |" for name, default, told in rows]
+    return [*lines, ""]
 
 
 def errors() -> str:
@@ -125,20 +167,37 @@ def metrics() -> str:
 def _default(one: Any) -> str:
     if one.default is not MISSING:
         default = one.default.value if isinstance(one.default, Enum) else one.default
+        if isinstance(one.default, jmsx.AcknowledgeMode):
+            default = one.default.label
+        elif isinstance(default, type):
+            return f"`{default.__name__}`"
         return f"`{_cell(repr(default))}`"
-    return "see below" if one.default_factory is not MISSING else "must be given"
+    if one.default_factory is dict:
+        return "`{}`"
+    return "see below" if one.default_factory is not MISSING else "the function's"
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """What the class's docstring and the comments of its fields say of each."""
+    """What the class's docstring and the comments of its fields say of each: before it, behind it, or within."""
     source = inspect.getsource(kind)
-    found = dict(re.findall(r"^    (\w+):[^\n#]*#: (.+)$", source, re.MULTILINE))
-    for name, comment in re.findall(
-        r"^        (\w+): ((?:.+\n(?:            .+\n)*))", source, re.MULTILINE
+    found: dict[str, str] = {}
+    before, name = "", ""
+    for line in source.splitlines():
+        text, mark, comment = line.partition("#: ")
+        if mark and not text.strip():
+            before = f"{before} {comment}"
+            continue
+        named = re.match(r"    (\w+):", text)
+        if named is not None:
+            name = named[1]
+        if name and (before or mark):
+            found.setdefault(name, " ".join(f"{before} {comment if mark else ''}".split()))
+        before = ""
+    about = f"{inspect.getdoc(kind)}\n"
+    for told, comment in re.findall(
+        r"^    (\w+): ((?:.+\n(?:        .+\n)*))", about, re.MULTILINE
     ):
-        found.setdefault(name, " ".join(comment.split()))
-    for comment, name in re.findall(r"((?:^    #: .+\n)+)    (\w+):", source, re.MULTILINE):
-        found.setdefault(name, " ".join(comment.replace("#:", " ").split()))
+        found.setdefault(told, " ".join(comment.split()))
     return found
 
 

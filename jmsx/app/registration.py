@@ -54,8 +54,8 @@ class Consumer:
     destination: Destination
     name: str  #: in metrics, events and logs
     parameters: Parameters  #: what the handler is called with
-    mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE
-    redelivery: Policy | None = None  #: None: the app's
+    mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE  #: when a message counts as handled
+    redelivery: Policy | None = None  #: when it comes again after a failure; None: the app's
     #: Errors that no retry can cure: dead letter at once.
     give_up_on: type[BaseException] | Collection[type[BaseException]] = ()
     #: Errors that a retry may cure: all others are dead letters at once; None: all are retried. What jmsx itself raises
@@ -74,7 +74,7 @@ class Consumer:
     #: Messages in one call of the handler, at the most; None: it takes one.
     batch: int | None = None
     batch_timeout: Duration = 1.0  #: after its first message, in which a batch is filled
-    selector: str | None = None
+    selector: str | None = None  #: a condition on properties, which the broker looks at
     durable: str | None = None  #: name of the durable subscription
     non_blocking_redelivery: bool | None = None  #: None: the app's
     optimize_acknowledge: bool | None = None  #: None: the app's
