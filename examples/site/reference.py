@@ -38,8 +38,8 @@ _OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./){2,}[^)]*\)")
 
 #: What stands above the tables of options.
 _OPTIONS_ARE: Final = (
-    'A time is seconds, a `timedelta` or a text such as `"2s"`; in the URL it is in milliseconds, as Java users write it. The URL'
-    " wins over what `App(...)` and `Connection(...)` are given, and `@app.consumer(...)` over both."
+    'A time is seconds, a `timedelta` or a text such as `"2s"`; in the URL it is in milliseconds, as Java users write it. The'
+    " URL wins over what `App(...)` and `Connection(...)` are given, and `@app.consumer(...)` over both."
 )
 
 #: What only the decorator has, besides what `ConsumerKeywords` names.
@@ -82,8 +82,8 @@ def options() -> str:
     own = [one for one in given if one.kind is one.KEYWORD_ONLY]
     own_rows = [(one.name, f"`{one.default!r}`", told.get(one.name, "")) for one in own]
     lines += _table("`App(url, ...)`, and all of `ConnectionOptions`", own_rows)
-    names = {*ConsumerKeywords.__annotations__, *_OF_THE_DECORATOR}
-    lines += _table("`@app.consumer(destination, ...)`", _rows(Consumer, names))
+    settings = {*ConsumerKeywords.__annotations__, *_OF_THE_DECORATOR}
+    lines += _table("`@app.consumer(destination, ...)`", _rows(Consumer, settings))
     lines += _table(
         "`app.send(destination, body, ...)`, `request`, and their twins", _rows(Sending)
     )
