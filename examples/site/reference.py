@@ -38,8 +38,8 @@ _OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./){2,}[^)]*\)")
 
 #: What stands above the tables of options.
 _OPTIONS_ARE: Final = (
-    'A time is seconds, a `timedelta` or a text such as `"2s"`; in the URL it is in milliseconds, as Java users write it. The'
-    " URL wins over what `App(...)` and `Connection(...)` are given, and `@app.consumer(...)` over both."
+    'A time is seconds, a `timedelta` or a text such as `"2s"`; in the URL it is in milliseconds, as Java users write'
+    " it. The URL wins over what `App(...)` and `Connection(...)` are given, and `@app.consumer(...)` over both."
 )
 
 #: What only the decorator has, besides what `ConsumerKeywords` names.
