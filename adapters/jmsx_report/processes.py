@@ -46,7 +46,7 @@ THREADS: Final = "POLARS_MAX_THREADS"
 #: a quarter of the CPU time.
 _ENVIRONMENT: Final = {
     THREADS: "1",
-    "_RJEM_MALLOC_CONF": "dirty_decay_ms:5000,muzzy_decay_ms:-1,narenas:1",
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1,narenas:1",
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),
 }

@@ -26,6 +26,9 @@ BATCH_BYTES: Final = 20 * 1024 * 1024
 RUN_BYTES: Final = 128 * 1024 * 1024
 #: So many runs are made, if they are not too small for that: several processes shall have something to do.
 _RUNS: Final = 12
+#: Less than so many batches are no run of their own, if there are more: what is made of each costs as much as reading
+#: some ten thousand lines.
+_LEAST_BATCHES: Final = 3
 #: A living writer closes its segment every minute; one that is this much older than the newest file is stale.
 STALE_SECONDS: Final = 900
 #: So much at each end of a segment tells it from another of the same size and time.
@@ -252,4 +255,4 @@ def shares(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:
     """Gather segments to what is kept as one run, up to RUN_BYTES; it is read batch by batch."""
     listed = list(segments)
     each = sum(segment.size - segment.begin for segment in listed) // _RUNS
-    return batches(listed, min(max(each, BATCH_BYTES), RUN_BYTES))
+    return batches(listed, min(max(each, _LEAST_BATCHES * BATCH_BYTES), RUN_BYTES))
