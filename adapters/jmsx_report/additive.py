@@ -15,7 +15,7 @@ import polars as pl
 from jmsx_report.events import Events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 MINUTE_US: Final = 60_000_000
@@ -40,6 +40,7 @@ class Partial:
 
     `of` must be pure and give the columns of `keys` and `adds`, no other, with the same types whatever the events.
     `time` names the key that is an instant (us, epoch), if there is one: rows of two hours of it are never one row.
+    `apart` names a key, an integer, in which rows of two batches seldom agree: only those that do are added up.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Partial:
     adds: Mapping[str, Adds]
     of: Callable[[Events], pl.DataFrame]
     time: str | None = None
+    apart: str | None = None
 
 
 def _join(lists: pl.Expr) -> pl.Expr:
@@ -66,6 +68,18 @@ def added(partial: Partial, rows: pl.DataFrame) -> pl.DataFrame:
     """Add up rows of `partial`: one row for each of its keys."""
     sums = (_ADD[how](pl.col(column)) for column, how in partial.adds.items())
     return rows.group_by(partial.keys).agg(*sums)
+
+
+def added_batches(partial: Partial, batches: Sequence[pl.LazyFrame]) -> pl.DataFrame:
+    """Add up rows of several batches; within each, those of a partial that has `apart` must be added up already."""
+    if partial.apart is None:
+        return added(partial, pl.concat(batches).collect())
+    numbered = [rows.with_columns(batch=pl.lit(at)) for at, rows in enumerate(batches)]
+    rows = pl.concat(numbered).collect()
+    places = rows.select(partial.apart, "batch").unique()[partial.apart]
+    meet = pl.col(partial.apart).is_in(places.filter(places.is_duplicated()).implode())
+    several = added(partial, rows.filter(meet).drop("batch"))
+    return pl.concat([rows.filter(~meet).select(several.columns), several])
 
 
 _MOST: Final = 2**63

@@ -9,7 +9,7 @@ import polars as pl
 
 from jmsx_report.additive import HOUR_US, MINUTE_US, mean
 from jmsx_report.flows import BUCKET_US, FLOWS, SETTLES
-from jmsx_report.histogram import with_percentiles
+from jmsx_report.histogram import together, with_percentiles
 from jmsx_report.latency import MEASURED, PERMILLES, SPANS
 from jmsx_report.period import Period
 from jmsx_report.store import Run, files
@@ -161,24 +161,14 @@ def _added(parts: Sequence[pl.DataFrame], asked: Period | None) -> pl.DataFrame:
     rows = pl.concat(parts)
     if asked is not None:
         rows = rows.filter(asked.touches(pl.col("minute_us"), MINUTE_US))
-    added = rows.group_by(_CONSUMER).agg(
-        pl.col("n").sum(),
-        *(pl.col(f"{name}_n", f"{name}_us").sum() for name in SPANS),
+    return together(
+        rows.group_by(_CONSUMER).agg(
+            pl.col("n").sum(),
+            *(pl.col(f"{name}_n", f"{name}_us").sum() for name in SPANS),
+            *(pl.col(f"{name}_histogram").explode(keep_nulls=False) for name in MEASURED),
+        ),
+        [f"{name}_histogram" for name in MEASURED],
     )
-    for name in MEASURED:
-        column = f"{name}_histogram"
-        counted = (
-            rows.select(*_CONSUMER, column)
-            .explode(column)
-            .unnest(column)
-            .filter(pl.col("bucket").is_not_null())
-            .group_by(*_CONSUMER, "bucket")
-            .agg(pl.col("n").sum())
-            .group_by(_CONSUMER)
-            .agg(pl.struct("bucket", "n").alias(column))
-        )
-        added = added.join(counted, on=_CONSUMER, how="left", nulls_equal=True)
-    return added
 
 
 def _redelivery(folder: Path, asked: Period) -> Shown:

@@ -155,6 +155,7 @@ FLOWS: Final = Partial(
     (*_HERE, "hour_us", "bucket"),
     {"n": Adds.SUM, "effects": Adds.SUM, "xor": Adds.XOR, "total": Adds.SUM},
     _fingerprints,
+    apart="bucket",
 )
 
 _STORY: Final = (*_HERE, "msg_key", "key_us", "bucket", "hour_us", "tx_id")

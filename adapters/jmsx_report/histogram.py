@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 #: Growth of the buckets: an error of (GAMMA - 1) / (GAMMA + 1), which is 0.99 %.
 GAMMA: Final = 1.02
@@ -61,6 +61,28 @@ def counted(buckets: pl.Expr) -> pl.Expr:
     return buckets.drop_nulls().value_counts(name="n").struct.rename_fields(["bucket", "n"])
 
 
+def together(frame: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
+    """Make each bucket of the histograms in `columns` one; for few rows of long histograms."""
+    rows = frame.with_row_index("row")
+    for column in columns:
+        place = pl.col("row").cast(pl.Int64) * _ROOM + pl.col(column).struct.field("bucket") - BELOW
+        added = (
+            rows.select("row", column)
+            .explode(column)
+            .filter(pl.col(column).is_not_null())
+            .group_by(place.alias("place"))
+            .agg(pl.col(column).struct.field("n").sum())
+            .group_by((pl.col("place") // _ROOM).cast(rows.schema["row"]).alias("row"))
+            .agg(
+                pl.struct(
+                    (pl.col("place") % _ROOM + BELOW).cast(pl.Int32).alias("bucket"), "n"
+                ).alias(column)
+            )
+        )
+        rows = rows.drop(column).join(added, on="row", how="left", maintain_order="left")
+    return rows.drop("row")
+
+
 def with_percentiles(frame: pl.DataFrame, name: str, permilles: Mapping[str, int]) -> pl.DataFrame:
     """
     Put `NAME_histogram` in order, each bucket once, and add its quantiles as `NAME_LABEL_us`, in microseconds.
@@ -71,21 +93,25 @@ def with_percentiles(frame: pl.DataFrame, name: str, permilles: Mapping[str, int
     rows = frame.select(column).with_row_index("row")
     # One number for row and bucket: grouped and sorted in a third of the time of two.
     place = pl.col("row").cast(pl.Int64) * _ROOM + pl.col("bucket") - BELOW
+    # In order, equal places follow each other: the sum up to the last of them tells theirs, in a fifth of the time of a
+    # grouping.
+    is_last = pl.col("place").ne_missing(pl.col("place").shift(-1))
     buckets = (
         rows.explode(column)
         .unnest(column)
         .filter(pl.col("bucket").is_not_null())
         .select(place.alias("place"), "n")
-        .sort("place")  # before the grouping, which is then faster by more than what this takes
-        .group_by("place", maintain_order=True)
-        .agg(pl.col("n").sum())
+        .sort("place")
+        .with_columns(pl.col("n").cum_sum().alias("up_to"))
+        .filter(is_last)
         .select(
             (pl.col("place") // _ROOM).cast(rows.schema["row"]).alias("row"),
             (pl.col("place") % _ROOM + BELOW).cast(pl.Int32).alias("bucket"),
-            "n",
+            (pl.col("up_to") - pl.col("up_to").shift(fill_value=0)).alias("n"),
+            "up_to",
         )
     )
-    up_to = buckets["n"].cum_sum()
+    up_to = buckets["up_to"]
     found = buckets.group_by("row", maintain_order=True).agg(
         pl.struct("bucket", "n").alias(column), pl.col("n").sum().alias("all")
     )

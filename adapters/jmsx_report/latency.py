@@ -72,6 +72,7 @@ _TIMES: Final = Partial(
     },
     _spans,
     time="minute_us",
+    apart="minute_us",
 )
 
 

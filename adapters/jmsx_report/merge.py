@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from jmsx_report.additive import HOUR_US, Partial, added
+from jmsx_report.additive import HOUR_US, Partial, added_batches
 from jmsx_report.events import Events
 from jmsx_report.registry import SHARED, TABLES
 from jmsx_report.store import Run, files
@@ -56,12 +56,13 @@ def merge(totals: Totals, known: Context, out: Path) -> dict[str, Path]:
 
 def sums(partial: Partial, runs: Sequence[Run], window: Window | None = None) -> pl.DataFrame:
     """Add up all rows of `partial` (whose `time` is within `window`)."""
-    rows = partial.of(Events()).lazy()
-    if paths := files(runs, partial.name):
-        rows = pl.concat([rows, pl.scan_parquet(paths)])
+    paths = files(runs, partial.name)
+    one_by_one = [[path] for path in paths] if partial.apart else [paths]
+    batches = [partial.of(Events()).lazy(), *(pl.scan_parquet(some) for some in one_by_one if some)]
     if window is not None:
-        rows = rows.filter(pl.col(partial.time or "").is_between(*window, closed="left"))
-    return added(partial, rows.collect())
+        time = pl.col(partial.time or "")
+        batches = [rows.filter(time.is_between(*window, closed="left")) for rows in batches]
+    return added_batches(partial, batches)
 
 
 def _windows(table: Table, runs: Sequence[Run]) -> Iterator[Window | None]:

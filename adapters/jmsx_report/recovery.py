@@ -90,6 +90,7 @@ _RUNS: Final = Partial(
         "messages": Adds.SUM,
     },
     _runs,
+    apart="seq",
 )
 
 
@@ -139,22 +140,27 @@ _ABANDONED: Final = Partial("abandoned", SOCKET, {"messages": Adds.SUM}, _abando
 
 def _episodes(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
     """From the first failure to the first success behind it; null where there is none."""
-    begins = (pl.col("failed") == 1) & (pl.col("failed").shift().over(by).fill_null(0) == 0)
     failed = pl.col("failed") == 1
     success = pl.col("failed") == 0
+    # In order, the rows of one follow each other: numbers are grouped by, which is faster than by names.
+    is_first = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in by)
     return (
         rows.sort(*by, "seq")
-        .with_columns(begins.cast(pl.Int64).cum_sum().over(by).alias("episode"))
-        .filter(pl.col("episode") > 0)
-        .group_by(*by, "episode", maintain_order=True)
+        .with_columns(is_first.alias("is_first"))
+        .with_columns(
+            (failed & (pl.col("is_first") | (pl.col("failed").shift() == 0))).alias("begins")
+        )
+        .with_columns((pl.col("is_first") | pl.col("begins")).cum_sum().alias("episode"))
+        .group_by("episode", maintain_order=True)
         .agg(
-            pl.col("epoch", "seq", "reason").first(),
+            pl.col(*by, "epoch", "seq", "reason", "begins").first(),
             pl.col("ts_us").first().alias("start_us"),
             pl.col("ts_us").filter(success).first().alias("end_us"),
             pl.col("outage_us").filter(success).first(),
             pl.col("n", "messages").filter(failed).sum(),
         )
-        .drop("episode")
+        .filter("begins")  # else it is what came before the first failure
+        .drop("episode", "begins")
     )
 
 
