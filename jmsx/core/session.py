@@ -470,6 +470,11 @@ class SessionCore:
         return self.transacted and self._work.committing
 
     @property
+    def last_commit(self) -> Request | None:
+        """The request of the last commit with anything in it, ended or not; also if `commit` was interrupted."""
+        return self._work.last_commit
+
+    @property
     def untranslated(self) -> bool:
         """Whether a consumer gets messages on this link that the broker does not translate."""
         return self._translating.suspects_translation and any(

@@ -83,6 +83,7 @@ class UnitOfWork:
         self._subscribe_wholly = subscribe_wholly
         self._transaction = Transaction(settings.session_id)
         self._commit: Commit | None = None  #: the one that is under way
+        self.last_commit: Request | None = None  #: the last one that was asked for, ended or not
         #: Whether a commit that was not answered is cleared up on the next link by what it received
         self._clears_up = settings.marker_day is not None and not dialect.transactional_ack
         self._two_steps = TwoSteps(
@@ -272,7 +273,7 @@ class UnitOfWork:
         )
         way = self._way(commit)
         # All of it is being committed before anything is asked for: a signal handler may raise anywhere.
-        self._commit = commit
+        self._commit, self.last_commit = commit, whole
         for consumer in consumers:
             consumer.copies.committing = refusable and not consumer.settings.individual
             for delivery in consumer.take_delivered():

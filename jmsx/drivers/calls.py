@@ -48,7 +48,7 @@ class Calls:
         self.running = True  #: deliveries are handed out: the connection is started
         self.closing = False  #: the session is being closed: nobody waits for a link any more
         self._barrier: Request | None = None  #: behind it the link is renewed
-        self._commit: Request | None = None  #: that waits for its answer, or was interrupted then
+        self._told: Request | None = None  #: the last commit whose end was told to its caller
 
     def submit(
         self, what: str, operation: Callable[[SessionCore, float], T], limit: float | None = None
@@ -127,19 +127,21 @@ class Calls:
                     )
                 if not self.engine.work(lambda core, _now: core.may_commit()):
                     self.engine.changed.wait(min(left, LONGEST))
-        self._commit = request
         try:
             self.wait(request)
         except JmsxError:
-            self._commit = None
+            self._told = self.engine.core.last_commit
             raise
-        self._commit = None
+        self._told = self.engine.core.last_commit
 
     def end_commit(self) -> JmsxError | None:
-        """Wait as `await_commit`; return, once, the error of a commit that was interrupted while it waited."""
+        """Wait as `await_commit`; return, once, the error of a commit that was interrupted when it was asked for."""
         self.await_commit()
-        commit, self._commit = self._commit, None
-        return None if commit is None else commit.error
+        last = self.engine.core.last_commit
+        if last is None or last is self._told:
+            return None
+        self._told = last
+        return last.error
 
     def await_commit(self) -> None:
         """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""

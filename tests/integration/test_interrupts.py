@@ -18,11 +18,15 @@ import pytest
 
 from jmsx import Connection, Message, PrefetchPolicy, Queue
 from jmsx.errors import IllegalStateError, TransactionInDoubtError, TransactionRolledBackError
+from jmsx.jms.session import link_of
 from tests.integration.liar import Client, Liar
 from tests.integration.support import AT_ONCE, MODES, TRANSACTED, fresh_queue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx import Session
+    from jmsx.core.session import SessionCore
     from jmsx.jms.consumer import MessageConsumer
     from jmsx_broker import Broker
 
@@ -172,8 +176,15 @@ def test_a_commit_that_is_interrupted_leaves_a_session_that_goes_on(broker: Brok
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
-def test_the_next_commit_tells_how_an_interrupted_one_ended(*, gives_up: bool) -> None:
-    """If it was undone, and the application has not rolled back: else all would look as if it were done."""
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_next_commit_tells_how_an_interrupted_one_ended(
+    monkeypatch: pytest.MonkeyPatch, *, waits: bool, gives_up: bool
+) -> None:
+    """
+    If it was undone, and the application has not rolled back: else all would look as if it were done.
+
+    It is interrupted while it waits for the answer, or right behind what asks for that.
+    """
 
     def refuse(client: Client) -> None:
         frame = client.obey("COMMIT")
@@ -190,9 +201,20 @@ def test_the_next_commit_tells_how_an_interrupted_one_ended(*, gives_up: bool) -
     ):
         session = connection.create_session(TRANSACTED)
         session.create_producer(Queue("q")).send(Message("x"))
-        timer.set()
+        engine = link_of(session).engine
+        call = engine.call
+
+        def interrupted_call(operation: Callable[[SessionCore, float], object]) -> None:
+            call(operation)
+            raise Alarm
+
+        if waits:
+            timer.set()
+        else:
+            monkeypatch.setattr(engine, "call", interrupted_call)
         with pytest.raises(Alarm):
             session.commit()
+        monkeypatch.undo()
         interrupted.set()
         if gives_up:
             session.rollback()
