@@ -17,16 +17,17 @@ from jmsx import Session
 from jmsx.core.frames import Frame
 from jmsx.core.headers import whole
 from jmsx.core.management import Inquiry, Question
+from jmsx.core.requests import silent
 from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
 from jmsx.drivers.exchange import CannotAskError, Talk
 from jmsx.drivers.machine import Machine
-from jmsx.errors import InvalidDestinationError, UnsupportedError
+from jmsx.errors import BrokerTimeoutError, InvalidDestinationError, UnsupportedError
 from jmsx.jms.session import link_of
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
 from jmsx_artemis.dead_letter_queues import OWN
 from jmsx_artemis.destinations import ANYCAST, MULTICAST
 from jmsx_artemis.open_data import messages
-from jmsx_artemis.questions import address_settings, count, make_queue, queues
+from jmsx_artemis.questions import ADDRESS, address_settings, count, make_queue, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,8 +134,7 @@ class ArtemisDeadLetters:
         try:
             return ask(self._session, inquiry)
         except CannotAskError as error:
-            told = f"; {MANAGEMENT.remedy}" if error.reached else ""
-            raise type(error.cause)(f"{error.cause}{told}") from error
+            raise type(error.cause)(f"{error.cause}{_advice(error)}") from error
 
     @contextmanager
     def _copying(
@@ -166,6 +166,15 @@ class ArtemisDeadLetters:
             talk.end()
         finally:
             talk.drop()
+
+
+def _advice(error: CannotAskError) -> str:
+    """What to do where the broker could not be asked, as the end of a sentence; empty: the cause says it."""
+    if isinstance(error.cause, BrokerTimeoutError) and error.reached:
+        return f"; it is busy, or its management has another address than {ADDRESS}"
+    if silent(error.cause):
+        return ""
+    return f"; {MANAGEMENT.remedy}"
 
 
 def _dead_letter_queues() -> Inquiry[set[str]]:

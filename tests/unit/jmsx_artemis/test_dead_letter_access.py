@@ -7,7 +7,9 @@ import json
 import pytest
 
 from jmsx.core.management import Question
-from jmsx_artemis.dead_letter_access import PAGE, _listed
+from jmsx.drivers.exchange import CannotAskError
+from jmsx.errors import BrokerError, BrokerTimeoutError, ConnectionFailedError, JmsxError
+from jmsx_artemis.dead_letter_access import PAGE, _advice, _listed
 from tests.unit.jmsx_artemis.inquiring import queue
 
 
@@ -22,3 +24,21 @@ def test_what_waits_is_asked_for_by_pages(count: int, operation: str) -> None:
     asked = inquiry.send(json.dumps(told))
     assert isinstance(asked, Question)
     assert asked.operation == operation
+
+
+@pytest.mark.parametrize(
+    ("cause", "reached", "told"),
+    [
+        (BrokerError("no"), True, "permissions to `manage`"),
+        (BrokerTimeoutError("slow"), True, "it is busy, or its management has another address"),
+        (ConnectionFailedError("gone"), True, ""),
+        (BrokerTimeoutError("not there"), False, ""),
+    ],
+)
+def test_permissions_are_blamed_for_a_refusal_only(
+    cause: JmsxError, reached: bool, told: str
+) -> None:
+    """Who has them would look in vain for what a slow broker, or a lost link, did not do."""
+    advice = _advice(CannotAskError(cause, reached=reached))
+    assert told in advice
+    assert bool(told) == bool(advice)
