@@ -199,6 +199,7 @@ class Writer:
                     self._append_some()
             except OSError as error:
                 self._note(error)
+                self._sync_if_due()  # what was written before
                 return False
             self._sync_if_due()
         self._intake.written()

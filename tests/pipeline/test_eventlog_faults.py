@@ -144,6 +144,27 @@ print(json.dumps({"errors": log.errors, "dropped": log.dropped}))
     assert [line["seq"] for line in found] == list(range(2002))
 
 
+def test_what_was_written_before_the_disk_was_full_is_forced_to_it(tmp_path: Path) -> None:
+    """Also while what comes behind it cannot be written: a loss of power costs no more than it must."""
+    told = told_by(
+        """
+from jmsx_eventlog import EventLog
+log = EventLog(directory, service="shop")
+wait_until(lambda: log.records and not log.unsynced_seconds)
+for event in deliveries(50): log.observe(event, SOURCE)
+wait_until(lambda: log.records > 50)
+allow(0)
+for event in deliveries(50): log.observe(event, SOURCE)
+unsynced = []
+wait_until(lambda: unsynced.append(log.unsynced_seconds) or (log.errors > 12 and unsynced[-1] == 0))
+print(json.dumps({"errors": log.errors, "longest": max(unsynced)}))
+os._exit(0)
+""",
+        tmp_path,
+    )
+    assert told["longest"] < 10
+
+
 def test_close_gives_up_on_a_disk_that_stays_full(tmp_path: Path) -> None:
     """An application can always end; the log has no `log.close`, so a reader knows."""
     told = told_by(
