@@ -401,14 +401,18 @@ _LINK: Final = (
     ),
     Alert(
         name="JmsxConnectionFlapping",
+        # Moments, not sockets: each session has one, and a restart of the broker costs all of them at once.
         expr=(
-            "sum without (worker, reason)"
-            ' (increase(jmsx_disconnects_total{reason!="closed"}[15m])) > 6'
+            "max without (worker) (sum without (reason)"
+            ' (changes(jmsx_disconnects_total{reason!="closed"}[15m]))) > 6'
         ),
         severity=Severity.TICKET,
         labels=("job", "instance", "broker"),
         summary="{instance} keeps losing {broker}",
-        description="{instance} of {job} lost its connection to {broker} more than 6 times in 15 minutes.",
+        description=(
+            "{instance} of {job} lost connections to {broker} at more than 6 moments of the last 15"
+            " minutes, one or many at each."
+        ),
         panel="Disconnects by reason",
         impact="Each loss delivers all unsettled messages again.",
         causes=(

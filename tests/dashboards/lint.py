@@ -36,6 +36,8 @@ _OF_REPORTS: Final = frozenset(row.name for row in PIPELINE)
 _MADE: Final = frozenset({"runbook"})
 _OVER_TIME: Final = frozenset({"max_over_time", "changes"})
 _RATES: Final = frozenset({"rate", "increase"})
+#: `changes` of a counter: at how many moments it grew, by however much.
+_GROWTHS: Final = _RATES | {"changes"}
 _WINDOWS: Final = frozenset({"$__rate_interval", "$__range"})
 _TARGET_MATCHERS: Final = {("job", "=~", "$job"), ("instance", "=~", "$instance")}
 _RATIO_UNIT: Final = "percentunit"
@@ -124,7 +126,7 @@ def _selector_problems(selector: Selector, *, young: bool) -> Iterator[str]:
         and selector.function not in _OVER_TIME
     ):
         yield f"{selector.name} is a gauge: it has no rate"
-    grows = row.kind is not Kind.GAUGE and selector.function not in _RATES
+    grows = row.kind is not Kind.GAUGE and selector.function not in _GROWTHS
     if grows and not young:  # all that a young process has counted it has counted lately
         yield f"{selector.name} only ever grows: take its rate or increase"
     names = [call.name for call in selector.calls]

@@ -386,6 +386,12 @@ _LINK_AND_WATCH: Final = (
         (*_never(5), *_fires(_LINK, 10, 15), *_never(35)),
     ),
     Scenario(
+        "JmsxConnectionFlapping",
+        "a broker is restarted twice, and each time all of 20 sockets are lost",
+        (_disconnected("io", held((0, 5), (20, 5), (40, 20))),),
+        _never(6, 11, 15, 24),
+    ),
+    Scenario(
         "JmsxBrokerErrors",
         "one ERROR",
         (Series("jmsx_broker_error_frames_total", _LINK, _once(30)),),
