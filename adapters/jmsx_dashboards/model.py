@@ -112,6 +112,9 @@ class Alert:
     expr: str
     wait: str = "0m"  #: how long it must hold: `for` in Prometheus' rules
     seconds: tuple[int, ...] = ()  #: the numbers in `expr` that are seconds
+    least: float = (
+        0.0  #: seconds below which no test in a hurry shortens `wait`: machines do not hurry
+    )
     severity: Severity
     labels: tuple[str, ...]  #: what identifies one firing
     summary: str  #: one line; `{destination}` and the like are put in
@@ -245,8 +248,9 @@ def scaled(expr: str, seconds: tuple[int, ...], timescale: float) -> str:
     return expr
 
 
-def shortened(duration: str, timescale: float) -> str:
-    """`duration`, such as `5m`, divided by `timescale`."""
+def shortened(duration: str, timescale: float, least: float = 0.0) -> str:
+    """`duration`, such as `5m`, divided by `timescale`, but for what would be less than `least` seconds."""
     if timescale == 1:
         return duration
-    return f"{round(int(duration[:-1]) * _UNITS[duration[-1]] * 1000 / timescale)}ms"
+    seconds = max(int(duration[:-1]) * _UNITS[duration[-1]] / timescale, least)
+    return f"{round(seconds * 1000)}ms"

@@ -222,7 +222,7 @@ def _recording(rule: Recording, timescale: float = 1.0) -> dict[str, Any]:
 
 
 def _alert(alert: Alert, links: Links, timescale: float = 1.0) -> dict[str, Any]:
-    waiting = {} if alert.wait == "0m" else {"for": shortened(alert.wait, timescale)}
+    waiting = {} if alert.wait == "0m" else {"for": shortened(alert.wait, timescale, alert.least)}
     return {
         "alert": alert.name,
         "expr": scaled(alert.expr, alert.seconds, timescale),

@@ -12,9 +12,10 @@ from jmsx_dashboards.alerts import ALERTS, alerts
 from jmsx_dashboards.asking import Series, Span, single, table, worded
 from jmsx_dashboards.boards import BOARDS
 from jmsx_dashboards.cli import app
-from jmsx_dashboards.model import Budget, Settings, read_budgets, scaled
+from jmsx_dashboards.model import Budget, Links, Settings, read_budgets, scaled
 from jmsx_dashboards.pictures import told
 from jmsx_dashboards.recordings import BUDGET, recordings
+from jmsx_dashboards.texts import rules
 from tests.dashboards.live import free_port
 
 if TYPE_CHECKING:
@@ -144,3 +145,8 @@ def test_rules_can_be_hurried() -> None:
     sending = known["JmsxSendFailing"]
     assert "jmsx_start_timestamp_seconds < 10)" in scaled(sending.expr, sending.seconds, 60.0)
     assert alerts(Settings(timescale=60.0)) == ALERTS
+    waits = rules(Links(), Settings(timescale=60.0))
+    gone = waits[waits.index("alert: JmsxInstanceGone") :]
+    assert gone[gone.index("for: ") :].startswith("for: 10000ms")  # a machine does not hurry
+    down = waits[waits.index("alert: JmsxConnectionDown") :]
+    assert down[down.index("for: ") :].startswith("for: 2000ms")
