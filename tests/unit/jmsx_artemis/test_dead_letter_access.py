@@ -36,7 +36,7 @@ def test_what_waits_is_asked_for_by_pages(count: int, operation: str) -> None:
     ],
 )
 def test_permissions_are_blamed_for_a_refusal_only(
-    cause: JmsxError, reached: bool, told: str
+    cause: JmsxError, *, reached: bool, told: str
 ) -> None:
     """Who has them would look in vain for what a slow broker, or a lost link, did not do."""
     advice = _advice(CannotAskError(cause, reached=reached))
