@@ -27,14 +27,18 @@ from jmsx_dashboards.model import Budget, Links, Settings
 from jmsx_dashboards.texts import rules
 from tests.dashboards.generate import ROOT
 from tests.dashboards.live import Prometheus, free_port, prometheus, target, wait_until
+from tests.integration.broker_support import changed_classic
+from tests.integration.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jmsx_broker.local import LocalBroker
+
 TIMESCALE: Final = 30.0
 #: Late is here what takes longer than half a second.
 SETTINGS: Final = Settings(timescale=TIMESCALE, budget=Budget(seconds=0.5))
-_BROKERS: Final = {"classic": ClassicBroker, "artemis": ArtemisBroker}
+_BROKERS: Final = ("artemis", "classic")
 #: Seconds from an application's start until Prometheus has seen that it is there.
 _SETTLING: Final = 12.0
 _RECONNECT: Final = "initialReconnectDelay=100&maxReconnectDelay=500"
@@ -58,11 +62,16 @@ def answers(port: int) -> bool:
 class Scene:
     """What there is: a broker, applications, and a Prometheus that scrapes them."""
 
-    broker: ClassicBroker | ArtemisBroker
+    broker: LocalBroker
     server: Prometheus
     folder: Path
+    stack: ExitStack  #: what ends with it
     ports: list[int] = field(default_factory=list)  #: that are scraped
     apps: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def proxy(self) -> Proxy:
+        """Put a proxy in front of the broker."""
+        return self.stack.enter_context(Proxy(self.broker.url))
 
     def start(self, role: str, *words: str, url: str | None = None) -> App:
         """Start an application, and have it scraped once it answers."""
@@ -73,7 +82,7 @@ class Scene:
             stdin=subprocess.PIPE,
             text=True,
             cwd=ROOT.parent,
-            stderr=subprocess.DEVNULL,
+            stderr=self.stack.enter_context((self.folder / f"{port}.log").open("w")),
         )
         self.apps.append(app)
         wait_until(lambda: answers(port))
@@ -83,10 +92,18 @@ class Scene:
 
     def end(self, app: App) -> None:
         """Scrape an application no more, and stop it in order."""
-        self.ports.remove(app.port)
-        target(self.folder, *self.ports)
+        self.forget(app)
         gone = f'up{{instance="127.0.0.1:{app.port}"}}'
         wait_until(lambda: not self.server.query(gone, time.time()))
+        self.stop(app)
+
+    def forget(self, app: App) -> None:
+        """Scrape an application no more."""
+        self.ports.remove(app.port)
+        target(self.folder, *self.ports)
+
+    def stop(self, app: App) -> None:
+        """Stop an application in order."""
         if app.process.stdin is not None:
             app.process.stdin.close()
         app.process.wait(30)
@@ -96,6 +113,11 @@ class Scene:
         asked = {"start": str(since), "end": str(time.time()), "step": "1"}
         found = self.server.get("query_range", query='ALERTS{alertstate="firing"}', **asked)
         return {one["metric"]["alertname"] for one in found["result"]}
+
+
+def _plain(kind: str) -> LocalBroker:
+    """A broker of a kind."""
+    return ClassicBroker() if kind == "classic" else ArtemisBroker()
 
 
 @dataclass(frozen=True)
@@ -108,6 +130,7 @@ class Fault:
     seconds: float = 35.0
     #: What may fire besides, as it follows in life only after hours or where the machine is slow.
     allowed: frozenset[str] = frozenset()
+    broker: Callable[[str], LocalBroker] = _plain  #: of a kind, where it is no plain one
 
 
 def _healthy(scene: Scene) -> None:
@@ -119,6 +142,11 @@ def _healthy(scene: Scene) -> None:
     third = scene.start("work")
     time.sleep(8)
     scene.end(third)
+    fourth = scene.start("work")
+    time.sleep(8)
+    scene.stop(fourth)
+    time.sleep(2)  # a minute passes until whoever lists the targets has noticed
+    scene.forget(fourth)
 
 
 def _with(*words: str) -> Callable[[Scene], None]:
@@ -160,8 +188,61 @@ def _no_consumer(scene: Scene) -> None:
     scene.end(reader)
 
 
+def _full_disk(scene: Scene) -> None:
+    scene.start("full", "ok")
+
+
+def _half_open(scene: Scene) -> None:
+    """Nothing comes on the connections any more, and nobody says so; new ones live."""
+    proxy = scene.proxy()
+    scene.start("brisk", "ok", url=proxy.url)
+    time.sleep(8)
+    proxy.freeze()
+
+
+def _cut_off(scene: Scene) -> None:
+    """As before, and who comes anew is turned away."""
+    proxy = scene.proxy()
+    scene.start("brisk", "ok", url=proxy.url)
+    time.sleep(8)
+    scene.stack.enter_context(proxy.shut())
+    proxy.freeze()
+
+
+def _broker_restarts(scene: Scene) -> None:
+    scene.start("both", "ok")
+    for _ in range(2):
+        time.sleep(8)
+        scene.broker.kill()
+        time.sleep(7)
+        scene.broker.start()
+
+
+def _tight(kind: str) -> LocalBroker:
+    """A broker whose queue `tight` has room for one message, and that says so."""
+    if kind == "artemis":
+        return ArtemisBroker(
+            address_settings={"tight": {"max-size-bytes": 1, "address-full-policy": "FAIL"}}
+        )
+    policy = (
+        '<destinationPolicy><policyMap><policyEntries><policyEntry queue="tight"'
+        ' producerFlowControl="true" memoryLimit="1kb"><pendingQueuePolicy><vmQueueCursor/>'
+        "</pendingQueuePolicy></policyEntry></policyEntries></policyMap></destinationPolicy>"
+    )
+    return changed_classic(
+        ("<plugins>", f"{policy}<plugins>"),
+        ("      <systemUsage>", '      <systemUsage sendFailIfNoSpace="true">'),
+    )
+
+
+def _no_room(scene: Scene) -> None:
+    scene.start("tight", *["ok"] * 200, "reject")
+
+
 #: What a process that is gone or frozen held comes again, late.
 _LATE: Final = frozenset({"JmsxLatencyBudgetFastBurn", "JmsxLatencyBudgetSlowBurn"})
+#: What has been done and could not be acknowledged before the connection went is done again.
+_AGAIN: Final = frozenset({"JmsxAcknowledgementsDropped"})
 
 FAULTS: Final = (
     Fault("30 healthy minutes: back-offs of 45 min, a deploy", _healthy, frozenset(), seconds=50.0),
@@ -210,18 +291,65 @@ FAULTS: Final = (
         seconds=60.0,
     ),
     Fault("the broker is killed", _broker_dies, frozenset({"JmsxConnectionDown"})),
+    Fault(
+        "the broker is restarted twice, and away for 4 minutes each time",
+        _broker_restarts,
+        frozenset({"JmsxConnectionDown"}),
+        seconds=30.0,
+        allowed=_LATE | _AGAIN,
+    ),
+    Fault(
+        "a connection is half open, and new ones live",
+        _half_open,
+        frozenset(),
+        allowed=_LATE | _AGAIN,
+    ),
+    Fault(
+        "connections are half open, and new ones refused",
+        _cut_off,
+        frozenset({"JmsxConnectionDown"}),
+        allowed=_AGAIN,
+    ),
+    Fault(
+        "a handler is slow with one message in a hundred",
+        _with(*["ok"] * 99, "sleep:0.8"),
+        frozenset({"JmsxLatencyBudgetSlowBurn"}),
+        seconds=75.0,
+    ),
+    Fault(
+        "forty poison messages in a row",
+        _with(*["ok"] * 300, *["reject"] * 40, *["ok"] * 4000),
+        frozenset({"JmsxDeadLetterBudgetFastBurn", "JmsxDeadLetterBudgetSlowBurn"}),
+        seconds=60.0,
+    ),
+    Fault(
+        "three poison messages in an hour",
+        _with(*["ok"] * 900, *["reject"] * 3, *["ok"] * 4000),
+        frozenset(),
+        seconds=60.0,
+    ),
+    Fault(
+        "the dead letter queue is full",
+        _no_room,
+        frozenset({"JmsxDeadLetterPublishFailing", "JmsxBrokerErrors"}),
+        seconds=45.0,
+        # Nothing gets on behind a dead letter that has no place.
+        allowed=_LATE | {"JmsxConsumerStalled", "JmsxOldestUnsettledTooOld"},
+        broker=_tight,
+    ),
+    Fault("the disk of the event log is full", _full_disk, frozenset({"JmsxEventLogIncomplete"})),
 )
 
 
 def played(fault: Fault, kind: str, folder: Path, pictures: Path | None) -> set[str]:
     """What fired while `fault` happened on a broker and a Prometheus of its own."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     written = folder / "rules.yml"
     written.write_text(rules(Links(), SETTINGS))
     with ExitStack() as stack:
-        broker = stack.enter_context(_BROKERS[kind]())
+        broker = stack.enter_context(fault.broker(kind))
         server = stack.enter_context(prometheus(folder, written, scrape="1s"))
-        scene = Scene(broker, server, folder)
+        scene = Scene(broker, server, folder, stack)
         try:
             fault.happen(scene)
             wait_until(lambda: bool(server.query("jmsx_build_info", time.time())))
@@ -246,18 +374,20 @@ def _draw(server: Prometheus, folder: Path) -> None:
 def main() -> int:
     """Play all faults; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--broker", choices=sorted(_BROKERS), default="classic")
+    parser.add_argument("--broker", choices=_BROKERS, default="classic")
     parser.add_argument("--fault", type=int, nargs="*", help="only these, counted from 0")
     parser.add_argument("--write", type=Path, help="add what fired to this JSON file")
     parser.add_argument("--pictures", type=Path, help="draw the boards at each fault's end")
+    parser.add_argument("--keep", type=Path, help="a folder for all numbers and logs, to look why")
     options = parser.parse_args()
     rows = {}
     wrong = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch)
         for number, fault in enumerate(FAULTS):
-            if options.fault and number not in options.fault:
+            if options.fault is not None and number not in options.fault:
                 continue
-            fired = played(fault, options.broker, Path(folder) / str(number), options.pictures)
+            fired = played(fault, options.broker, folder / str(number), options.pictures)
             missed, false = fault.expected - fired, fired - fault.expected - fault.allowed
             wrong += len(missed) + len(false)
             rows[fault.name] = {
