@@ -39,6 +39,7 @@ ALLOWED: Final = {
     ("jmsx/testing/selector.py", "int(text, 8)"): "a token of a selector",
     ("jmsx/testing/selector.py", "int(text.rstrip('lL'))"): "a token of a selector",
     ("jmsx/core/durations.py", "float(number)"): "of a form that was checked",
+    ("jmsx/core/durations.py", "float(found)"): "a number already",
     ("jmsx/testing/classic/message.py", "int(v.lower() == 'true')"): "a truth",
 }  # fmt: skip
 
