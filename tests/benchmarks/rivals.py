@@ -42,8 +42,13 @@ _COMMIT: Final = b"COMMIT\ntransaction:t\nreceipt:r%d\n\n\0"
 
 def cpu() -> float:
     """Seconds of processor time of this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    return used()[0]
+
+
+def used() -> tuple[float, float, int]:
+    """Of this process: seconds of processor time, those of them in the kernel, and how often a thread went to wait."""
+    told = resource.getrusage(resource.RUSAGE_SELF)
+    return told.ru_utime + told.ru_stime, told.ru_stime, told.ru_nvcsw
 
 
 def most_memory() -> float:
@@ -60,11 +65,12 @@ class Meter:
         self.seen = 0
         self.done = threading.Event()
         self.told: dict[str, float] = {}
-        self._began = self._cpu = 0.0
+        self._began = 0.0
+        self._used = 0.0, 0.0, 0
 
     def start(self) -> None:
         """Begin to measure."""
-        self._began, self._cpu = time.perf_counter(), cpu()
+        self._began, self._used = time.perf_counter(), used()
 
     def hit(self) -> None:
         """One message was handled."""
@@ -81,11 +87,14 @@ class Meter:
 
     def end(self) -> None:
         """All is done and confirmed."""
-        took, used = time.perf_counter() - self._began, cpu() - self._cpu
+        took = time.perf_counter() - self._began
+        spent, kernel, waits = (now - then for now, then in zip(used(), self._used, strict=True))
         self.told |= {
             "messages": self.seen,
             "rate": self.seen / took,
-            "us": used / self.seen * 1e6,
+            "us": spent / self.seen * 1e6,
+            "kernel_us": kernel / self.seen * 1e6,
+            "waits": waits / self.seen,
             "rss_mb": most_memory(),
         }
 
