@@ -74,6 +74,7 @@ class _Move:
     failure: Failure
     #: The broker may have settled the original, and nobody knows
     in_doubt: bool = field(init=False)
+    unanswered: bool = False  #: one of its NACKs has had an answer that leaves that open, or none
     copy_first_to: str = ""  #: URI of a copy that may have to be confirmed before the NACK
     #: How many of its NACKs, or copies that ended it, the broker has refused on this link
     refused: int = 0
@@ -297,6 +298,7 @@ class DeadLetters:
                 receipt = self._ask(move).receipt_id
                 self._outbox.transmit(*self._copy_frames(move, receipt=receipt))
             else:
+                move.in_doubt = True
                 self._outbox.transmit(nack(move.delivery, self._ask(move).receipt_id))
 
     def lose(self, now: float) -> list[tuple[ConsumerCore, Delivery]]:
@@ -421,6 +423,9 @@ class DeadLetters:
         if move not in self._open:
             return
         self._tell_refused(move, error, now)
+        if not (move.destination or move.copy_first_to):
+            move.unanswered |= unanswered(error)
+            move.in_doubt = move.unanswered
         if move.destination or move.copy_first_to or silent(error):
             move.refused += self._dialect.errors_close and not silent(error)
             self._try_later(move, error, now)

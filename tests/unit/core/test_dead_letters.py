@@ -347,6 +347,22 @@ def refuses_nacks_on_one_link(talk: Talk) -> float:
     return pause
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_nack_that_is_refused_leaves_no_doubt(*, answered: bool) -> None:
+    """A broker that crashes then gives its message unflagged: it is no new one, unless a NACK may have been done."""
+    talk = rejected()
+    talk.wrote()
+    talk.refuse_nack()
+    talk.timer()
+    assert talk.wrote() == ["NACK a"]
+    if answered:
+        talk.refuse_nack()
+    talk.lose()
+    talk.answers_nacks = True
+    talk.comes("a")
+    assert talk.drain() == ([] if answered else ["a#2"])
+
+
 def test_a_broker_that_always_refuses_a_nack_gets_a_copy() -> None:
     """Else the link would be given up again and again, and nothing behind the message would be handed out."""
     talk = rejected()
