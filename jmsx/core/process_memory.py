@@ -94,7 +94,10 @@ class ProcessMemory:
             while len(known) > self._limit:
                 known.popitem(last=False)
             while len(unseen) > UNSEEN:
-                unseen.pop(next(iter(unseen)), None)
+                try:
+                    unseen.pop(next(iter(unseen)), None)
+                except (RuntimeError, StopIteration):  # a signal handler has changed it in between
+                    continue
 
     def recall(self, name: Hashable) -> Remembered | None:
         """

@@ -32,6 +32,8 @@ from tests.unit.core.harness import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jmsx.core.dialect import Dialect
 
 
@@ -462,6 +464,28 @@ def test_unseen_messages_push_out_nothing_that_failed() -> None:
     two = Talk(CLIENT, memory=memory)
     two.subscribe()
     assert flagged(two, "failed", "0", "7") == [("failed#2", True), ("0#2", True), ("7#1", False)]
+
+
+class Meddled(dict[int, Any]):
+    """A signal handler notes a message between the two steps that find the oldest one, once."""
+
+    meddled = False
+
+    def __iter__(self) -> Iterator[int]:
+        found = super().__iter__()
+        if not self.meddled:
+            self.meddled = True
+            self[-1] = Remembered(0, 0)
+        return found
+
+
+def test_a_signal_handler_may_note_messages_meanwhile() -> None:
+    """The oldest is looked for again; the error would cost the link."""
+    memory = ProcessMemory()
+    unseen = memory._unseen = Meddled()
+    memory.note((str(number), Remembered(0, 0)) for number in range(UNSEEN + 1))
+    assert unseen.meddled
+    assert len(memory) == UNSEEN
 
 
 def test_that_it_was_never_handed_out_is_known_once() -> None:
