@@ -1,7 +1,8 @@
-"""From partials to gold tables, some hours at a time."""
+"""From partials to gold tables, those by time some hours at a time."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -9,16 +10,21 @@ import polars as pl
 from jmsx_report.additive import HOUR_US, Partial, added_batches
 from jmsx_report.events import Events
 from jmsx_report.registry import SHARED, TABLES
-from jmsx_report.store import Run, files
+from jmsx_report.store import FORMAT, Run, files, to_disk
 from jmsx_report.table import Context, Sums, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
 
-#: Rows that are added up at once: what bounds the memory of a merge.
-_ROWS_AT_ONCE: Final = 1_000_000
+#: A part of a table by time tells of one hour, or of several if few sockets had to do with them: then of so many, or of
+#: this part of them all, so that parts are not too many whatever times a log tells of.
+SOCKETS_A_PART: Final = 4
+_PARTS: Final = 1_000
+#: More hours than there are between 1970 and the first that a log may tell of.
+_HOURS: Final = 100_000_000
+_SOCKET: Final = ("writer", "session_id", "epoch")
 #: From and to which instant, the latter excluded; us, epoch.
 Window = tuple[int, int]
 
@@ -30,28 +36,88 @@ class Totals:
         self.runs = runs
         self._kept: dict[str, pl.DataFrame] = {}
 
-    def of(self, partials: Iterable[Partial], window: Window | None = None) -> Sums:
-        """Add up all rows of `partials` (whose `time` is within `window`); name -> rows."""
-        return {partial.name: self._sums(partial, window) for partial in partials}
+    def of(self, partials: Iterable[Partial]) -> Sums:
+        """Add up all rows of `partials`; name -> rows."""
+        return {partial.name: self._sums(partial) for partial in partials}
 
-    def _sums(self, partial: Partial, window: Window | None) -> pl.DataFrame:
-        if window is not None or partial.name not in SHARED:
-            return sums(partial, self.runs, window)
+    def _sums(self, partial: Partial) -> pl.DataFrame:
+        if partial.name not in SHARED:
+            return sums(partial, self.runs)
         if partial.name not in self._kept:
             self._kept[partial.name] = sums(partial, self.runs)
         return self._kept[partial.name]
 
 
 def merge(totals: Totals, known: Context, out: Path) -> dict[str, Path]:
-    """Make every gold table as `out`/NAME/part-*.parquet, sorted by its grain; name -> folder."""
+    """Make every gold table as `out`/NAME/part-*.parquet, each sorted by its grain; name -> folder."""
     written = {}
     for table in TABLES:
-        golds = (
-            table.gold(totals.of(table.partials, window), known)
-            for window in _windows(table, totals.runs)
-        )
-        written[table.name] = save(out / table.name, (gold.sort(table.grain) for gold in golds))
+        folder = out / table.name
+        if all(partial.time for partial in table.partials):
+            written[table.name] = _by_time(table, totals.runs, known, folder)
+        else:
+            gold = table.gold(totals.of(table.partials), known)
+            written[table.name] = save(folder, gold.sort(table.grain))
     return written
+
+
+def _by_time(table: Table, runs: Sequence[Run], known: Context, folder: Path) -> Path:
+    """
+    Write a table some hours at a time.
+
+    A part is named by what it is made of: the runs that have rows of its hours, and what is known of the sockets in
+    them. One that is there is not made again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    places = _places(table, runs, known)
+    if places.is_empty():
+        gold = table.gold({partial.name: sums(partial, ()) for partial in table.partials}, known)
+        return save(folder, gold)
+    names = set()
+    for begin, end in _windows(places):
+        here = places.filter(pl.col("hour").is_between(begin, end - 1))
+        facts = here.drop("hour").unique().hash_rows().sort().to_list()
+        digest = hashlib.sha256(f"{FORMAT} {end} {facts}".encode()).hexdigest()[:24]
+        name = f"part-{begin + _HOURS:09}-{digest}.parquet"
+        if not (folder / name).exists():
+            touched = [run for run in runs if run.folder.name in set(here["run"])]
+            window = (begin * HOUR_US, end * HOUR_US)
+            added = {partial.name: sums(partial, touched, window) for partial in table.partials}
+            _write(folder / name, table.gold(added, known).sort(table.grain))
+        names.add(name)
+    _leave(folder, names)
+    return folder
+
+
+def _places(table: Table, runs: Sequence[Run], known: Context) -> pl.DataFrame:
+    """Hour, run, and each socket of which it has rows of that hour, with what a table may tell of it."""
+    rows = [
+        pl.scan_parquet(run.folder / f"{partial.name}.parquet").select(
+            (pl.col(partial.time or "") // HOUR_US).alias("hour"),
+            pl.lit(run.folder.name).alias("run"),
+            *_SOCKET,
+        )
+        for partial in table.partials
+        for run in runs
+        if partial.name in run.rows
+    ]
+    if not rows:
+        return pl.DataFrame()
+    places = pl.concat(rows).unique().collect()
+    return known.placed(places).with_columns(known.clocks.believed().alias("believed"))
+
+
+def _windows(places: pl.DataFrame) -> Iterator[tuple[int, int]]:
+    """Gather hours that follow each other, however the log was cut into runs; the last one is excluded."""
+    sockets = places.group_by("hour").agg(pl.struct(_SOCKET).n_unique()).sort("hour")
+    most = max(SOCKETS_A_PART, sockets[_SOCKET[0]].sum() // _PARTS)
+    begin, count = sockets["hour"][0], 0
+    for hour, here in sockets.rows():
+        if count and count + here > most:
+            yield begin, hour
+            begin, count = hour, 0
+        count += here
+    yield begin, sockets["hour"][-1] + 1
 
 
 def sums(partial: Partial, runs: Sequence[Run], window: Window | None = None) -> pl.DataFrame:
@@ -65,40 +131,25 @@ def sums(partial: Partial, runs: Sequence[Run], window: Window | None = None) ->
     return added_batches(partial, batches)
 
 
-def _windows(table: Table, runs: Sequence[Run]) -> Iterator[Window | None]:
-    """Cut the time into hours, or several of them that are few rows together; None: all at once."""
-    rows = sum(run.rows.get(partial.name, 0) for run in runs for partial in table.partials)
-    if rows <= _ROWS_AT_ONCE or any(partial.time is None for partial in table.partials):
-        yield None
-        return
-    hours = pl.concat(
-        pl.scan_parquet(paths).select((pl.col(partial.time or "") // HOUR_US).alias("hour"))
-        for partial in table.partials
-        if (paths := files(runs, partial.name))
-    )
-    begin, count = None, 0
-    for hour, n in hours.group_by("hour").len().sort("hour").collect().rows():
-        if begin is None:
-            begin = hour
-        elif count + n > _ROWS_AT_ONCE:
-            yield begin * HOUR_US, hour * HOUR_US
-            begin, count = hour, 0
-        count += n
-        last = hour
-    if begin is not None:
-        yield begin * HOUR_US, (last + 1) * HOUR_US
-
-
-def save(folder: Path, frames: Iterator[pl.DataFrame]) -> Path:
-    """Write a table as `folder`/part-*.parquet in place of what is there."""
+def save(folder: Path, rows: pl.DataFrame) -> Path:
+    """Write a table as one file in `folder`, in place of what is there."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = []
-    for number, frame in enumerate(frames):
-        names.append(f"part-{number:05}.parquet")
-        unfinished = folder / f".{names[-1]}"
-        frame.write_parquet(unfinished)
-        unfinished.rename(folder / names[-1])
+    name = "part-00000.parquet"
+    _write(folder / name, rows)
+    _leave(folder, {name})
+    return folder
+
+
+def _write(path: Path, rows: pl.DataFrame) -> None:
+    """Write a file that appears whole or not at all."""
+    unfinished = path.with_name(f".{path.name}")
+    rows.write_parquet(unfinished)
+    to_disk(unfinished)
+    unfinished.rename(path)
+
+
+def _leave(folder: Path, names: Container[str]) -> None:
+    """Take away all other parts."""
     for path in folder.glob("*.parquet"):
         if path.name not in names:
             path.unlink()
-    return folder

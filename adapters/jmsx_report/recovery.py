@@ -142,10 +142,12 @@ def _episodes(rows: pl.DataFrame, by: tuple[str, ...]) -> pl.DataFrame:
     """From the first failure to the first success behind it; null where there is none."""
     failed = pl.col("failed") == 1
     success = pl.col("failed") == 0
-    # In order, the rows of one follow each other: numbers are grouped by, which is faster than by names.
-    is_first = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in by)
+    # Numbers for names: sorted and compared faster. In order, the rows of one follow each other.
+    one = [f"_{name}" for name in by]
+    is_first = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in one)
     return (
-        rows.sort(*by, "seq")
+        rows.with_columns(pl.col(by).cast(pl.Categorical).to_physical().name.prefix("_"))
+        .sort(*one, "seq")
         .with_columns(is_first.alias("is_first"))
         .with_columns(
             (failed & (pl.col("is_first") | (pl.col("failed").shift() == 0))).alias("begins")

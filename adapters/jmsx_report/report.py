@@ -130,11 +130,11 @@ def told(
     totals = Totals(runs)
     known = context(totals.of(KNOWN))
     tables = merge(totals, known, out / _TABLES)
-    tables["files"] = save(out / _TABLES / "files", iter([found.files]))
+    tables["files"] = save(out / _TABLES / "files", found.files)
     asking = replace(terms or Terms(), before=_roster(out / _ROSTER))
     judged = judge(found, totals, known, events, terms=asking, asked=asked, engine=engine)
     for name, table in (("audit", judged.table), ("duplicates", judged.duplicates)):
-        tables[name] = save(out / _TABLES / name, iter([table]))
+        tables[name] = save(out / _TABLES / name, table)
     summary = judged.summary | {"period": asdict(asked)}
     _put(out / SUMMARY, _as_json(summary))
     html = page(findings(summary, events, tables, runs, asked), title=title)

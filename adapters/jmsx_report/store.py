@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _OF_POLARS: Final = "-polars-"
-#: Partials of another version are taken away, and made again. Counts up whenever a partial changes.
+#: Partials of another version are taken away, and made again. Counts up whenever a partial changes, or a table by time.
 FORMAT: Final = f"12{_OF_POLARS}{pl.__version__}"
 _TOLD: Final = "run.json"
 _UNFINISHED: Final = "unfinished-"

@@ -44,7 +44,9 @@ class Table:
     """
     A gold table: its key columns `grain`, what it is made of, and how; `gold` need not sort.
 
-    If each of its partials has a `time`, `gold` is asked for some hours at a time, and never for one hour in parts.
+    If each of its partials has a `time` it is a table by time: `gold` is asked for some hours at a time, and never for
+    one hour in parts; of its context it may tell what `placed` adds, and what `clocks.believed` says. Their partials
+    have the keys of a socket.
     """
 
     name: str

@@ -77,6 +77,31 @@ def test_hour_after_hour_gives_what_one_run_gives(tmp_path: Path) -> None:
     assert len(list((tmp_path / "step" / "partials").glob("*/*/run.json"))) < 16
 
 
+def test_one_more_hour_makes_its_part_of_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other hours stay the files that they were; one that somebody took away is made again."""
+    monkeypatch.setattr(merge, "SOCKETS_A_PART", 1)
+    log(tmp_path / "events")
+    (late,) = (tmp_path / "events").glob("*/hour=02")
+    late.rename(tmp_path / "late")
+    latency = tmp_path / "out" / "tables" / "delivery_latency"
+    gold(tmp_path / "events", tmp_path / "out")
+    before = {path.name: path.stat().st_ino for path in latency.iterdir()}
+
+    (tmp_path / "late").rename(late)
+    gold(tmp_path / "events", tmp_path / "out")
+    after = {path.name: path.stat().st_ino for path in latency.iterdir()}
+    (latency / min(before)).unlink()
+    found = gold(tmp_path / "events", tmp_path / "out")
+
+    assert len(before) == 2
+    assert len(after) == 3
+    assert before.items() < after.items()
+    assert {path.name for path in latency.iterdir()} == after.keys()
+    assert_same(found, gold(tmp_path / "events", tmp_path / "fresh"))
+
+
 def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
     """A second run asks the engine for the new segment only; a third for none."""
     parts = log(tmp_path / "events")
@@ -349,8 +374,10 @@ def test_a_table_made_hour_by_hour_is_the_same(
 ) -> None:
     """A log of many rows is added up some hours at a time, so that memory is bounded."""
     log(tmp_path / "events")
+    monkeypatch.setattr(merge, "SOCKETS_A_PART", 10_000)
     whole = gold(tmp_path / "events", tmp_path / "out")
-    monkeypatch.setattr(merge, "_ROWS_AT_ONCE", 100)
+    assert len(list((tmp_path / "out" / "tables" / "delivery_latency").glob("*.parquet"))) == 1
+    monkeypatch.setattr(merge, "SOCKETS_A_PART", 1)
 
     found = gold(tmp_path / "events", tmp_path / "out")
 
