@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jmsx.core.death_headers import DeathRecord
+from jmsx.core.delivery import Delivery
 from jmsx.core.dialect import Addresses, Copying, Dialect, Reading, Writing
 from jmsx.core.frames import Frame
 from jmsx.core.headers import COUNT_HEADER, KEY_HEADER
+from jmsx.core.values import ConsumerSettings, StompAck
 from jmsx.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from jmsx.core.death_headers import DeathRecord
-    from jmsx.core.delivery import Delivery
-    from jmsx.core.values import ConsumerSettings, StompAck
 
 #: What belongs to one delivery, and not to the message.
 _OF_A_DELIVERY = ("ack", "message-id", "subscription", "redelivered", "destination")
