@@ -102,21 +102,32 @@ class RedeliveryPolicy:
     ActiveMQ's redelivery policy, with its defaults; delays are seconds, a timedelta, or a text such as "2s".
 
     Raises ConfigurationError when a field is out of range.
+
+    Args:
+        maximum_redeliveries: redeliveries after the first delivery, 6; then it is a dead letter. -1: for ever.
+        initial_redelivery_delay: before the first redelivery, 1 s.
+        redelivery_delay: before each further one, 1 s, unless it backs off exponentially; then it is the least.
+        back_off_multiplier: of the delay, from each redelivery to the next, 5, if it backs off exponentially.
+        use_exponential_back_off: whether it does; False.
+        maximum_redelivery_delay: cap of the exponential back-off; None, or -1: there is none.
+        collision_avoidance_factor: 0.15 means plus or minus 15 % of each delay, by chance.
+        use_collision_avoidance: whether chance changes the delays; False.
+        pre_dispatch_check: whether a message over the limit on arrival is a dead letter at once: in transacted
+            sessions, and with a ledger in all; True.
+        mode: who keeps a message until its redelivery: `local`, this session, or `scheduled`, the broker.
+
     """
 
-    maximum_redeliveries: int = 6  #: redeliveries after the first delivery; -1: for ever
-    initial_redelivery_delay: Seconds = Default(1.0)  #: before the first redelivery
-    #: Before each further one, unless it backs off exponentially.
+    maximum_redeliveries: int = 6
+    initial_redelivery_delay: Seconds = Default(1.0)
     redelivery_delay: Seconds = Default(1.0)
     back_off_multiplier: float = 5.0
     use_exponential_back_off: bool = False
-    #: Cap of the exponential back-off; -1: none.
     maximum_redelivery_delay: SecondsOrNone = Default(None)
-    collision_avoidance_factor: float = 0.15  #: 0.15 means plus or minus 15 %
+    collision_avoidance_factor: float = 0.15
     use_collision_avoidance: bool = False
-    #: Over the limit on arrival is a dead letter: in transacted sessions, and with a ledger in all.
     pre_dispatch_check: bool = True
-    mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
+    mode: str = RedeliveryMode.LOCAL
 
     def __post_init__(self) -> None:
         read_durations(self)
@@ -180,15 +191,23 @@ class ArtemisRedeliveryPolicy:
 
     Unlike ActiveMQ's it counts deliveries, not redeliveries, has no initial delay of its own, and never blocks: later
     messages go on while a failed one waits. Raises ConfigurationError when a field is out of range.
+
+    Args:
+        redelivery_delay: before the first redelivery, 0 s.
+        multiplier: of the delay, from each redelivery to the next, 1.
+        collision_avoidance_factor: 0.15 means plus or minus 15 % of each delay, by chance; 0.
+        max_redelivery_delay: the longest delay; None: ten times redelivery_delay.
+        max_delivery_attempts: deliveries in all, 10; then it is a dead letter. -1: for ever.
+        mode: who keeps a message until its redelivery: `local`, this session, or `scheduled`, the broker.
+
     """
 
-    redelivery_delay: Seconds = Default(0.0)  #: before the first redelivery
-    multiplier: float = 1.0  #: of the delay, from each redelivery to the next
-    collision_avoidance_factor: float = 0.0  #: 0.15 means plus or minus 15 %
-    #: Of each; None: ten times redelivery_delay.
+    redelivery_delay: Seconds = Default(0.0)
+    multiplier: float = 1.0
+    collision_avoidance_factor: float = 0.0
     max_redelivery_delay: SecondsOrNone = Default(None)
-    max_delivery_attempts: int = 10  #: deliveries in all; -1: for ever
-    mode: str = RedeliveryMode.LOCAL  #: who keeps a message until then
+    max_delivery_attempts: int = 10
+    mode: str = RedeliveryMode.LOCAL
 
     def __post_init__(self) -> None:
         read_durations(self)
@@ -348,7 +367,8 @@ class RedeliveryPolicyMap:
     name before `*` before `>`. A map with a `#` in it is read as Artemis reads its address settings: what ends in a
     wildcard for the rest yields to all others, and the longest of those wins.
 
-    Keys are spelt as destinations are. Raises ConfigurationError for a key that can match nothing.
+    Keys are spelt as destinations are. Raises ConfigurationError for a key that can match nothing. `default` is the
+    policy where no pattern fits, `entries` are the policies by pattern.
     Source: `RedeliveryPolicyMap.java:38-44`; Artemis' `HierarchicalObjectRepository.MatchComparator`, `Match.verify`.
     """
 
