@@ -106,7 +106,7 @@ class RedeliveryPolicy:
     Args:
         maximum_redeliveries: redeliveries after the first delivery, 6; then it is a dead letter. -1: for ever.
         initial_redelivery_delay: before the first redelivery, 1 s.
-        redelivery_delay: before each further one, 1 s, unless it backs off exponentially; then it is the least.
+        redelivery_delay: before each further one, 1 s, unless it backs off exponentially.
         back_off_multiplier: of the delay, from each redelivery to the next, 5, if it backs off exponentially.
         use_exponential_back_off: whether it does; False.
         maximum_redelivery_delay: cap of the exponential back-off; None, or -1: there is none.
