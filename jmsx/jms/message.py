@@ -34,6 +34,25 @@ class Message:
     A body of `str` is a JMS TextMessage, of `bytes` a BytesMessage, None a TextMessage without text; a mapping (of str,
     int, float, bool, bytes and None) is a MapMessage. `reply_to` may be spelt, as `queue://answers`. Raises
     MessageFormatError for properties that are no mapping, InvalidDestinationError for a `reply_to` that is none.
+
+    Attributes:
+        body: text, bytes, the entries of a map, or None.
+        properties: the application's, by name.
+        correlation_id: what it belongs to, or answers; None: nothing.
+        type: JMSType, the application's word for its kind; None: it has none.
+        reply_to: the destination where an answer is awaited; None: nowhere.
+        group_id: JMSXGroupID: what has the same goes to the same consumer, in order; of what came in, if jmsx sent it.
+        group_sequence: JMSXGroupSeq, its number in the group.
+        message_id: the broker's or its sender's id, as `send` or the broker told it; None: not sent yet.
+        destination: where it was sent to; None: not sent yet.
+        original_destination: of a dead letter: where it was before; None: it is none, or nobody told.
+        timestamp: when it was sent; None: not yet, or nobody told.
+        expiration: when it expires; 0: never.
+        priority: from 0 to 9, the highest; 4.
+        persistent: whether it outlives the broker's process; True.
+        delivery_count: which delivery this is, from 1, across crashes at least this; 0: it did not come in.
+        redelivered: whether it was, or may have been, delivered before (JMSRedelivered).
+
     """
 
     def __init__(
@@ -52,17 +71,17 @@ class Message:
         self.correlation_id = correlation_id
         self.type = type
         self.reply_to = None if reply_to is None else destination(reply_to)
-        self.group_id = group_id  #: JMSXGroupID; of what came in, if jmsx sent it
+        self.group_id = group_id
         self.group_sequence = group_sequence
         self.message_id: str | None = None
         self.destination: Destination | None = None
-        self.original_destination: Destination | None = None  #: of a dead letter
+        self.original_destination: Destination | None = None
         self.timestamp: float | None = None
-        self.expiration = 0.0  #: 0: never
+        self.expiration = 0.0
         self.priority = 4
         self.persistent = True
-        self.delivery_count = 0  #: which delivery this is, from 1; across crashes at least this
-        self.redelivered = False  #: it was, or may have been, delivered before (JMSRedelivered)
+        self.delivery_count = 0
+        self.redelivered = False
 
     @property
     def key(self) -> str | None:
