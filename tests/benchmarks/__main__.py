@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.benchmarks import readme
+from tests.benchmarks.bounds import Results
 from tests.benchmarks.brokers import Broker
 from tests.benchmarks.goals import GOALS, Runs, ratio
 from tests.benchmarks.growth import growths
@@ -105,7 +106,7 @@ def main() -> None:
     suites = list(SUITES) if given.full else given.suite.split(",")
     brokers = ["classic", "artemis"] if given.full else given.broker.split(",")
     wanted = [word for word in given.only.split(",") if word]
-    results: readme.Results = {}
+    results: Results = {}
     for kind in brokers:
         with Broker(kind) as broker:
             for suite in suites:
@@ -128,7 +129,7 @@ def main() -> None:
         _write_readme(results, readme.of(given.messages, given.repeats))
 
 
-def _keep(results: readme.Results, given: argparse.Namespace) -> None:
+def _keep(results: Results, given: argparse.Namespace) -> None:
     """Write down all runs that there are, and of what they are."""
     if given.json is not None:
         runs = {f"{kind} {suite}": runs for (kind, suite), runs in results.items()}
@@ -136,7 +137,7 @@ def _keep(results: readme.Results, given: argparse.Namespace) -> None:
         given.json.write_text(json.dumps(told, indent=1))
 
 
-def _write_readme(results: readme.Results, of: Sequence[str]) -> None:
+def _write_readme(results: Results, of: Sequence[str]) -> None:
     """Measure what needs no broker, and write the page."""
     _README.write_text(readme.made(results, costs(2_000, 15), of))
 

@@ -71,8 +71,29 @@ def test_readme_tells_goals_and_tables() -> None:
     assert all(part in text for part in measured)
     assert "| receive, AUTO: throughput to Java | ≥ 1: 0 of 1 met; worst 0.90 " in text
     assert "| not measured |" in text
-    assert "| classic | jmsx receive auto to java receive auto, rate | ≥ 1 | 0.90 | 20.00 |" in text
+    assert (
+        "| classic | jmsx receive auto to java receive auto, rate | ≥ 1 | 0.90 | 20.00 | 16.67 |"
+        in text
+    )
     assert "| receive auto | 50.0 | 60.0 |" in text
+    cost = "Classic: `jmsx receive auto` takes 10 µs of CPU a message, 50 on one thread; a bare socket takes 10."
+    assert "- **receive, AUTO: throughput to Java.** `receive()` writes" in text
+    assert cost in text
+
+
+def test_goals_say_what_bounds_them() -> None:
+    """Whether met or not, for the next run may miss them; each in whole sentences."""
+    assert all(goal.bounded.endswith(".") for goal in GOALS)
+
+
+def test_a_way_that_always_fails_says_why() -> None:
+    """Java's own optimizeAcknowledge on a backlog of Classic's."""
+    results = {("classic", "consume"): runs_of(SUITES["consume"]("classic"), 900.0)}
+    results["classic", "consume"]["java receive optimized"] = [{}]
+    text = readme.made(results, {}, readme.of(100, 1), profiled=200)
+    (line,) = [one for one in text.splitlines() if one.startswith("| java receive optimized |")]
+    assert "failed: it stalls at 200 messages" in line
+    assert "C10" in line
 
 
 @pytest.mark.parametrize("way", one_thread.WAYS)
