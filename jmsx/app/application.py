@@ -102,6 +102,7 @@ class App:
     Args:
         url: of the broker.
         observers: are told every event of the app's sessions.
+        reconnect: whether, and in which steps, it waits for what is away; True: as ReconnectPolicy has it by itself.
         health: HOST:PORT (or PORT, of all addresses) where `/healthz`, `/readyz` and, if an observer has them,
             `/metrics` are served while the app runs; None: nowhere.
         health_limits: when something counts as stuck.

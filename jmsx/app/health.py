@@ -29,10 +29,15 @@ class HealthLimits:
     After how long something counts as stuck: seconds, a timedelta, or a text such as "10min".
 
     Raises ConfigurationError unless they are more than 0 s.
+
+    Args:
+        handler: one call of a handler, its commit included; 10 min.
+        stall: messages wait here, no handler runs, and nothing moves; 2 min.
+
     """
 
-    handler: Seconds = Default(600.0)  #: one call of a handler, its commit included
-    stall: Seconds = Default(120.0)  #: messages wait here, no handler runs, and nothing moves
+    handler: Seconds = Default(600.0)
+    stall: Seconds = Default(120.0)
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -46,11 +46,19 @@ Arguments: TypeAlias = "Callable[[Any], tuple[Sequence[Any], Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One middleware for handlers of both kinds; for an app that has both."""
+    """
+    One middleware for handlers of both kinds; for an app that has both.
 
-    plain: Callable[[Any, CallNext], object]  #: around plain functions
-    awaited: Callable[[Any, CallNext], Awaitable[object]]  #: `async def`, around such
-    #: Entered around each `app.send` with the message and the destination's name; may set properties.
+    Args:
+        plain: is called around handlers that are plain functions.
+        awaited: is awaited around handlers that are `async def`, as it is itself.
+        sending: makes a context manager of the message and the destination's name, which is entered around each
+            `app.send`; it may set properties. None: nothing is around sends.
+
+    """
+
+    plain: Callable[[Any, CallNext], object]
+    awaited: Callable[[Any, CallNext], Awaitable[object]]
     sending: Callable[[Message, str], AbstractContextManager[object]] | None = None
 
 

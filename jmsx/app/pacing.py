@@ -61,11 +61,17 @@ class CircuitBreaker:
     While it is open no handler is called, so nothing is redelivered for nothing. When the probe is handled the consumer
     goes on; when it fails the next pause begins. Failures of all its sessions in this process count, the probe's by the
     redelivery policy as any other. Raises ConfigurationError for what makes no sense.
+
+    Args:
+        failures: calls of the handler in a row that have to fail, 5.
+        pause: from the last of them until the probe, 30 s.
+        on: errors that count, one class or several: those that say that something is away. Others, and Reject or
+            Discard, tell nothing of it. By default each Exception counts.
+
     """
 
-    failures: int = 5  #: calls of the handler in a row
-    pause: Duration = 30.0  #: from the last of them until the probe
-    #: Errors that count: those that say that something is away. Others, and Reject or Discard, tell nothing of it.
+    failures: int = 5
+    pause: Duration = 30.0
     on: type[BaseException] | Collection[type[BaseException]] = Exception
 
     def __post_init__(self) -> None:

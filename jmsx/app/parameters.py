@@ -48,7 +48,7 @@ _EMPTY: Final = inspect.Parameter.empty
 @dataclass(frozen=True, slots=True)
 class Property:
     """
-    In `Annotated[str, Property("region")]`: a handler's parameter is that property; without a name, that of its own.
+    In `Annotated[str, Property("region")]`: a handler's parameter is that property; without a `name`, that of its own.
 
     It is read as the type says: `str`, `int`, `float` or `bool`, also of text, or what pydantic makes of it. A message
     without it is a dead letter at once, unless the parameter has a default or its type admits None.
@@ -62,7 +62,7 @@ class Header:
     """
     In `Annotated[str, Header("correlation_id")]`: a handler's parameter is that field of its `Message`.
 
-    JMS's names, such as `JMSCorrelationID`, mean the same; without a name it is that of the parameter. A message
+    JMS's names, such as `JMSCorrelationID`, mean the same; without a `name` it is that of the parameter. A message
     without it is a dead letter at once, unless the parameter has a default or its type admits None.
     """
 

@@ -45,41 +45,62 @@ _NONE: Final = RedeliveryPolicy()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
     """
-    One handler and its settings; times in seconds.
+    One handler and its settings; times are seconds, a timedelta, or a text such as "2s".
 
     Raises ConfigurationError when they make no sense together.
+
+    Args:
+        handler: what is called.
+        destination: whose messages it gets.
+        name: of the consumer, in metrics, events and logs.
+        parameters: what the handler is called with.
+        mode: when a message counts as handled; AUTO_ACKNOWLEDGE.
+        redelivery: when it comes again after a failure; None: as the app's options say.
+        give_up_on: errors that no retry can cure: dead letter at once.
+        retry_on: errors that a retry may cure: all others are dead letters at once; None: all are retried. What jmsx
+            itself raises because a link or a store is away is always retried.
+        redelivery_for: policies for certain errors in place of `redelivery`; that of the nearest class counts.
+        middleware: around the handler, inside the app's; the first outside.
+        timeout: of a call of the handler; one that is no `async def` goes on. None: there is none.
+        rate_limit: of calls, such as `100/s`; None: there is none.
+        breaker: pauses it after failures in a row; None: nothing does.
+        dead_letter: a strategy, or a destination for copies; None: the app's.
+        concurrency: sessions, each with a thread and a socket of its own; 1.
+        prefetch: messages that the broker sends ahead; None: the app's.
+        batch: messages in one call of the handler, at the most; None: it takes one.
+        batch_timeout: after its first message, in which a batch is filled; 1 s.
+        selector: a condition on properties, which the broker looks at; None: all messages come.
+        durable: name of the durable subscription; None: there is none.
+        non_blocking_redelivery: whether later messages go on while a failed one waits; None: the app's.
+        optimize_acknowledge: whether acknowledgements go out in batches; None: the app's.
+        dedupe: a store that knows what was done, so that it is not done again; None: there is none.
+        dedupe_by: a function of the message, whose results are equal for messages that are; None: their key.
+
     """
 
     handler: Handler
     destination: Destination
-    name: str  #: in metrics, events and logs
-    parameters: Parameters  #: what the handler is called with
-    mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE  #: when a message counts as handled
-    redelivery: Policy | None = None  #: when it comes again after a failure; None: the app's
-    #: Errors that no retry can cure: dead letter at once.
+    name: str
+    parameters: Parameters
+    mode: AcknowledgeMode = AcknowledgeMode.AUTO_ACKNOWLEDGE
+    redelivery: Policy | None = None
     give_up_on: type[BaseException] | Collection[type[BaseException]] = ()
-    #: Errors that a retry may cure: all others are dead letters at once; None: all are retried. What jmsx itself raises
-    #: because a link or a store is away is always retried.
     retry_on: type[BaseException] | Collection[type[BaseException]] | None = None
-    #: Policies for certain errors in place of `redelivery`; that of the nearest class counts.
     redelivery_for: Mapping[type[BaseException], Policy] = field(default_factory=dict)
-    #: Around the handler, inside the app's; the first outside.
     middleware: Sequence[Middleware] = ()
-    timeout: Duration | None = None  #: of a call of the handler; one that is no `async def` goes on
-    rate_limit: RateLimit | str | None = None  #: of calls, such as 100/s
-    breaker: CircuitBreaker | None = None  #: pauses it after failures in a row
-    dead_letter: str | None = None  #: a strategy, or a destination for copies; None: the app's
-    concurrency: int = 1  #: sessions, each with a thread and a socket of its own
-    prefetch: int | None = None  #: messages; None: the app's
-    #: Messages in one call of the handler, at the most; None: it takes one.
+    timeout: Duration | None = None
+    rate_limit: RateLimit | str | None = None
+    breaker: CircuitBreaker | None = None
+    dead_letter: str | None = None
+    concurrency: int = 1
+    prefetch: int | None = None
     batch: int | None = None
-    batch_timeout: Duration = 1.0  #: after its first message, in which a batch is filled
-    selector: str | None = None  #: a condition on properties, which the broker looks at
-    durable: str | None = None  #: name of the durable subscription
-    non_blocking_redelivery: bool | None = None  #: None: the app's
-    optimize_acknowledge: bool | None = None  #: None: the app's
-    dedupe: IdempotencyStore | None = None  #: knows what was done, so that it is not done again
-    #: What makes messages equal; None: their key.
+    batch_timeout: Duration = 1.0
+    selector: str | None = None
+    durable: str | None = None
+    non_blocking_redelivery: bool | None = None
+    optimize_acknowledge: bool | None = None
+    dedupe: IdempotencyStore | None = None
     dedupe_by: Callable[[Message], PropertyValue] | None = None
 
     def __post_init__(self) -> None:

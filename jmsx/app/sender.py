@@ -55,21 +55,33 @@ class Sending:
     How one message is sent; durations are seconds, a timedelta, or a text such as "2s".
 
     Raises ConfigurationError for what makes no sense.
+
+    Args:
+        properties: the application's, by name; None: there are none.
+        delay: in which the broker keeps it back; None: it does not.
+        expires: after which nobody wants it any more, from now on; None: never.
+        priority: from 0 to 9, the highest; 4.
+        persistent: whether it outlives the broker's process; True.
+        group: JMSXGroupID: what has the same goes to the same consumer, in order; None: it is in none.
+        correlation_id: what it belongs to, or answers; None: nothing.
+        reply_to: the destination where an answer is awaited; None: nowhere.
+        dedupe_id: the broker drops a second message with it; on Artemis; None: it drops none.
+        timeout: for the connection and the broker's confirmation; None: `request_timeout` for that.
+        confirm: whether the broker's confirmation is awaited; without, a lost link loses it; True.
+
     """
 
-    properties: Mapping[str, PropertyValue] | None = None  #: the application's, by name
-    delay: Duration | None = None  #: in which the broker keeps it back
-    #: After which nobody wants it any more, from now on; None: never.
+    properties: Mapping[str, PropertyValue] | None = None
+    delay: Duration | None = None
     expires: Duration | None = None
-    priority: int = 4  #: from 0 to 9, the highest
-    persistent: bool = True  #: it outlives the broker's process
-    group: str | None = None  #: JMSXGroupID: what has the same goes to the same consumer, in order
-    correlation_id: str | None = None  #: what it belongs to, or answers
-    reply_to: Destination | str | None = None  #: where an answer is awaited
-    dedupe_id: str | None = None  #: the broker drops a second message with it; on Artemis
-    #: For the connection and the broker's confirmation; None: `request_timeout` for that.
+    priority: int = 4
+    persistent: bool = True
+    group: str | None = None
+    correlation_id: str | None = None
+    reply_to: Destination | str | None = None
+    dedupe_id: str | None = None
     timeout: Duration | None = None
-    confirm: bool = True  #: wait for the broker's confirmation; without, a lost link loses it
+    confirm: bool = True
 
     def __post_init__(self) -> None:
         check_priority(self.priority)

@@ -62,6 +62,13 @@ class PrefetchPolicy:
     How many unacknowledged messages the broker sends ahead, by what is consumed.
 
     Source: `ActiveMQPrefetchPolicy.java:33-38`. Raises ConfigurationError below 0 and above 2^31 - 1.
+
+    Args:
+        queue: messages for a consumer of a queue, 1,000.
+        queue_browser: messages for a queue browser, 500.
+        topic: messages for a consumer of a topic, 32,767.
+        durable_topic: messages for a consumer of a durable subscription, 100.
+
     """
 
     queue: int = 1000
@@ -94,19 +101,28 @@ class ReconnectPolicy:
     Times are seconds, a timedelta, or a text such as "2s". An attempt is a round over all brokers. Raises
     ConfigurationError for what makes no sense.
     Source: `FailoverTransport.java:98-116`.
+
+    Args:
+        randomize: whether the brokers are tried in an order by chance; True.
+        initial_delay: between the first failed attempt and the next, 10 ms; the first attempt is made at once.
+        maximum_delay: the longest delay between two attempts, 30 s.
+        use_exponential_back_off: whether the delay grows from attempt to attempt; True.
+        back_off_multiplier: of the delay, from each attempt to the next, 2.
+        maximum_attempts: -1: for ever, which is the default; 0: a lost connection stays lost.
+        startup_maximum_attempts: of the first connection; -1: as maximum_attempts.
+        timeout: how long a call waits for a connection; -1: `request_timeout`.
+        startup_timeout: how long the first connection may take; None: as any call, -1: for ever.
+
     """
 
-    randomize: bool = True  #: the order of the brokers
-    #: After the first failed attempt; there is none before it.
+    randomize: bool = True
     initial_delay: Seconds = Default(0.01)
     maximum_delay: Seconds = Default(30.0)
     use_exponential_back_off: bool = True
     back_off_multiplier: float = 2.0
-    maximum_attempts: int = -1  #: -1: for ever; 0: a lost connection stays lost
-    startup_maximum_attempts: int = -1  #: of the first connection; -1: as maximum_attempts
-    #: How long a call waits for a connection; -1: `request_timeout`.
+    maximum_attempts: int = -1
+    startup_maximum_attempts: int = -1
     timeout: Seconds = Default(-1.0)
-    #: How long the first connection may take; None: as any call, -1: for ever.
     startup_timeout: SecondsOrNone = Default(None)
 
     def __post_init__(self) -> None:
@@ -141,14 +157,23 @@ class TlsOptions:
     Whom to trust and who we are, for `stomp+ssl://`; files are PEM and are read at each connection.
 
     The broker's certificate is always verified; `verify_hostname=False` accepts any name in it.
+
+    Args:
+        ca_file: the authorities to trust; None: those of the system.
+        certificate_file: our own certificate and its chain, if brokers want one; None: we have none.
+        key_file: the key of that; None: it stands in certificate_file.
+        key_password: of the key; None: it has none.
+        verify_hostname: whether the certificate must be for the host, or for `server_name`; True.
+        server_name: the name that is asked for and expected in the certificate; None: the host of the URL.
+
     """
 
-    ca_file: str | PathLike[str] | None = None  #: authorities to trust; None: those of the system
-    certificate_file: str | PathLike[str] | None = None  #: ours and its chain, if brokers want one
-    key_file: str | PathLike[str] | None = None  #: its key; None: it stands in certificate_file
+    ca_file: str | PathLike[str] | None = None
+    certificate_file: str | PathLike[str] | None = None
+    key_file: str | PathLike[str] | None = None
     key_password: str | None = field(default=None, repr=False)
     verify_hostname: bool = True
-    server_name: str | None = None  #: asked for and expected in the certificate; None: the host
+    server_name: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("ca_file", "certificate_file", "key_file"):
@@ -212,41 +237,65 @@ _AS_CONNECTION: Final = ConsumerOptions()
 @by_name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """All that can be chosen for a connection; times are seconds, a timedelta, or a text such as "2s"."""
+    """
+    All that can be chosen for a connection; times are seconds, a timedelta, or a text such as "2s".
 
-    client_id: str | None = None  #: names the connection for ever; durable subscriptions need it
-    username: str | None = None  #: None: the broker lets anybody in
-    password: str | None = field(default=None, repr=False)  #: of that user
-    #: How many unacknowledged messages the broker sends ahead.
+    Args:
+        client_id: names the connection for ever; durable subscriptions need it. None: they cannot be made.
+        username: None: the broker lets anybody in.
+        password: of that user.
+        prefetch_policy: how many unacknowledged messages the broker sends ahead.
+        redelivery_policy: how often, and when, a message whose handling failed comes again.
+        redelivery_policies: policies by destination, which win over redelivery_policy; None: there are none.
+        optimize_acknowledge: whether acknowledgements go out in batches; in AUTO_ACKNOWLEDGE only; False.
+        optimize_acknowledge_timeout: a batch older than this goes out with the next message, 0.3 s; 0: off.
+        optimized_ack_scheduled_ack_interval: a batch goes out at least this often; 0, the default: off.
+        non_blocking_redelivery: whether later messages go on while a failed one waits for its redelivery; False.
+        transacted_individual_ack: whether in SESSION_TRANSACTED each message has an ACK of its own; False: one covers
+            those before it.
+        use_async_send: whether persistent messages are sent without waiting for the receipt; False.
+        dead_letter: where a message goes that is not delivered again: a DeadLetterStrategy (`safe`, `broker`), or a
+            queue for confirmed copies, such as `queue://orders.dead`.
+        use_management: whether the broker's management is asked for what STOMP does not tell; True.
+        ledger: a path or a DeliveryLedger that counts deliveries beyond this process; None: there is none.
+        dialect: the kind of broker, such as `classic`; None: what the broker calls itself.
+        heartbeat: (send every, expect every), 10 s each; 0 is never. Silent for twice the second, the broker is taken
+            for dead.
+        connect_timeout: for each of TCP, TLS and CONNECTED, 12 s; None: no limit.
+        request_timeout: for every answer of the broker, 30 s; None: no limit.
+        reconnect: when and how a lost connection is restored; None: it stays lost.
+        commit_markers: whether a commit whose answer was lost is cleared up on the next link; False.
+        resend_unconfirmed: whether a message whose receipt was lost with the link is sent again; None: to the same
+            broker, if that drops a second one. True is for a pair of Artemis brokers, too, of which one takes over what
+            the other was sent.
+        max_body_size: bytes, 128 MiB, of a body to send; a broker that sends a longer one loses the link.
+        tls: whom to trust and who we are, for `stomp+ssl://`.
+
+    """
+
+    client_id: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
-    #: How often, and when, a message whose handling failed comes again.
     redelivery_policy: Policy = field(default_factory=RedeliveryPolicy)
-    redelivery_policies: RedeliveryPolicyMap | None = None  #: wins over redelivery_policy
-    optimize_acknowledge: bool = False  #: AUTO only
-    optimize_acknowledge_timeout: Seconds = Default(0.3)  #: 0: off
-    optimized_ack_scheduled_ack_interval: Seconds = Default(0.0)  #: 0: off
-    #: Later messages go on while a failed one waits for its redelivery.
+    redelivery_policies: RedeliveryPolicyMap | None = None
+    optimize_acknowledge: bool = False
+    optimize_acknowledge_timeout: Seconds = Default(0.3)
+    optimized_ack_scheduled_ack_interval: Seconds = Default(0.0)
     non_blocking_redelivery: bool = False
-    #: In SESSION_TRANSACTED each message has an ACK of its own; else one covers those before it.
     transacted_individual_ack: bool = False
-    use_async_send: bool = False  #: persistent messages are sent without waiting for the receipt
-    dead_letter: str = DeadLetterStrategy.SAFE  #: a strategy, or a destination URI for copies
-    use_management: bool = True  #: ask the broker's management for what STOMP does not tell
-    ledger: Ledger | str | PathLike[str] | None = None  #: counts deliveries beyond this process
-    dialect: str | None = None  #: only where the broker's own word for itself is not enough
-    #: (send every, expect every), 0 is never. Silent for twice the second, the broker is taken for dead.
+    use_async_send: bool = False
+    dead_letter: str = DeadLetterStrategy.SAFE
+    use_management: bool = True
+    ledger: Ledger | str | PathLike[str] | None = None
+    dialect: str | None = None
     heartbeat: Heartbeat = Default((10.0, 10.0))
-    #: For each of TCP, TLS, CONNECTED; None: no limit.
-    #: Longer than the 10 s for which Artemis may leave a connection without an answer (its BROKER.md, A70).
+    # Longer than the 10 s for which Artemis may leave a connection without an answer (its BROKER.md, A70).
     connect_timeout: SecondsOrNone = Default(12.0)
-    #: For every answer of the broker; None: no limit.
     request_timeout: SecondsOrNone = Default(30.0)
-    reconnect: ReconnectPolicy | None = None  #: None: a lost connection stays lost
-    commit_markers: bool = False  #: a commit whose answer was lost is cleared up on the next link
-    #: Whether a message whose receipt was lost with the link is sent again; None: to the same broker, if that drops
-    #: a second one. True is for a pair of Artemis brokers, too, of which one takes over what the other was sent.
+    reconnect: ReconnectPolicy | None = None
+    commit_markers: bool = False
     resend_unconfirmed: bool | None = None
-    #: Bytes, to send; a broker that sends a longer body loses the link.
     max_body_size: int = BODY_LIMIT
     tls: TlsOptions = field(default_factory=TlsOptions)
 
