@@ -18,7 +18,7 @@ from jmsx.app.draining import drain
 from jmsx.app.endpoint import Endpoint, application, parse_address
 from jmsx.app.gates import Gates
 from jmsx.app.health import HealthLimits, HealthReport, WorkerState, live, ready
-from jmsx.app.loops import CALL, Loop, beside, in_thread, on_signals
+from jmsx.app.loops import CALL, Loop, beside, beside_a_server, in_thread, on_signals
 from jmsx.app.middleware import Layer, Middleware, check_middleware
 from jmsx.app.overview import overview
 from jmsx.app.parameters import parameters_of
@@ -651,8 +651,13 @@ class App:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _application: object = None) -> AsyncIterator[None]:
-        """For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)` has this app run as long as that one."""
-        async with self:
+        """
+        For FastAPI and Starlette: `FastAPI(lifespan=app.lifespan)` has this app run as long as that one.
+
+        The web server waits some seconds for the start, and goes on without consumers while that waits for its broker:
+        as long as it waits it hears no signal. Raises what `start` raises; at the end, if that comes later.
+        """
+        async with beside_a_server(self, self.quit):
             yield
 
     async def serve(

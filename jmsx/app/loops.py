@@ -15,18 +15,24 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from jmsx.errors import IllegalStateError
+from jmsx.errors import IllegalStateError, JmsxError
+from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 T = TypeVar("T")
+
+_log = logger("jmsx.app")
 
 #: Seconds between two looks whether the loop that a handler runs on is still there.
 LOOK: Final = 0.5
 
 #: Seconds for an own loop to end, when nothing of ours runs on it.
 ENDING: Final = 5.0
+
+#: Seconds that a web server waits for the app to start; meanwhile it hears no signal, and serves nobody.
+ENTERING: Final = 5.0
 
 #: The call of a handler that is at work here, also in tasks that it has started.
 CALL: Final[contextvars.ContextVar[object]] = contextvars.ContextVar("jmsx_call", default=None)
@@ -64,6 +70,55 @@ async def in_thread(work: Callable[[], T], *, to_its_end: bool) -> T:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([working])
         raise
+
+
+@contextlib.asynccontextmanager
+async def beside_a_server(
+    app: contextlib.AbstractAsyncContextManager[Any], leave: Callable[[], object]
+) -> AsyncIterator[None]:
+    """
+    Enter `app`, or have it enter while the block runs if that takes long; `leave` ends that.
+
+    Raises what entering it raises; at the end of the block, if that comes later.
+    """
+    entering = asyncio.ensure_future(app.__aenter__())
+    try:
+        await asyncio.wait([entering], timeout=ENTERING)
+    except asyncio.CancelledError:
+        entering.cancel()
+        await asyncio.wait([entering])
+        raise
+    if entering.done():
+        entering.result()
+    else:
+        _log.warning("the web server goes on without the app, which has not started yet")
+        entering.add_done_callback(_tell_late_failure)
+    try:
+        yield
+    except BaseException as error:
+        if await _has_entered(entering, leave):
+            await app.__aexit__(type(error), error, error.__traceback__)
+        raise
+    if await _has_entered(entering, leave):
+        await app.__aexit__(None, None, None)
+
+
+async def _has_entered(entering: asyncio.Future[Any], leave: Callable[[], object]) -> bool:
+    if entering.done():
+        entering.result()
+        return True
+    entering.remove_done_callback(_tell_late_failure)
+    leave()
+    with contextlib.suppress(JmsxError):  # that it was told to
+        await entering
+        return True
+    return False
+
+
+def _tell_late_failure(entering: asyncio.Future[Any]) -> None:
+    error = None if entering.cancelled() else entering.exception()
+    if error is not None:
+        _log.error("the app did not start, and the web server goes on without it", exc_info=error)
 
 
 @contextlib.contextmanager

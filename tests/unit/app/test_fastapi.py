@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
+from typing import TYPE_CHECKING
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from jmsx import App, Message
+from jmsx import App, Message, ReconnectPolicy
+from jmsx.app import loops
 from jmsx.errors import ConnectionFailedError
 from jmsx.testing import FakeBrokerServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -20,13 +27,13 @@ pytestmark = pytest.mark.timeout(60)
 def test_endpoints_send_and_ask(kind: str) -> None:
     """What they send is handled on the same loop, and what a handler returns is their answer."""
     with FakeBrokerServer(kind) as server:
-        app, loops = App(server.url), list[asyncio.AbstractEventLoop]()
+        app, used = App(server.url), list[asyncio.AbstractEventLoop]()
         handled = threading.Event()
         web = FastAPI(lifespan=app.lifespan)
 
         @app.consumer("queue://orders", mode="transacted")
         async def ship(order: Message) -> None:
-            loops.append(asyncio.get_running_loop())
+            used.append(asyncio.get_running_loop())
             await app.asend("queue://shipped", order.text)
 
         @app.consumer("queue://shipped")
@@ -40,7 +47,7 @@ def test_endpoints_send_and_ask(kind: str) -> None:
 
         @web.post("/orders")
         async def place(article: str) -> dict[str, str]:
-            loops.append(asyncio.get_running_loop())
+            used.append(asyncio.get_running_loop())
             return {"key": await app.asend("queue://orders", article)}
 
         @web.get("/prices/{article}")
@@ -60,8 +67,8 @@ def test_endpoints_send_and_ask(kind: str) -> None:
             assert handled.wait(10)
             assert client.get("/prices/abc").json() == {"cents": 3}
             assert client.get("/plain/abcd").json() == {"cents": 4}
-        assert len(loops) == 2
-        assert loops[0] is loops[1]
+        assert len(used) == 2
+        assert used[0] is used[1]
         assert not app.ready().ok
 
 
@@ -74,3 +81,93 @@ def test_a_broker_that_is_not_there() -> None:
         TestClient(FastAPI(lifespan=app.lifespan)),
     ):
         pass
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    """All threads of ours end that begin meanwhile; those of a pool are not waited for where it is left."""
+    before, deadline = set(threading.enumerate()), time.monotonic() + 10
+    yield
+    while left := [
+        one.name for one in set(threading.enumerate()) - before if one.name.startswith("jmsx")
+    ]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
+def test_a_broker_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The web server serves meanwhile, says that the app is not ready, and consumers begin when it is there."""
+    monkeypatch.setattr(loops, "ENTERING", 0.2)
+    server = FakeBrokerServer("classic")  # it listens, and answers nobody yet
+    app, handled = App(server.url), threading.Event()
+    web = FastAPI(lifespan=app.lifespan)
+
+    @app.consumer("queue://orders")
+    async def ship(order: str) -> None:
+        assert order == "a book"
+        handled.set()
+
+    @web.get("/ready")
+    async def ready() -> bool:
+        return app.ready().ok
+
+    with TestClient(web) as client:
+        assert client.get("/ready").json() is False
+        server.start()
+        app.send("queue://orders", "a book")
+        assert handled.wait(20)
+        assert client.get("/ready").json() is True
+    server.stop()
+
+
+@pytest.mark.parametrize("fault", [None, ValueError])
+def test_a_web_server_that_ends_before_the_broker_comes(
+    fault: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends at once, and well, or with its own error."""
+    monkeypatch.setattr(loops, "ENTERING", 0.1)
+    app = App("stomp://127.0.0.1:1")
+    app.consumer("queue://orders")(lambda _message: None)
+
+    async def main() -> None:
+        async with app.lifespan():
+            if fault is not None:
+                raise fault
+
+    began = time.monotonic()
+    raises = contextlib.nullcontext() if fault is None else pytest.raises(fault)
+    with nothing_left(), raises:
+        asyncio.run(main())
+    assert time.monotonic() - began < 5
+
+
+def test_a_start_that_fails_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Is told at once, and raised at the end."""
+    monkeypatch.setattr(loops, "ENTERING", 0.1)
+    policy = ReconnectPolicy(startup_timeout=0.5)
+    app = App("stomp://127.0.0.1:1", reconnect=policy)
+    app.consumer("queue://orders")(lambda _message: None)
+
+    async def main() -> None:
+        async with app.lifespan():
+            while not any("did not start" in one.getMessage() for one in caplog.records):  # noqa: ASYNC110 - of logs
+                await asyncio.sleep(0.05)
+
+    with pytest.raises(ConnectionFailedError):
+        asyncio.run(main())
+
+
+def test_a_start_of_a_web_server_that_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves nothing behind."""
+    monkeypatch.setattr(loops, "ENTERING", 30.0)
+    app = App("stomp://127.0.0.1:1")
+    app.consumer("queue://orders")(lambda _message: None)
+
+    async def main() -> None:
+        async with asyncio.timeout(0.3), app.lifespan():
+            pass
+
+    with nothing_left(), pytest.raises(TimeoutError):
+        asyncio.run(main())
