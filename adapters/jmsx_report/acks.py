@@ -9,7 +9,7 @@ import polars as pl
 from jmsx_eventlog.schema import FIELDS
 from jmsx_report.additive import HOUR_US, Adds, Partial, mean
 from jmsx_report.consumption import CONSUMPTION, SUBSCRIPTION, SUBSCRIPTIONS
-from jmsx_report.events import Events
+from jmsx_report.events import Events, named
 from jmsx_report.table import Context, Sums, Table
 
 _KEYS: Final = (*SUBSCRIPTION, "hour_us", "trigger", "messages")
@@ -19,9 +19,10 @@ TRIGGERS: Final = next(one.words["ack.batch"] for one in FIELDS if one.name == "
 def _frames(events: Events) -> pl.DataFrame:
     hour = (pl.col("ts_us") // HOUR_US * HOUR_US).alias("hour_us")
     return (
-        events.of("ack.batch")
+        events.coded("ack.batch")
         .group_by(*SUBSCRIPTION, hour, "trigger", pl.col("messages").cast(pl.Int64))
         .agg(pl.len().cast(pl.Int64).alias("frames"))
+        .pipe(named)
     )
 
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 import polars as pl
 
 from jmsx_report.additive import Adds, Partial
-from jmsx_report.events import Events
-from jmsx_report.flows import PLAUSIBLE_US, hashed, key_us
+from jmsx_report.events import Events, named
+from jmsx_report.flows import PLAUSIBLE_US, keyed
 
 #: Messages of each writer and hour that are looked at from both ends: those whose keys have the least hashes, which
 #: are the same ones at both, however the log is cut into batches.
@@ -48,7 +48,7 @@ _STRETCH: Final = (_AHEAD_US // _SECOND_US).alias("stretch")
 
 def _stretches(events: Events) -> pl.DataFrame:
     frames = [
-        events.of(kind)
+        events.coded(kind)
         .group_by("writer", _STRETCH)
         .agg(
             _AHEAD_US.min().alias("ahead_us"),
@@ -66,6 +66,7 @@ def _stretches(events: Events) -> pl.DataFrame:
             pl.col("ahead_us", "first_us").min(),
             pl.col("last_us", "running_us").max(),
         )
+        .pipe(named)
     )
 
 
@@ -81,13 +82,16 @@ STRETCHES: Final = Partial(
 def _receipts(events: Events) -> pl.DataFrame:
     waited = pl.col("recv_us") - pl.col("sent_us")
     return (
-        events.of("delivery")
+        events.coded("delivery")
+        .lazy()
         .filter(
             pl.col("recv_us").is_between(*PLAUSIBLE_US)
             & pl.col("sent_us").is_between(*PLAUSIBLE_US)
         )
         .group_by("writer", _STRETCH)
         .agg(waited.min().alias("high_us"))
+        .collect()
+        .pipe(named)
     )
 
 
@@ -96,27 +100,24 @@ RECEIPTS: Final = Partial("receipts", ("writer", "stretch"), {"high_us": Adds.MI
 
 
 def _samples(events: Events) -> pl.DataFrame:
-    none = pl.lit(None, pl.Int64)
-    sends = events.of("send").select(
-        "writer",
-        _STRETCH,
-        pl.lit("send").alias("side"),
-        "msg_key",
-        none.alias("sent_us"),
-        none.alias("recv_us"),
-    )
-    deliveries = events.of("delivery").select(
-        "writer", _STRETCH, pl.lit("delivery").alias("side"), "msg_key", "sent_us", "recv_us"
-    )
     return (
-        pl.concat([sends, deliveries])
-        .with_columns(
-            key_us(pl.col("msg_key")).alias("key_us"), hashed(pl.col("msg_key")).alias("hash")
-        )
+        events.once(keyed)
+        .lazy()
         .filter(pl.col("key_us").is_not_null())
+        .select(
+            "writer",
+            _STRETCH,
+            pl.col("kind").alias("side"),
+            "hash",
+            "key_us",
+            "sent_us",
+            "recv_us",
+        )
+        .collect()
         .pipe(_least)
         .group_by("writer", "stretch", "side", "hash")
         .agg(pl.col("key_us", "sent_us", "recv_us").min())
+        .pipe(named)
     )
 
 

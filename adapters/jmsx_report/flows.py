@@ -86,6 +86,9 @@ def _sends(events: Events) -> pl.DataFrame:
         "msg_key",
         "ts_us",
         pl.col("ts_us").alias("told_us"),
+        "mono_us",
+        pl.lit(None, pl.Int64).alias("sent_us"),
+        pl.lit(None, pl.Int64).alias("recv_us"),
         "tx_id",
         "expires_us",
         pl.lit(0, pl.Int64).alias("effects"),
@@ -99,6 +102,9 @@ def _deliveries(events: Events) -> pl.DataFrame:
         "msg_key",
         "ts_us",
         pl.coalesce("sent_us", "recv_us", "ts_us").alias("told_us"),
+        "mono_us",
+        "sent_us",
+        "recv_us",
         "tx_id",
         pl.lit(None, pl.Int64).alias("expires_us"),
         _succeeded().cast(pl.Int64).alias("effects"),
@@ -119,13 +125,25 @@ def _succeeded() -> pl.Expr:
     return pl.col("outcome").is_in(DONE) | (abandoned & well & ran.fill_null(value=False))
 
 
+def keyed(events: Events) -> pl.DataFrame:
+    """Each send and each delivery, with the time and the hash of its key; writers and the like are Categorical."""
+    return (
+        pl.concat([_sends(events), _deliveries(events)])
+        .lazy()
+        .with_columns(
+            key_us(pl.col("msg_key")).alias("key_us"),
+            hashed(pl.col("msg_key").fill_null("")).alias("hash"),
+        )
+        .collect()
+    )
+
+
 def _both(events: Events) -> pl.LazyFrame:
     """Each send and each delivery, with the bucket of its key, and the hour of sending as far as that is known."""
     instant = pl.col("key_us")
     return (
-        pl.concat([_sends(events), _deliveries(events)])
+        events.once(keyed)
         .lazy()
-        .with_columns(key_us(pl.col("msg_key")).alias("key_us"))
         .with_columns(
             bucket(pl.col("msg_key"), instant).alias("bucket"),
             (pl.coalesce(instant, "told_us") // HOUR_US * HOUR_US).alias("hour_us"),
@@ -134,15 +152,14 @@ def _both(events: Events) -> pl.LazyFrame:
 
 
 def _fingerprints(events: Events) -> pl.DataFrame:
-    hash_ = hashed(pl.col("msg_key").fill_null(""))
     return (
         _both(events)
         .group_by(*_HERE, "hour_us", "bucket")
         .agg(
             pl.len().cast(pl.Int64).alias("n"),
             pl.col("effects").sum(),
-            hash_.bitwise_xor().alias("xor"),
-            (hash_ & _LOW).sum().alias("total"),
+            pl.col("hash").bitwise_xor().alias("xor"),
+            (pl.col("hash") & _LOW).sum().alias("total"),
         )
         .collect()
         .pipe(named)

@@ -17,11 +17,11 @@ import polars as pl
 from jmsx_eventlog.schema import AUDITED
 from jmsx_report.additive import Adds, Partial
 from jmsx_report.clocks import Clocks
-from jmsx_report.events import SCHEMAS, Events
+from jmsx_report.events import SCHEMAS, Events, named
 from jmsx_report.flows import PLAUSIBLE_US, optional
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 
 #: A writer that has not ended, and whose last line is older than this beside the newest of all, is not waited for.
@@ -39,18 +39,22 @@ GAPS: Final = {
 }
 
 
-def _lines(events: Events) -> pl.DataFrame:
-    """Writer, seq and time of every line; what another writer added at the end tells no time of the writer's own."""
+def _lines(events: Events, of: Callable[[str], pl.DataFrame]) -> pl.DataFrame:
+    """
+    Writer, seq and time of every line; what another writer added at the end tells no time of the writer's own.
+
+    `of` is `events.of` or `events.coded`, which says what the names of writers are.
+    """
     own = pl.col("ts_us").is_between(*PLAUSIBLE_US)
     frames = []
     for kind in events.kinds():
         time = pl.lit(None, pl.Int64) if kind == "log.recovered" else pl.when(own).then("ts_us")
-        frames.append(events.of(kind).select("writer", "seq", time.alias("at_us")))
+        frames.append(of(kind).select("writer", "seq", time.alias("at_us")))
     return pl.concat(frames).filter(pl.col("seq").is_not_null())
 
 
 def _runs(events: Events) -> pl.DataFrame:
-    lines = _lines(events)
+    lines = _lines(events, events.coded)
     run = [
         pl.col("seq").min().alias("low"),
         pl.col("seq").max().alias("high"),
@@ -62,7 +66,7 @@ def _runs(events: Events) -> pl.DataFrame:
     holed = pl.col("n") != pl.col("high") - pl.col("low") + 1
     whole = runs.filter(~holed).drop("n")
     if whole.height == runs.height:
-        return whole
+        return named(whole)
     split = (
         lines.join(runs.filter(holed), on="writer", how="semi")
         .unique(["writer", "seq"], keep="any")
@@ -72,7 +76,7 @@ def _runs(events: Events) -> pl.DataFrame:
         .agg(run)
         .drop("run")
     )
-    return pl.concat([whole, split])
+    return named(pl.concat([whole, split]))
 
 
 #: Line numbers without a gap between them, both ends included, and the times of the first and the last.
@@ -99,7 +103,7 @@ def _notes(events: Events) -> pl.DataFrame:
     ]
     notes = pl.concat(frames)
     lines = (
-        _lines(events)
+        _lines(events, events.of)
         if notes.height
         else pl.DataFrame(schema={"writer": pl.String, "seq": pl.Int64, "at_us": pl.Int64})
     )
