@@ -22,6 +22,7 @@ from tests.integration.support import (
     dead_copies,
     fresh_queue,
     nothing_left,
+    of_an_attempt_that_tells,
     put,
     settles,
 )
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jmsx_broker import Broker
+    from jmsx_broker.statistics import BrowsedMessage
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
@@ -125,15 +127,21 @@ def test_a_message_that_kills_its_process_on_artemis(
     artemis_broker: Broker, tmp_path: Path
 ) -> None:
     """As on Classic; the copy says why."""
-    queue, dlq = fresh_queue(), fresh_queue()
-    with Connection(artemis_broker.url) as connection:
-        producer = connection.create_session().create_producer(queue)
-        for text in ("before", "poison", "after"):
-            producer.send(Message(text))
-    # Artemis flags the oldest message of a consumer that died, or all
-    flags = (True, False)
-    die(artemis_broker, queue, tmp_path / "x.db", mode=AUTO, limit=1, dlq=dlq.uri, flags=flags)
-    (copy,) = artemis_broker.browse(dlq.name)
+    paths = iter([tmp_path / "1.db", tmp_path / "2.db", tmp_path / "3.db"])
+
+    def attempt() -> BrowsedMessage:
+        queue, dlq = fresh_queue(), fresh_queue()
+        with Connection(artemis_broker.url) as connection:
+            producer = connection.create_session().create_producer(queue)
+            for text in ("before", "poison", "after"):
+                producer.send(Message(text))
+        # Artemis flags the oldest message of a consumer that died, or all
+        flags = (True, False)
+        die(artemis_broker, queue, next(paths), mode=AUTO, limit=1, dlq=dlq.uri, flags=flags)
+        (copy,) = artemis_broker.browse(dlq.name)
+        return copy
+
+    copy = of_an_attempt_that_tells(attempt)
     assert copy.body == b"poison"
     assert copy.headers["jmsx_exception"] == "ConsumerDied"
     assert copy.headers["jmsx_delivery_count"] == "2"

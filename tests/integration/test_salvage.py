@@ -17,8 +17,15 @@ from jmsx_broker import ArtemisBroker
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import eventually
 from tests.integration.proxy import Proxy
+from tests.integration.support import (
+    KeptForNobodyError,
+    bodies,
+    fresh_queue,
+    of_an_attempt_that_tells,
+    stays_in_delivery,
+    within,
+)
 from tests.integration.support import Outcome as Call
-from tests.integration.support import bodies, fresh_queue, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -99,18 +106,6 @@ def test_commit_markers_leave_no_doubt(
     assert there == ["1", "2", "3"]
 
 
-class KeptForNobodyError(Exception):
-    """The broker keeps the input for nobody (A66): no client could settle it, so the attempt tells nothing."""
-
-
-def of_an_attempt_that_tells(attempt: Callable[[], list[str]]) -> list[str]:
-    """What `attempt` leaves; made again if the broker spoils it, as it does in 1 of 45, and not three times running."""
-    for _ in range(2):
-        with contextlib.suppress(KeptForNobodyError):
-            return attempt()
-    return attempt()
-
-
 def outputs_of_a_commit_that_is_cut(
     artemis_broker: Broker, word: bytes, *, to_broker: bool, passed: bool, receives: bool
 ) -> list[str]:
@@ -169,12 +164,6 @@ def outputs_of_a_commit_that_is_cut(
         assert there == ["1", "2"] or (in_doubt and not there), there
         raise KeptForNobodyError
     return there
-
-
-def stays_in_delivery(broker: Broker, queue: jmsx.Queue) -> bool:
-    """Whether a message of a queue is with nobody, and is not given back: what a client of ours held would be."""
-    assert eventually(lambda: not broker.statistics(queue.name).consumer_count, 5)
-    return not eventually(lambda: not broker.statistics(queue.name).inflight_count, 3)
 
 
 def await_marker(session: jmsx.Session) -> None:
