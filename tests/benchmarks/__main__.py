@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.benchmarks import readme
+from tests.benchmarks import hand_overs, readme
 from tests.benchmarks.bounds import Results
 from tests.benchmarks.brokers import Broker
 from tests.benchmarks.goals import GOALS, Runs, ratio
@@ -139,7 +139,8 @@ def _keep(results: Results, given: argparse.Namespace) -> None:
 
 def _write_readme(results: Results, of: Sequence[str]) -> None:
     """Measure what needs no broker, and write the page."""
-    _README.write_text(readme.made(results, costs(2_000, 15), of))
+    handed = hand_overs.measured(8_000, 5)
+    _README.write_text(readme.made(results, costs(2_000, 15), of, handed=handed))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from jmsx_broker.products import ARTEMIS, CLASSIC
 from tests.benchmarks.bounds import KINDS, Miss, Results, misses, sentences
 from tests.benchmarks.goals import GOALS, Runs, ratio
 from tests.benchmarks.growth import shown
+from tests.benchmarks.hand_overs import Figures
 from tests.benchmarks.one_thread import WAYS
 from tests.benchmarks.ways import SUITES, counterparts
 
@@ -47,6 +48,12 @@ _BOUND: Final = (
     " broker."
 )
 
+_BEYOND: Final = (
+    "The same with a real socket and all threads: another process plays Classic, and sends a hundred messages at a"
+    " time, or one for each ACK, so that the client's threads are woken more often. `uv run python -m"
+    " tests.benchmarks.hand_overs` measures it."
+)
+
 _HERE: Final = Path(__file__).parent
 
 
@@ -55,12 +62,14 @@ def made(
     alone: Mapping[str, tuple[float, float]],
     of: Sequence[str],
     *,
+    handed: Sequence[Figures] = (),
     profiled: int = 5_000,
 ) -> str:
     """
     The README's text; `of` is what was told of the results when they were measured.
 
-    `alone` are the costs on one thread, measured now, as are those of the functions, with `profiled` messages.
+    `alone` are the costs on one thread, and `handed` those with hand-overs between threads, measured now, as are those
+    of the functions, with `profiled` messages.
     """
     missed = list(misses(results, alone))
     parts = [
@@ -83,6 +92,15 @@ def made(
         _rows(
             ["way", "alone", "observed"],
             [[way, f"{a:.1f}", f"{b:.1f}"] for way, (a, b) in alone.items()],
+        ),
+        "## Beyond one thread",
+        _BEYOND,
+        _rows(
+            ["way", "messages at once", "CPU µs", "kernel µs", "waits"],
+            [
+                [label, str(step), f"{us:.1f}", f"{kernel:.1f}", f"{waits:.2f}"]
+                for label, step, us, kernel, waits in handed
+            ],
         ),
         "## Where the time goes",
         *(

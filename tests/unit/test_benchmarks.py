@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks import __main__ as command
-from tests.benchmarks import one_thread, readme
+from tests.benchmarks import hand_overs, one_thread, readme
 from tests.benchmarks.goals import GOALS, Goal, Runs, ratio
 from tests.benchmarks.ways import SUITES, Way
 
@@ -67,7 +67,10 @@ def test_readme_tells_goals_and_tables() -> None:
     """What was not measured is not told as met."""
     results = {("classic", "consume"): runs_of(SUITES["consume"]("classic"), 900.0)}
     measured = readme.of(100, 1)
-    text = readme.made(results, {"receive auto": (50.0, 60.0)}, measured, profiled=200)
+    handed = [("jmsx receive auto", 1, 70.0, 6.0, 0.5)]
+    text = readme.made(
+        results, {"receive auto": (50.0, 60.0)}, measured, handed=handed, profiled=200
+    )
     assert all(part in text for part in measured)
     assert "| receive, AUTO: throughput to Java | ≥ 1: 0 of 1 met; worst 0.90 " in text
     assert "| not measured |" in text
@@ -76,6 +79,7 @@ def test_readme_tells_goals_and_tables() -> None:
         in text
     )
     assert "| receive auto | 50.0 | 60.0 |" in text
+    assert "| jmsx receive auto | 1 | 70.0 | 6.0 | 0.50 |" in text
     cost = "Classic: `jmsx receive auto` takes 10 µs of CPU a message, 50 on one thread; a bare socket takes 10."
     assert "- **receive, AUTO: throughput to Java.** `receive()` writes" in text
     assert cost in text
@@ -100,3 +104,11 @@ def test_a_way_that_always_fails_says_why() -> None:
 def test_one_thread_takes_and_sends_all(way: str) -> None:
     """Each way comes to its end without a broker: what stalls raises."""
     assert one_thread.cost(way, 300) > 0
+
+
+@pytest.mark.parametrize("way", hand_overs.WAYS, ids=lambda way: way.label)
+def test_hand_overs_take_all(way: Way) -> None:
+    """From a process that plays Classic, and hands out no more than it would."""
+    told = hand_overs.run(way, 1_500, 1)
+    assert told["messages"] == 1_500
+    assert told["us"] > told["kernel_us"] >= 0
