@@ -85,7 +85,7 @@ _FIRST_FOLD: Final = Row(
             board=RELIABILITY,
         ),
         Panel(
-            title="What goes wrong",
+            title="Failed messages",
             view=View.TABLE,
             description="Each cause of a failure in the shown time: which queue, who, why, by which error, how often,"
             " and when last. Good is no row. The runbook says what to do about that reason.",

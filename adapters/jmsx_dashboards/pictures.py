@@ -29,6 +29,7 @@ _COLUMN: Final = 0.75  #: inches
 _LINE: Final = 0.36  #: inches
 _HEAD: Final = 0.7  #: inches, for the title of the board
 _LINES: Final = 8  #: more would not be told apart
+_LETTERS_AN_INCH: Final = 11.5  #: of a table, as large as it may be
 _LETTERS: Final = 44  #: of a name in a legend
 _COLOURS: Final = {"green": "#2e7d4f", "yellow": "#b98900", "red": "#c02942"}
 _PALETTE: Final = (
@@ -169,7 +170,8 @@ def _draw_table(axes: Axes, panel: Panel, answers: list[list[Series]], span: Spa
     shown = [column for column in columns if any(row.get(column) for row in rows)]
     texts = [[_cell(panel, column, row.get(column), span) for column in shown] for row in rows[:9]]
     by_column = zip(shown, zip(*texts, strict=True), strict=True)
-    widths = [max(map(len, (name, *column))) for name, column in by_column]
+    widths = [max(map(len, (name, *column))) + 2 for name, column in by_column]
+    size = min(9.0, 9.0 * _LETTERS_AN_INCH * _COLUMN * panel.width / sum(widths))
     drawn = axes.table(
         cellText=texts,
         colLabels=shown,
@@ -179,7 +181,7 @@ def _draw_table(axes: Axes, panel: Panel, answers: list[list[Series]], span: Spa
         edges="horizontal",
     )
     drawn.auto_set_font_size(value=False)
-    drawn.set_fontsize(9)
+    drawn.set_fontsize(size)
     drawn.scale(1, 1.35)
     for (row, _), cell in drawn.get_celld().items():
         cell.set_edgecolor("#dddddd")

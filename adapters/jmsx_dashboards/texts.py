@@ -144,7 +144,7 @@ def causes() -> str:
     )
     return f"""# Causes
 
-What stands in the column `reason` of "What goes wrong", what to look at first, and what to do. Where and since when:
+What stands in the column `reason` of "Failed messages", what to look at first, and what to do. Where and since when:
 
 ```promql
 sum by (destination, consumer, reason, error_type) (increase(jmsx_failures_total[1h])) > 0

@@ -206,8 +206,8 @@ def test_the_first_fold_names_queue_and_cause() -> None:
         for one in _read(overview)["panels"]
         if one["gridPos"]["y"] + one["gridPos"]["h"] <= 14
     }
-    assert fold.keys() >= {"What goes wrong", "Firing alerts", "Oldest message not settled"}
-    organize = fold["What goes wrong"]["transformations"][-1]["options"]
+    assert fold.keys() >= {"Failed messages", "Firing alerts", "Oldest message not settled"}
+    organize = fold["Failed messages"]["transformations"][-1]["options"]
     columns = organize["indexByName"]
     assert sorted(columns, key=columns.__getitem__) == [
         *("destination", "reason", "error_type", "Value #A", "Value #B", "consumer", "runbook"),

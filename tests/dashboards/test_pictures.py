@@ -34,7 +34,7 @@ def test_variables_are_replaced() -> None:
 
 def test_a_table_has_one_row_for_each_set_of_labels() -> None:
     """Two queries meet in a row; the greatest comes first, and columns stand as the panel says."""
-    panel = next(one for board in BOARDS for one in board.panels if one.title == "What goes wrong")
+    panel = next(one for board in BOARDS for one in board.panels if one.title == "Failed messages")
     cause = {"destination": "queue://orders", "reason": "rejected"}
     other = {"destination": "queue://ledger", "reason": "expired"}
     answers = [
