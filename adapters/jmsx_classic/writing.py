@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from jmsx.core.destination_names import is_composite, is_pattern, parts
 from jmsx.core.dialect import Body, Writing
 from jmsx.core.map_body import TRANSFORMATION, encode_map
-from jmsx.core.selectors import check_arithmetic, spelled_out
+from jmsx.core.selectors import check_arithmetic, check_functions, spelled_out
 from jmsx.core.values import StompAck
 from jmsx.errors import MessageFormatError, UnsupportedError
 from jmsx_classic.bodies import A_MAP, NO_TEXT, TEXT_HEADER, TRANSLATION_HEADER, looks_like_map
@@ -147,4 +147,5 @@ class ClassicWriting(Writing):
 
 def _selector(selector: str) -> str:
     check_arithmetic(selector)
+    check_functions(selector)
     return spelled_out(selector)

@@ -3,8 +3,8 @@ What a JMS selector means where every property is a text, as over STOMP.
 
 A bare `flag` is never true there, so it is sent as `flag = TRUE`, which is the same for a property that is a boolean. A
 text is nothing to calculate with: on Classic the broker then fails at each message, whoever sends it, and no other
-consumer of the queue gets any more. So arithmetic is refused before it is sent. What cannot be parsed is left to the
-broker.
+consumer of the queue gets any more. So arithmetic is refused before it is sent, and so are Classic's own functions,
+which fail likewise. What cannot be parsed is left to the broker.
 
 Source: `SelectorParser.jj` and `ArithmeticExpression.java` of ActiveMQ; probed on Classic 6.1.8 and Artemis 2.44.0.
 """
@@ -84,6 +84,19 @@ def check_arithmetic(selector: str) -> None:
                     f" text: ActiveMQ Classic would fail at '{token.text}' for each message, and stop the destination"
                     f" for everybody; compare {one.text} with a number that the program has calculated"
                 )
+
+
+def check_functions(selector: str) -> None:
+    """Raise InvalidSelectorError where `selector` calls a function, which JMS has none of."""
+    tokens = _tokens(selector)
+    for index, token in enumerate(tokens[1:]):
+        if token.text == "(" and tokens[index].kind == "name":
+            called = tokens[index].text
+            raise InvalidSelectorError(
+                f"selector {selector!r} calls {called}, which is no part of JMS: ActiveMQ Classic would fail at it"
+                " for each message that does not fit, and stop the destination for everybody; send what it finds out as"
+                " a property"
+            )
 
 
 def _tokens(selector: str) -> list[_Token]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jmsx.core.selectors import check_arithmetic, spelled_out
+from jmsx.core.selectors import check_arithmetic, check_functions, spelled_out
 from jmsx.errors import InvalidSelectorError
 
 
@@ -62,6 +62,29 @@ def test_arithmetic_on_a_property_is_refused(selector: str) -> None:
 def test_other_signs_are_not(selector: str) -> None:
     """Literals, numbers of the broker's own, texts, and what the broker will refuse."""
     check_arithmetic(selector)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "REGEX('(', t)",
+        "replace (t, '(', 'x') = 'a'",
+        "a = 1 AND INLIST(SPLIT(missing, ','), 'x')",
+        'x = 1 OR "f"(t)',
+    ],
+)
+def test_a_function_is_refused(selector: str) -> None:
+    """Classic has some, which raise at what does not fit them, as arithmetic does."""
+    with pytest.raises(InvalidSelectorError, match="which is no part of JMS"):
+        check_functions(selector)
+
+
+@pytest.mark.parametrize(
+    "selector", ["a in ('x')", "NOT (a = 1) AND (b = 2)", "a = 'REGEX(x)'", "xpath '//a(b)'", "(("]
+)
+def test_other_parentheses_are_not(selector: str) -> None:
+    """Lists, groups and texts."""
+    check_functions(selector)
 
 
 @pytest.mark.parametrize(
