@@ -34,20 +34,26 @@ class Interrupt:
         """`act()`, interrupted; steps after the last that raises are not counted."""
         if self.steps >= self._last:
             return act()
-        sys.settrace(self._enter)
+        sys.settrace(self._tracer())
         try:
             return act()
         finally:
             sys.settrace(None)
 
-    def _enter(self, frame: FrameType, _event: str, _arg: object) -> Any:
-        path = frame.f_code.co_filename
-        if path not in self._known:
-            self._known[path] = any(place in path for place in self._within)
-        return self._step if self._known[path] else None
+    def _tracer(self) -> Callable[[FrameType, str, object], Any]:
+        """What Python calls at every step: once for each line of a test, so it looks nothing up in `self`."""
+        at, known, within = self._at, self._known, self._within
 
-    def _step(self, _frame: FrameType, _event: str, _arg: object) -> Any:
-        self.steps += 1
-        if self.steps in self._at:
-            raise Alarm
-        return self._step
+        def step(_frame: FrameType, _event: str, _arg: object) -> Any:
+            self.steps = steps = self.steps + 1
+            if steps in at:
+                raise Alarm
+            return step
+
+        def enter(frame: FrameType, _event: str, _arg: object) -> Any:
+            path = frame.f_code.co_filename
+            if path not in known:
+                known[path] = any(place in path for place in within)
+            return step if known[path] else None
+
+        return enter
