@@ -297,7 +297,8 @@ class Supervisor:
         while self._running():
             for place in self._places:
                 if place.process is not None and (code := place.process.poll()) is not None:
-                    codes.append(code)
+                    # who dies of it has not run yet: from then on the signal has a worker drain
+                    codes.append(0 if code == -signal.SIGTERM else code)
                     place.forget()
             if signals.wait_briefly(LOOK / 4) is not None:
                 self._kill()

@@ -204,6 +204,20 @@ def test_no_broker_is_said_once(shop: Shop) -> None:
             assert "JMSX_BROKER_URL" in line
 
 
+def test_workers_that_are_told_to_stop_before_they_run(shop: Shop) -> None:
+    """Have nothing to drain, and that is no failure."""
+    with (shop.folder / "shop.py").open("a", encoding="utf-8") as file:
+        file.write("if 'JMSX_WORKER' in os.environ: time.sleep(30)\n")
+    with shop.runs("--workers=2") as process:
+        assert read_until(process, "2 workers")
+        eventually(lambda: len(workers(process)) == 2)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 0, errors
+        assert "drained" in errors
+
+
 def test_no_worker_outlives_its_supervisor(shop: Shop) -> None:
     """Also when that is killed: what runs is finished, and then they end."""
     shop.write(seconds=1.0)
