@@ -50,6 +50,7 @@ from jmsx import (
     UnansweredError,
 )
 from jmsx.app.middleware import CallNext, close_old_connections
+from jmsx.core.events import Event, MessageDeadLettered, Source
 from jmsx_eventlog import EventLog
 from jmsx_prometheus import PrometheusObserver
 
@@ -359,6 +360,59 @@ def by_hand(options: dict[str, str], ranks: dict[str, int]) -> datetime | None:
         message.acknowledge()
         assert_type(message.destination, Destination | None)
         return datetime.fromtimestamp(message.timestamp or 0, UTC)
+
+
+class Deaths:
+    """An observer of one's own."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, int] = {}
+
+    def observe(self, event: Event, source: Source) -> None:
+        """Count them."""
+        match event:
+            case MessageDeadLettered(reason=reason, destination=destination):
+                self.reasons[f"{source.broker} {destination} {reason}"] = event.attempts
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Fibonacci:
+    """A policy of one's own."""
+
+    mode = "local"
+    non_blocking = True
+    pre_dispatch_check = True
+    maximum_redeliveries = 10
+
+    def exhausted(self, redelivery_count: int) -> bool:
+        """After so many."""
+        return redelivery_count > self.maximum_redeliveries
+
+    def delay(self, redelivery: int, draw: Callable[[], float] = lambda: 0.0) -> float:
+        """Longer and longer."""
+        return redelivery + draw()
+
+
+app.observe(Deaths())
+Connection(URL, redelivery_policy=Fibonacci())
+
+
+class Count:
+    """A handler with a state."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, message: Message) -> None:
+        """Take a message."""
+        self.seen += len(message.text)
+
+
+app.consumer("queue://count", redelivery=Fibonacci())(Count())
 
 
 def in_doubt() -> None:

@@ -8,11 +8,15 @@ import jmsx
 import jmsx_broker
 import jmsx_eventlog
 from jmsx import (
+    AcknowledgeMode,
     App,
     BatchError,
+    CircuitBreaker,
     Connection,
     ConnectionOptions,
     ConsumerOptions,
+    DatabaseStore,
+    HealthLimits,
     Message,
     PrefetchPolicy,
     ReconnectPolicy,
@@ -178,6 +182,25 @@ def sends(message: Message, session: Session) -> None:
     message.properties["a"].upper()  # mistake
     Message("x", propertys={})  # mistake
     raise Retry(delay=b"1s")  # mistake
+
+
+def more(session: Session) -> None:
+    """What programmers of JMS's Java face try, and what is given by position."""
+    session.acknowledge()  # mistake
+    session.commit(5)  # mistake
+    session.create_consumer("queue://a", prefetch=5)  # mistake
+    session.create_consumer("queue://a").receive().acknowledge()  # mistake
+    session.create_producer("queue://a").send("x", "queue://b")  # mistake
+    Connection(URL, AcknowledgeMode.AUTO_ACKNOWLEDGE)  # mistake
+    Connection(URL, tls={"ca_file": "ca.pem"})  # mistake
+    Message(5)  # mistake
+    Message("x", properties={"at": [1]})  # mistake
+    CircuitBreaker(3)  # mistake
+    DatabaseStore("shop.db")  # mistake
+    HealthLimits(handlers="10min")  # mistake
+    app.consumer("topic://a", durable=True)  # mistake
+    app.consumer("queue://a", redelivery=3)  # mistake
+    app.stop([3])  # mistake
 
 
 RedeliveryPolicy(maximum_redeliverys=3)  # mistake
