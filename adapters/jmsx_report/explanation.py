@@ -222,6 +222,11 @@ def _in_time(line: Line) -> tuple[int, str, int]:
     return line["ts_us"], line["writer"], line["seq"]
 
 
+def _as_told(line: Line) -> tuple[int, str, bool, int]:
+    """As `_in_time`, and a failed delivery before the dead letter that it became at the same moment."""
+    return line["ts_us"], line["writer"], line["kind"] == "dlq", line["seq"]
+
+
 def _lines(data: bytes, needles: Iterable[bytes]) -> Iterator[Line]:
     """Each good line that has one of the needles; perhaps several times."""
     for needle in needles:
@@ -250,7 +255,7 @@ def _told(log: _Log, keys: list[str], found: list[Line], beside: list[Line]) -> 
     story = Story(keys)
     own = _own(found, keys)
     ends = [line for line in beside if line["kind"] in _TRANSACTION]
-    for line in sorted([*own, *ends], key=_in_time):
+    for line in sorted([*own, *ends], key=_as_told):
         service = log.services.get(line["writer"], "")
         story.happenings.append(
             Happening(line["ts_us"], line["writer"], service, _words(line), line)
@@ -399,6 +404,10 @@ def _open_ends(deliveries: list[Line]) -> Iterator[str]:
     subscribers = {(line.get("dest"), line.get("subscription")) for line in effects}
     if len(effects) > len(subscribers):
         yield f"it was done {len(effects)} times, for {count(len(subscribers), 'subscriber')}"
+    unseen = min((line.get("attempt", 1) for line in deliveries), default=1) - 1
+    if unseen > 0:
+        between = "1 delivery" if unseen == 1 else f"{unseen} deliveries"
+        yield f"{between} before number {unseen + 1} not in the log: who had it died, or keeps no log"
     for before, after in pairwise(deliveries):
         skipped = after.get("attempt", 0) - before.get("attempt", 0)
         if after.get("consumer") == before.get("consumer") and skipped > 1:

@@ -183,6 +183,26 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     assert "it was done 2 times, for 1 subscriber" in explain(tmp_path, KEY).unknown
 
 
+def test_a_delivery_of_which_a_killed_process_told_nothing_is_missed(tmp_path: Path) -> None:
+    """It began and never ended, so the first that the log tells of is another one."""
+    write(tmp_path, sent(KEY, "queue://orders", 1000.0), came(1003.0, attempt=2))
+    assert explain(tmp_path, KEY).unknown == [
+        "1 delivery before number 2 not in the log: who had it died, or keeps no log"
+    ]
+
+
+def test_it_fails_before_it_is_a_dead_letter(tmp_path: Path) -> None:
+    """Also where both have one time, and the log has them the other way round."""
+    dead = MessageDeadLettered(
+        at=1001.0, consumer="shop.orders", destination="queue://orders", message_id="ID:1", message_key=KEY, attempts=1,
+        reason="rejected", error_type="Reject", error_message="", dead_letter_destination=None, by_copy=False,
+    )  # fmt: skip
+    ended = came(1001.0, outcome=Outcome.DEAD_LETTERED, **FAILED)
+    write(tmp_path, dead, replace(ended, at=1001.0))
+    kinds = [one.line["kind"] for one in explain(tmp_path, KEY).happenings]
+    assert kinds == ["delivery", "dlq"]
+
+
 def test_gaps_and_odd_lines_are_said(tmp_path: Path) -> None:
     """What the log says itself is missing, and what was no line."""
     write(tmp_path, came(1001.0))
