@@ -98,9 +98,8 @@ GOALS: Final = (
         1.0,
         0.9,
         (
-            "`receive()` writes the ACK of a message before it returns it, and a listener's ACKs are written"
-            " together; so the broker sends messages singly, and each wakes the reader's thread and the"
-            " engine's."
+            "`receive()` writes the ACK of a message before it returns it, which is a call of the system and a"
+            " release of Python's interpreter lock for each one; a listener's ACKs are written together."
         ),
     ),
     Goal(
