@@ -360,6 +360,17 @@ class ConsumerCore:
         self.memory.given_back(one for one in waiting if one.is_alive)
         return waiting
 
+    def come_again(self, now: float) -> list[Delivery]:
+        """
+        Forget and return what waits, on a link that stays: the broker delivers it again by another subscription.
+
+        Nothing of it was handed out; what an interrupted `receive()` has acknowledged on an older link goes on waiting.
+        """
+        unreturned = [one for one in self.waiting if one.is_acknowledged]
+        left = self.give_back(Outcome.ABANDONED, now)
+        self.waiting.extend(unreturned)
+        return left
+
     def _begin(self, now: float) -> None:
         """Reset what belongs to one link."""
         self._changes(self)

@@ -230,19 +230,39 @@ class Subscriptions:
         """
         Have all consumers that stay open get all of their messages from now on.
 
-        The narrow subscription of one stays beside that if something waits which came by it and is not acknowledged.
+        The narrow subscription ends first, and the broker takes back what waits of it: a queue that gives all messages
+        of a group, or all that it has, to one subscription would offer them to the narrow one alone (BROKER.md A24).
+        When that is confirmed they are in their old places, before what comes by the whole one. It stays only where a
+        message that is done with waits behind another one, because whoever got that would do it once more.
         """
         for subscription_id in [one for one in self._narrowed if one not in self._closing]:
             consumer = self._narrowed.pop(subscription_id)
             consumer.acknowledge_waiting_originals(now)
-            narrow = _narrow(subscription_id)
-            frames = [Frame("SUBSCRIBE", self._headers(consumer))]
-            if any(one.wire_subscription == narrow for one in consumer.waiting):
-                self._beside.add(narrow)
+            if any(one.state is DeliveryState.COPIED for one in consumer.waiting):
+                self._beside.add(_narrow(subscription_id))
+                self._outbox.transmit(Frame("SUBSCRIBE", self._headers(consumer)))
             else:
-                self._narrow_ended.add(narrow)
-                frames.insert(0, Frame("UNSUBSCRIBE", {"id": narrow}))
-            self._outbox.transmit(*frames)
+                self._end_narrow(consumer, now)
+
+    def _end_narrow(self, consumer: ConsumerCore, now: float) -> None:
+        """End its narrow subscription; it is subscribed wholly when the broker has confirmed that."""
+        subscription_id = consumer.settings.subscription_id
+        lost = [one for one in consumer.come_again(now) if one.lost is not None]
+        self._lost_deliveries.note(consumer, lost, handed_out=False)
+        self._lost_deliveries.trim()
+
+        def then(_now: float, error: JmsxError | None) -> JmsxError | None:
+            if error is None and self._consumers.get(subscription_id) is consumer:
+                del self._awaited[subscription_id]
+                self._outbox.transmit(Frame("SUBSCRIBE", self._headers(consumer)))
+            return error
+
+        narrow = _narrow(subscription_id)
+        self._narrow_ended.add(narrow)
+        request = self._requests.open("UNSUBSCRIBE", consumer.settings.destination, then)
+        self._awaited[subscription_id] = request
+        headers = {"id": narrow, "receipt": request.receipt_id}
+        self._outbox.transmit(Frame("UNSUBSCRIBE", headers))
 
     def lose(self, now: float) -> None:
         """Remember what was not settled, because the link is gone and the broker delivers it again."""

@@ -30,8 +30,8 @@ REHEARSED = [
 ]
 AGAIN = "SEND queue:x 'out' ?"
 
-#: Then the session gets everything again, not only what it has waited for.
-WHOLLY = ["UNSUBSCRIBE 1+again", "SUBSCRIBE 1"]
+#: Then the session no longer gets only what it has waited for; `wholly` has it get everything again.
+NARROW_ENDS = "UNSUBSCRIBE 1+again ?"
 
 #: How Artemis refuses a commit with an identity that it has, and others (BROKER.md A34).
 NOT_TOLD = "AMQ339013 Error committing jmsx"
@@ -67,6 +67,13 @@ def reopen(talk: Talk) -> None:
     assert all(request.done for request in requests)
 
 
+def wholly(talk: Talk) -> None:
+    """The broker confirms that the narrow subscription has ended, and the session is given everything again."""
+    talk.answer()
+    assert talk.wrote() == ["SUBSCRIBE 1"]
+    assert "selector" not in talk.frames[-1].headers
+
+
 def given_up() -> Talk:
     """A commit was refused, and what it received did not come again in time."""
     talk = talk_with("a")
@@ -75,6 +82,8 @@ def given_up() -> Talk:
     talk.cut()
     reopen(talk)
     talk.timer()
+    assert talk.wrote() == [NARROW_ENDS]
+    wholly(talk)
     return talk
 
 
@@ -93,12 +102,15 @@ def test_a_refused_commit_is_repeated_when_its_inputs_have_come_again() -> None:
     assert talk.wrote() == REHEARSED
     talk.answer()
     assert talk.wrote() == [AGAIN]
-    talk.comes("c")
+    talk.comes("c", to="1+again")
     assert outcome(request) == "open"
     talk.answer()
     assert outcome(request) == "done"
+    assert talk.drain() == []
+    assert talk.wrote() == ["ACK b", NARROW_ENDS]
+    wholly(talk)
+    talk.comes("c")
     assert talk.drain() == ["c#1"]
-    assert talk.wrote() == ["ACK b", *WHOLLY]
     assert sent(talk) == ["confirmed"]
     assert transactions(talk) == [("committed", 1, 2)]
 
@@ -123,15 +135,15 @@ def test_a_session_that_waits_takes_nothing_that_another_one_may_wait_for() -> N
     talk.comes("b", to="1+again", timestamp="1700000000001")
     talk.answer()
     talk.answer()
-    assert talk.wrote()[-3:] == ["ACK b", *WHOLLY]
-    assert "selector" not in talk.frames[-1].headers
+    assert talk.wrote()[-2:] == ["ACK b", NARROW_ENDS]
     talk.comes("late", to="1+again")  # the broker takes it back with the subscription
+    wholly(talk)
     talk.comes("c")
     assert talk.drain() == ["c#1"]
 
 
-def test_what_has_come_in_vain_is_handed_out_and_acknowledged_where_it_came() -> None:
-    """Its subscription stays beside the whole one until the consumer is closed."""
+def test_what_has_come_in_vain_comes_again_by_the_whole_subscription() -> None:
+    """A queue that gives a group to one subscription would offer what follows to the narrow one, and to nobody else."""
     talk = talk_with("a", "b")
     talk.commit()
     talk.refuse(NOT_TOLD)
@@ -139,14 +151,74 @@ def test_what_has_come_in_vain_is_handed_out_and_acknowledged_where_it_came() ->
     reopen(talk)
     talk.comes("a", to="1+again")
     talk.timer()
-    assert talk.wrote() == ["SUBSCRIBE 1"]
-    talk.comes("c")
+    assert talk.wrote() == [NARROW_ENDS]
+    assert talk.drain() == []
+    wholly(talk)
+    talk.comes("a", "c")
     assert talk.drain() == ["a#2", "c#1"]
     talk.commit()
-    assert talk.wrote() == ["ACK a", "ACK c ?"]
+    assert talk.wrote() == ["ACK c ?"]
+    talk.answer()
+    talk.core.close_consumer("1", talk.now)
+    assert talk.wrote() == ["UNSUBSCRIBE 1 ?"]
+
+
+def test_what_came_beside_the_inputs_keeps_its_count() -> None:
+    """It is like an input in the filter, and was never handed out: what the session knows of it is not forgotten."""
+    talk = talk_with("a")
+    talk.comes("x")
+    request = talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.comes("a", "x", to="1+again", redelivered="true")
+    talk.answer()
+    talk.answer()
+    assert outcome(request) == "done"
+    assert talk.wrote()[-2:] == ["ACK a", NARROW_ENDS]
+    wholly(talk)
+    talk.comes("x", redelivered="true")
+    assert talk.drain() == ["x#1"]
+
+
+def test_what_is_done_with_behind_what_is_not_is_not_given_back() -> None:
+    """Whoever got it would do it once more; its ACK would settle what is before it. So its subscription stays."""
+    talk = talk_with("a")
+    talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.comes("x", "a", to="1+again")
+    talk.answer()
+    talk.answer()
+    assert talk.wrote()[-1] == "SUBSCRIBE 1"
+    assert talk.drain() == ["x#1"]
+    talk.commit()
+    assert talk.wrote() == ["ACK a ?"]
     talk.answer()
     talk.core.close_consumer("1", talk.now)
     assert talk.wrote() == ["UNSUBSCRIBE 1+again", "UNSUBSCRIBE 1 ?"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_narrow_subscription_whose_end_is_not_confirmed(*, lost: bool) -> None:
+    """A consumer that is closed then is not subscribed any more; on another link it gets everything at once."""
+    talk = talk_with("a")
+    talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    talk.timer()
+    assert talk.wrote() == [NARROW_ENDS]
+    if lost:
+        talk.cut()
+        reopen(talk)
+        talk.comes("a")
+        assert talk.drain() == ["a#2"]
+    else:
+        assert talk.core.close_consumer("1", talk.now).done
+        talk.answer()
+        assert talk.wrote() == []
 
 
 def test_a_session_that_is_closed_while_it_waits() -> None:
@@ -500,7 +572,8 @@ def test_a_lost_answer_is_no_doubt(kind: type[LinkError]) -> None:
     talk.answer()
     assert outcome(request) == "done"
     assert talk.drain() == []
-    assert talk.wrote() == ["ACK a", *WHOLLY]
+    assert talk.wrote() == ["ACK a", NARROW_ENDS]
+    wholly(talk)
     assert sent(talk) == ["confirmed"]
     assert transactions(talk) == [("committed", 1, 1)]
 
@@ -514,7 +587,8 @@ def test_a_lost_answer_is_a_doubt_while_somebody_else_has_the_input() -> None:
     talk.timer()
     assert isinstance(request.error, TransactionInDoubtError)
     assert "somebody else has it" in str(request.error)
-    assert talk.wrote() == WHOLLY
+    assert talk.wrote() == [NARROW_ENDS]
+    wholly(talk)
 
 
 @pytest.mark.parametrize("subscribed", [False, True])
@@ -549,7 +623,8 @@ def test_nothing_is_repeated_once_its_doubt_is_told(marker_day: int | None) -> N
     talk.core.abandon(request, BrokerTimeoutError("late"), talk.now)
     assert isinstance(request.error, TransactionInDoubtError)
     talk.answer()
-    assert talk.wrote() == WHOLLY
+    assert talk.wrote() == [NARROW_ENDS]
+    wholly(talk)
 
 
 def test_a_commit_whose_acks_are_lost_is_done() -> None:
@@ -593,6 +668,8 @@ def test_an_input_of_a_lost_answer_that_comes_later_is_committed_as_any() -> Non
     talk.cut()
     reopen(talk)
     talk.timer()
+    assert talk.wrote() == [NARROW_ENDS]
+    wholly(talk)
     talk.comes("a", redelivered="true")
     talk.drain()
     talk.send()

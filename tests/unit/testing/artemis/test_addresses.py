@@ -179,6 +179,23 @@ def test_busy_group_stops_what_is_behind(broker: FakeBroker) -> None:
     assert client.bodies() == ["x2", "free"]
 
 
+def test_a_group_is_offered_to_nobody_else_whatever_its_consumer_wants(broker: FakeBroker) -> None:
+    """
+    What its filter does not take waits until it is gone, and then comes behind what it gives back.
+
+    Source: QueueImpl.deliver, ServerConsumerImpl.handle.
+    """
+    client = ArtemisTalk(broker)
+    client.subscribe("q", "narrow", selector="k = '1'")
+    client.put("q", "x1", JMSXGroupID="x", k="1")
+    assert client.subscribe("q", "whole") == ["x1"]
+    client.put("q", "x2", JMSXGroupID="x", k="2")
+    client.put("q", "free", k="2")
+    assert client.bodies() == ["free"]
+    client.ask("UNSUBSCRIBE", {"id": "narrow"})
+    assert client.bodies() == ["x1", "x2"]
+
+
 # -- management ---------------------------------------------------------------------------------
 
 
