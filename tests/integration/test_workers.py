@@ -296,13 +296,13 @@ def test_all_that_is_said_as_json(shop: Shop, count: int) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_nobody_reads_what_is_said(shop: Shop, count: int) -> None:
     """Ctrl-C ends a reader at the other end of the pipe, too: what runs is drained all the same."""
-    shop.write(seconds=1.0)
-    shop.put("a")
+    shop.write(seconds=3.0)
     with shop.runs("--json", f"--workers={count}", "--health=127.0.0.1:0") as process:
         assert process.stdout is not None
         said = next(line for line in process.stdout if "health" in line)
         process.stdout.close()
         eventually(lambda: answer(json.loads(said)["said"].split()[-1], "readyz")[0] == 200)
+        shop.put("a")  # not before: one worker may have done it when the other is ready
         eventually(lambda: shop.broker.statistics(shop.queue[8:]).inflight_count == 1)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
