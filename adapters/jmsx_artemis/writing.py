@@ -14,6 +14,7 @@ from jmsx.errors import UnsupportedError
 from jmsx_artemis.bodies import NO_TEXT, TYPE_HEADER
 from jmsx_artemis.destinations import parted, single
 from jmsx_artemis.selectors import NUMBERS, core_filter
+from jmsx_artemis.window import LARGEST, UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ _NAMED: Final = 100
 #: A key that can stand in a filter as it is; what jmsx makes itself is one.
 _KEY: Final = re.compile(r"[\w.:@/-]{1,200}", re.ASCII)
 
+_WINDOW: Final = "consumer-window-size"
+
 #: A window in which no message has room; 0 is one for one message.
 _NOTHING: Final = "-2"
 
@@ -40,6 +43,15 @@ def _named(delivery: Delivery) -> str:
     if _KEY.fullmatch(key):
         return f"{KEY_HEADER} = '{key}'"
     return f"AMQTimestamp = {whole(delivery.headers.get('timestamp')) or 0}"
+
+
+def _roomier(headers: Mapping[str, str], wanted: Sequence[Delivery]) -> Mapping[str, str]:
+    """The window of `headers`, with room for all that is `wanted`: nothing of it is acknowledged before all is here."""
+    window = whole(headers.get(_WINDOW), least=-1)
+    if window is None or window == UNLIMITED:
+        return {}
+    size = sum(one.frame.size for one in wanted)
+    return {_WINDOW: str(min(max(window, size), LARGEST))}
 
 
 class ArtemisWriting(Writing):
@@ -105,7 +117,7 @@ class ArtemisWriting(Writing):
         given = headers.get("selector", "").removeprefix(NUMBERS)
         named = " OR ".join(sorted({_named(one) for one in wanted}))
         both = f"({given}) AND ({named})" if given else named
-        return {**headers, "selector": NUMBERS + both}
+        return {**headers, **_roomier(headers, wanted), "selector": NUMBERS + both}
 
     def browse_headers(
         self,
@@ -128,7 +140,7 @@ class ArtemisWriting(Writing):
         """A queue is there with its first consumer; one with a window below -1 gets nothing (seen live on 2.44.0)."""
         routing, address = parted(destination)
         own = {"destination": address, "subscription-type": routing, "ack": "client"}
-        return {**own, "consumer-window-size": _NOTHING}
+        return {**own, _WINDOW: _NOTHING}
 
     def encode_body(self, body: Body) -> tuple[dict[str, str], bytes]:
         """A content-length makes a BytesMessage, its absence a TextMessage (BROKER.md A50)."""

@@ -261,6 +261,24 @@ def test_a_filter_keeps_what_its_consumer_asked_for() -> None:
     assert narrowed(asked, [delivery] * 101) is None
 
 
+@pytest.mark.parametrize(("prefetch", "given"), [(1, "1"), (1000, "511489")])
+def test_there_is_room_for_all_that_is_waited_for(prefetch: int, given: str) -> None:
+    """None of it is acknowledged before all of it is here, however few messages the consumer has at a time."""
+    talk = Talk(TRANSACTED, dialect=DIALECT)
+    talk.subscribe(prefetch=prefetch)
+    talk.comes("a", "b", "c")
+    talk.drain()
+    talk.send()
+    talk.commit()
+    talk.refuse(NOT_TOLD)
+    talk.cut()
+    reopen(talk)
+    narrow, whole = talk.frames[-1], talk.frames[0]
+    size = 3 * Talk.message("a").size
+    assert whole.headers["consumer-window-size"] == given
+    assert narrow.headers["consumer-window-size"] == str(max(size, int(given)))
+
+
 def test_an_input_may_come_to_another_consumer_of_the_session() -> None:
     """It is the session's all the same."""
     talk = Talk(TRANSACTED, dialect=DIALECT)
