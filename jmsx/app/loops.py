@@ -217,7 +217,15 @@ class Running:
             self._end(asyncio.CancelledError())
             return
         CALL.set(self._call)  # in a context that is this call's own, which the task takes over
-        self._task = self._loop.create_task(self._run())
+        work = self._run()
+        try:
+            self._task = self._loop.create_task(work)
+        except (
+            BaseException
+        ) as error:  # of the program's own task factory; else nobody would be told
+            work.close()
+            self._end(error)
+            raise
 
     def result(self) -> Any:
         """

@@ -208,6 +208,28 @@ def test_one_that_is_cancelled_before_it_begins() -> None:
     assert begun == []
 
 
+def test_one_whose_task_cannot_be_made() -> None:
+    """Its thread is told, and does not wait for ever; a program may have a task factory of its own."""
+
+    def broken(loop: asyncio.AbstractEventLoop, work: Any, **_options: Any) -> Any:
+        del loop, work
+        raise MemoryError
+
+    async def work() -> None: ...
+
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(broken)
+    loop.set_exception_handler(lambda _loop, _context: None)
+    running = Loop(loop).begin(work, None)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    ended = threading.Thread(target=pytest.raises, args=(MemoryError, running.result), daemon=True)
+    ended.start()
+    ended.join(5)
+    assert not ended.is_alive()
+    loop.close()
+
+
 @KINDS
 @pytest.mark.parametrize("mode", ["auto", "client", "individual", "transacted"])
 @pytest.mark.parametrize("judging", [{"retry_on": OSError}, {"give_up_on": Exception}])
