@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from jmsx.core.delivery import Delivery, Held
-from jmsx.core.durations import Duration, timeout_of
+from jmsx.core.durations import LONGEST, Duration, timeout_of
 from jmsx.errors import IllegalStateError, UsageError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
@@ -51,7 +51,7 @@ class MessageConsumer:
         the session has a listener, and ConnectionFailedError if the link is gone.
         """
         self._check()
-        seconds = timeout_of("timeout", timeout)
+        seconds = timeout if _is_plain(timeout) else timeout_of("timeout", timeout)
         engine, calls = self._link.engine, self._link.calls
         if not calls.running:
             self._link.shared.note_unstarted()
@@ -142,3 +142,8 @@ class MessageConsumer:
         self._link.check_receive()
         if self._closed:
             raise IllegalStateError("The Consumer is closed")
+
+
+def _is_plain(timeout: Duration | None) -> TypeGuard[float | None]:
+    """Whether it needs no reading, as in nearly every call: None, or a number that is neither endless nor NaN."""
+    return timeout is None or (type(timeout) in (int, float) and -LONGEST < timeout < LONGEST)  # type: ignore[operator]  # a number
