@@ -44,7 +44,7 @@ def _runs(events: Events) -> pl.DataFrame:
     group = [f"_{name}" for name in _OF_CONSUMER]
     before = pl.col("failed").shift().over("range", *group)
     told = (
-        _in_ranges(told, events)
+        in_ranges(told, events)
         .filter(pl.col("failed") | before.fill_null(value=True))
         .sort("range", *group, "seq")
     )
@@ -64,7 +64,7 @@ def _runs(events: Events) -> pl.DataFrame:
     )
 
 
-def _in_ranges(told: pl.DataFrame, events: Events) -> pl.DataFrame:
+def in_ranges(told: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add `range`: equal where no line lies between two lines that is not here."""
     left_out = events.about("files")["repeated"]
     if left_out.sum() > 0:  # another batch has them, and they may lie between any two

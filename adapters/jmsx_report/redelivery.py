@@ -11,6 +11,7 @@ from jmsx_report.events import Events, named
 from jmsx_report.flows import DONE
 from jmsx_report.histogram import bucket, percentile
 from jmsx_report.latency import SOCKET
+from jmsx_report.recovery import in_ranges
 from jmsx_report.table import Context, Sums, Table
 
 _HERE: Final = ("dest", "consumer", "hour_us")
@@ -38,31 +39,58 @@ def _attempts(events: Events) -> pl.DataFrame:
 
 
 def _both(events: Events) -> pl.DataFrame:
-    """Each redelivery by its identity, whichever of its two lines are here: null is what the other one tells."""
-    scheduled = events.of("redelivery.scheduled").select(
-        *_IDENTITY[:-1],
+    """
+    Each redelivery by its identity, whichever of its two lines are here: null is what the other one tells.
+
+    A message that was given back unseen comes again in the same attempt: all such deliveries are one redelivery, which
+    began when it was first handed over. `whole`: the plan and that are here, and no line is missing in between, so that
+    no other batch can have an earlier one.
+    """
+    place = (*SOCKET, "dest", "consumer", "msg_key")
+    scheduled = events.coded("redelivery.scheduled").select(
+        *place,
         pl.col("next_attempt").alias("attempt"),
+        "seq",
         pl.col("ts_us").alias("scheduled_us"),
         pl.col("delay_us").alias("planned_us"),
     )
     came = (
-        events.of("delivery").filter(pl.col("attempt") > 1).select(*_IDENTITY, "ts_us", "start_us")
+        events.coded("delivery")
+        .lazy()
+        .filter(pl.col("attempt") > 1)
+        .select(*_IDENTITY, "seq", "ts_us", "start_us")
+        .collect()
     )
-    return scheduled.join(came, on=_IDENTITY, how="full", coalesce=True, nulls_equal=True)
+    begun = pl.col("start_us").is_not_null()
+    both = _each(scheduled, events, "scheduled_us", "planned_us", first=pl.lit(value=True)).join(
+        _each(came, events, "ts_us", "start_us", first=begun),
+        on=_IDENTITY,
+        how="full",
+        coalesce=True,
+        nulls_equal=True,
+    )
+    return named(both).with_columns(
+        (pl.col("range") == pl.col("range_right")).fill_null(value=False).alias("whole")
+    )
 
 
-_WHOLE: Final = pl.col("scheduled_us").is_not_null() & pl.col("ts_us").is_not_null()
+def _each(rows: pl.DataFrame, events: Events, *times: str, first: pl.Expr) -> pl.DataFrame:
+    """One row for each identity: the least of its times, and the `range` of the first of its lines that are `first`."""
+    return (
+        in_ranges(rows, events)
+        .group_by(_IDENTITY, maintain_order=True)
+        .agg(pl.col(times).min(), pl.col("range").filter(first).first())
+    )
 
 
-def _waits(both: pl.DataFrame) -> pl.DataFrame:
-    """Redeliveries that were planned and came."""
-    return both.filter(_WHOLE).with_columns(
+def _waits(redeliveries: pl.DataFrame) -> pl.DataFrame:
+    return redeliveries.with_columns(
         _HOUR, (pl.col("start_us") - pl.col("scheduled_us")).alias("actual_us")
     )
 
 
-def _kept(both: pl.DataFrame) -> pl.DataFrame:
-    waits = _waits(both)
+def _kept(redeliveries: pl.DataFrame) -> pl.DataFrame:
+    waits = _waits(redeliveries)
     return waits.group_by(_KEYS).agg(
         pl.len().cast(pl.Int64).alias("scheduled"),
         total(waits, "planned_us"),
@@ -71,9 +99,9 @@ def _kept(both: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _late(both: pl.DataFrame) -> pl.DataFrame:
+def _late(redeliveries: pl.DataFrame) -> pl.DataFrame:
     return (
-        _waits(both)
+        _waits(redeliveries)
         .select(*_KEYS, bucket(pl.col("actual_us") - pl.col("planned_us")).alias("bucket"))
         .filter(pl.col("bucket").is_not_null())
         .group_by(*_KEYS, "bucket")
@@ -96,26 +124,28 @@ _KEPT: Final = Partial(
     "delays",
     _KEYS,
     {"scheduled": Adds.SUM, "planned_us": Adds.SUM, "actual_n": Adds.SUM, "actual_us": Adds.SUM},
-    lambda events: _kept(events.once(_both)),
+    lambda events: _kept(events.once(_both).filter("whole")),
 )
 _LATE: Final = Partial(
     "delay_buckets",
     (*_KEYS, "bucket"),
     {"n": Adds.SUM},
-    lambda events: _late(events.once(_both)),
+    lambda events: _late(events.once(_both).filter("whole")),
 )
-#: Redeliveries of which one line is in another batch.
+#: Redeliveries of which another batch may have a line.
 _HALVES: Final = Partial(
     "delay_halves",
     _IDENTITY,
     {"scheduled_us": Adds.MIN, "planned_us": Adds.MIN, "ts_us": Adds.MIN, "start_us": Adds.MIN},
-    lambda events: events.once(_both).filter(~_WHOLE),
+    lambda events: (
+        events.once(_both).filter(~pl.col("whole")).drop("whole", "range", "range_right")
+    ),
 )
 
 
 def _gold(sums: Sums, context: Context) -> pl.DataFrame:
     grain = REDELIVERY.grain
-    halves = sums[_HALVES.name]
+    halves = sums[_HALVES.name].drop_nulls(["scheduled_us", "ts_us"])
     attempts = (
         context.placed(sums[_ATTEMPTS.name])
         .group_by(grain)

@@ -398,6 +398,33 @@ def sends_to(dest: str) -> Partial:
     return Partial("sends_to", ("writer",), {"n": Adds.SUM}, count)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (2, 0, 3, 1)])
+def test_a_redelivery_that_was_given_back_counts_once(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    """It came when it was handed over, in whichever order the segments with its lines come."""
+    at = 1_795_132_800_000_000
+    here = {"session_id": "s", "epoch": 1, "dest": "queue://q", "consumer": "c", "msg_key": "k"}
+    lines: list[dict[str, object]] = [
+        {"kind": "delivery", "attempt": 1, "start_us": at, "outcome": "rolled_back"},
+        {"kind": "redelivery.scheduled", "next_attempt": 2, "delay_us": 1_000_000},
+        {"kind": "delivery", "attempt": 2, "outcome": "released"},
+        {"kind": "delivery", "attempt": 2, "start_us": at + 9_000_000, "outcome": "acknowledged"},
+    ]
+    for seq in order:
+        own = {"v": 1, "writer": "w-1-0", "seq": seq, "ts_us": at + seq * 3_000_000}
+        line = json.dumps({"v": 1, "kind": lines[seq]["kind"], **own, **here, **lines[seq]})
+        (tmp_path / "events").mkdir(exist_ok=True)
+        (tmp_path / "events" / f"w-1-0-{seq:012}.jsonl").write_text(line + "\n")
+        found = gold(tmp_path / "events", tmp_path / "out")["redelivery"]
+
+    assert found["scheduled"].to_list() == [1]
+    assert found["delay_actual_mean_us"].to_list() == [6_000_000.0]
+    assert_frame_equal(
+        found, gold(tmp_path / "events", tmp_path / "once")["redelivery"], check_exact=True
+    )
+
+
 def test_a_second_look_reads_only_what_it_is_given(tmp_path: Path) -> None:
     """A partial that nobody keeps, of some segments, made by several processes."""
     log(tmp_path / "events")

@@ -86,13 +86,17 @@ def _redelivery() -> Twin:
         f"""
         WITH came AS (
             SELECT *, ts_us - ts_us % {_HOUR} AS hour_us FROM events WHERE kind = 'delivery'
+        ), again AS (
+            SELECT service, broker, writer, session_id, epoch, dest, consumer, msg_key, attempt,
+                   min(ts_us) AS ts_us, min(start_us) AS start_us
+            FROM came WHERE attempt > 1 GROUP BY ALL
         ), waited AS (
-            SELECT service, broker, dest, consumer, hour_us, plan.delay_us AS planned,
-                   came.start_us - plan.planned_us AS actual
-            FROM came JOIN (
-                SELECT writer, session_id, epoch, dest, consumer, msg_key, delay_us,
-                       next_attempt AS attempt, ts_us AS planned_us
-                FROM lines WHERE kind = 'redelivery.scheduled'
+            SELECT service, broker, dest, consumer, ts_us - ts_us % {_HOUR} AS hour_us,
+                   plan.delay_us AS planned, start_us - plan.planned_us AS actual
+            FROM again JOIN (
+                SELECT writer, session_id, epoch, dest, consumer, msg_key,
+                       next_attempt AS attempt, min(delay_us) AS delay_us, min(ts_us) AS planned_us
+                FROM lines WHERE kind = 'redelivery.scheduled' GROUP BY ALL
             ) AS plan USING (writer, session_id, epoch, dest, consumer, msg_key, attempt)
         ), kept AS (
             SELECT service, broker, dest, consumer, hour_us, count(*) AS scheduled,
