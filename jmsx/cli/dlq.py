@@ -21,7 +21,7 @@ from jmsx.cli.printing import JsonOption, print_json, print_table, short, timest
 from jmsx.cli.queues import LOCAL, BrokerOption, destination_uri, opened, queue_name, record
 from jmsx.cli.terminal import console, visible
 from jmsx.cli.times import instant
-from jmsx.dead_letters.letter import Choice, DeadLetter
+from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter
 from jmsx.dead_letters.letter import groups as grouped
 from jmsx.errors import ConfigurationError
 
@@ -171,6 +171,12 @@ def groups(
     stuck = sum(one.stuck for one in found)
     if stuck:
         _out.print(f"{stuck:,} of them cannot be sent back as they are; `jmsx dlq show` says why")
+    untold = sum(one.count for one in found if one.reason == UNTOLD)
+    if untold:
+        _out.print(
+            f"{untold:,} of them tell no cause, as the broker has moved them;"
+            " `jmsx dlq show QUEUE ID --events DIR` has it from an event log"
+        )
 
 
 @app.command()

@@ -78,6 +78,7 @@ HIDDEN = "2 of 5 messages can be seen; ask it nicely"
 def test_what_is_not_shown_is_told(broker: Hiding, tmp_path: Path) -> None:
     """By whatever looks into the queue; a file that has not all of it is a failure."""
     assert HIDDEN in run("groups", "dead")
+    assert "2 of them tell no cause" in run("groups", "dead")
     assert HIDDEN in run("show", "dead")
     assert HIDDEN in run("purge", "dead", "--id", "none", "--yes")
     assert HIDDEN in run("export", "dead", str(tmp_path / "a"), code=1)
