@@ -435,6 +435,10 @@ class ConsumerCore:
         self.failed_late(delivery)
         return True
 
+    def held_on_lost_link(self) -> list[Delivery]:
+        """Return what the application was handed on the last link that was lost, and has not finished."""
+        return list(self._on_lost_link)
+
     def failed_late(self, delivery: Delivery) -> None:
         """Forget a delivery of a lost link: the application does not hold it any more."""
         self._on_lost_link.pop(delivery, None)

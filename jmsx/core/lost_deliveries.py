@@ -89,13 +89,15 @@ class LostDeliveries:
         while len(self._lost) > self._limit:
             self._lost.popitem(last=False)
 
-    def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
-        """Note that the last delivery of a message whose link is lost did not fail."""
+    def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> bool:
+        """Note that the last delivery of a message whose link is lost did not fail; False if it has come again."""
         name = consumer.memory.key(delivery)
         past = self._lost.get(name)
-        if past is not None:
-            spared = past.counts._replace(failures=past.counts.failures - 1)
-            self._lost[name] = replace(past, counts=spared)
+        if past is None:
+            return False
+        spared = past.counts._replace(failures=past.counts.failures - 1)
+        self._lost[name] = replace(past, counts=spared)
+        return True
 
     def recall(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """Continue the count of a message that has come, if it was lost with a link."""

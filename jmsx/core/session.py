@@ -531,6 +531,7 @@ class SessionCore:
             )
         refusal = self._work.refusal()
         if refusal is not None:
+            self._consumers.note_held_not_failed()
             self.rollback(now)
             return answered("COMMIT", "", refusal)
         holding = self._consumers.agenda.holding()

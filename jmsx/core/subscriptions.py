@@ -176,7 +176,25 @@ class Subscriptions:
     def note_not_failed(self, consumer: ConsumerCore, delivery: Delivery) -> None:
         """Note that the application has not seen a message of a lost link: its last delivery did not fail."""
         consumer.failed_late(delivery)
-        self._lost_deliveries.note_not_failed(consumer, delivery)
+        if self._lost_deliveries.note_not_failed(consumer, delivery):
+            return
+        name = consumer.memory.key(
+            delivery
+        )  # it may have come again before the application was done
+        for one in (one for each in self for one in each.waiting):
+            if one.lost is not None and not one.asked and consumer.memory.key(one) == name:
+                one.continue_after_loss(one.lost._replace(failures=one.lost.failures - 1))
+
+    def note_held_not_failed(self) -> None:
+        """
+        Note that the application has done its work with all messages of a lost link that it still held.
+
+        Only the link has failed; one that was given back meanwhile may have come again to any session of the process.
+        """
+        for consumer in self:
+            for delivery in consumer.held_on_lost_link():
+                consumer.memory.acknowledged([delivery])
+                self.note_not_failed(consumer, delivery)
 
     # The link --------------------------------------------------------------------------------------------------------
 

@@ -6,15 +6,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.errors import (
     BrokerTimeoutError,
     IllegalStateError,
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
-from tests.unit.core.harness import CLASSIC, TRANSACTED, Talk, outcome, sent, transactions
+from jmsx_artemis import DIALECT as ARTEMIS
+from tests.unit.core.harness import (
+    BROKEN,
+    CLASSIC,
+    TRANSACTED,
+    Talk,
+    at_most,
+    dead_letters,
+    outcome,
+    sent,
+    transactions,
+)
 
 if TYPE_CHECKING:
+    from jmsx.core.dialect import Dialect
     from jmsx.core.requests import Request
 
 BEGIN, ABORT = "BEGIN in jmsx", "ABORT in jmsx"
@@ -292,3 +305,46 @@ def test_a_commit_that_is_confirmed_although_a_part_was_refused() -> None:
     assert isinstance(request.error, TransactionInDoubtError)
     assert "the header is not valid" in str(request.error)
     assert transactions(talk) == [("in_doubt", 1, 0)]
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("comes_first", [False, True])
+@pytest.mark.parametrize("to", ["same", "other"])
+def test_links_that_are_lost_before_the_commit_are_no_failures(
+    dialect: Dialect, to: str, *, comes_first: bool
+) -> None:
+    """The application has done its work each time, and says so; the message may have come again before that."""
+    memory = ProcessMemory()
+    talk, other = (Talk(TRANSACTED, dialect=dialect, memory=memory) for _ in "12")
+    for one in (talk, other):
+        one.subscribe(policy=at_most(0))
+    for attempt in range(1, 5):
+        if attempt == 1 or not comes_first or to == "other":
+            talk.comes("a", redelivered=str(attempt > 1).lower())
+        assert talk.receive() == f"a#{attempt}"
+        talk.cut()
+        if comes_first and to == "same":
+            talk.reopen()
+            talk.comes("a", redelivered="true")
+        request = talk.commit()
+        assert isinstance(request.error, TransactionRolledBackError)
+        if not talk.core.linked:
+            talk.reopen()
+        talk.wrote()
+        if to == "other":
+            talk, other = other, talk
+    assert dead_letters(talk) == dead_letters(other) == []
+
+
+def test_a_link_that_is_lost_under_work_that_fails_is_a_failure() -> None:
+    """As rollback() says."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.cut()
+    talk.rollback(BROKEN)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() is None
+    assert len(dead_letters(talk)) == 1
