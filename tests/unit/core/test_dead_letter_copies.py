@@ -529,3 +529,15 @@ def test_hold_of_another_consumer_ends_first() -> None:
     talk.wrote()
     talk.answer()
     assert talk.wrote() == ["ABORT in hold-2", *settled("a")]
+
+
+@pytest.mark.parametrize("read", ["queue://B.>", "queue://B.a,queue://B.b"])
+def test_a_copy_tells_the_queue_of_a_consumer_that_reads_several(read: str) -> None:
+    """Else nobody could move it back."""
+    talk = Talk(INDIVIDUAL, dialect=CLASSIC, dead_letter="queue://D")
+    talk.subscribe(destination=read, origin=read, policy=at_most(0))
+    talk.comes("a", destination="/queue/B.a")
+    talk.listen(BROKEN)
+    talk.wrote()
+    (copy,) = [one for one in talk.frames if one.command == "SEND"]
+    assert copy.headers["jmsx_original_destination"] == "queue://B.a"
