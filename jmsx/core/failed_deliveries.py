@@ -102,6 +102,13 @@ class FailedDeliveries:
             if not consumer.roll_back(batch, failure, now, self._draw, order=self._front_order):
                 self._dead_letters.move(consumer, batch, "max_redeliveries", failure, now)
 
+    def send_back_again(
+        self, consumer: ConsumerCore, delivery: Delivery, failures: int, now: float
+    ) -> bool:
+        """As `ScheduledRedelivery.send_back_again`, for a message that was just handed out."""
+        consumer.flush(AckTrigger.EACH, now)
+        return self._scheduled.send_back_again(consumer, delivery, failures, self._draw)
+
     def dead_letter_unseen(self, consumer: ConsumerCore, delivery: Delivery, now: float) -> None:
         """Make `delivery`, just handed out, a dead letter: it is over its limit, or was to be one on an older link."""
         cause = delivery.dead_letter_cause

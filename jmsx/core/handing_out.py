@@ -142,6 +142,10 @@ class HandingOut:
     ) -> bool:
         remembered = None if delivery.asked else consumer.memory.recall(delivery)
         delivery.begin_hand_out(remembered, entry)
+        if remembered is not None and remembered.sent_back:
+            again = self._failed_deliveries.send_back_again
+            if again(consumer, delivery, remembered.failures, now):
+                return False
         if delivery.dead_letter_cause is not None or _over_limit(consumer, delivery):
             self._failed_deliveries.dead_letter_unseen(consumer, delivery, now)
             return False

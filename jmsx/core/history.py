@@ -29,6 +29,8 @@ class Remembered(NamedTuple):
 
     deliveries: int  #: as the broker counts them, and Java's clients: those of its own, not ours
     failures: int  #: ours, too
+    #: A copy of it is with the broker's scheduler, or may be: what comes is the original, whose ACK got lost
+    sent_back: bool = False
 
 
 class History(NamedTuple):
@@ -95,7 +97,7 @@ def merge(
     if remembered is not None and (lost is None or remembered.deliveries > deliveries):
         explained = True
         if remembered.deliveries >= certain:
-            deliveries, failures = remembered
+            deliveries, failures = remembered.deliveries, remembered.failures
             certain = deliveries
     if entry is not None and sent_back + entry.number > certain:
         deliveries = sent_back + entry.number - 1

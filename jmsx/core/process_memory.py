@@ -87,6 +87,8 @@ class ProcessMemory:
                 before = known.pop(key, None)
                 if before is not None and before.deliveries > past.deliveries:
                     known[key] = before
+                elif before is not None and before.sent_back:  # whatever else becomes of it
+                    known[key] = past._replace(sent_back=True)
                 elif before is not None or past.deliveries:
                     known[key] = past
                 else:
@@ -167,6 +169,19 @@ class ConsumerMemory:
     def copied(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that failed, became dead letters by copy, and were acknowledged."""
         self._note((one, Remembered(one.delivery_count, one.failures + 1)) for one in batch)
+
+    def sent_back(self, batch: Iterable[Delivery]) -> None:
+        """Remember messages that failed, whose copies are on their way to the broker's scheduler."""
+        self._note(
+            (one, Remembered(one.history.on_arrival + 1, one.failures, sent_back=True))
+            for one in batch
+        )
+
+    def not_sent_back(self, batch: Iterable[Delivery]) -> None:
+        """Remember messages of which the broker has refused the copies: they failed, and are there once."""
+        batch = list(batch)
+        self.forget(batch)
+        self.given_back(batch)
 
     def perhaps_dead_lettered(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that may be dead letters: if somebody moves one back, it is tried as often as a new one."""

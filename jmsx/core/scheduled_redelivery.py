@@ -4,6 +4,8 @@ Redelivery by the broker's scheduler: the message is sent back with a delay, and
 So no message waits in the process: the window is free, order is given up, and a crash does not bring the message back
 early. It gets a new message id and keeps its key; its count travels in a header, and a ledger goes on from there. Where
 ACKs take part in transactions, sending and acknowledging are one; elsewhere the ACK follows when the copy is confirmed.
+If that gets lost with the link, the original comes again, to any session of the process, and is sent back once more:
+the broker knows the copy by its identity and drops a second one. Handed out, it would be done twice.
 
 Source: BROKER.md C45 (Classic) and A13 (Artemis) on `AMQ_SCHEDULED_DELAY`.
 """
@@ -21,7 +23,7 @@ from jmsx.core.dialect import Dialect
 from jmsx.core.events import AckTrigger, Outcome
 from jmsx.core.frames import Frame
 from jmsx.core.identity import stamp
-from jmsx.core.requests import Requests
+from jmsx.core.requests import Requests, unanswered
 from jmsx.core.values import Failure
 from jmsx.errors import JmsxError
 
@@ -78,12 +80,40 @@ class ScheduledRedelivery:
         for delivery in alive:
             delivery.history = delivery.history.failed()
             consumer.reports.redelivery(delivery, delay, now, blocking=False)
+        self._send_back(consumer, batch, alive, delay)
+        return True
+
+    def send_back_again(
+        self,
+        consumer: ConsumerCore,
+        delivery: Delivery,
+        failures: int,
+        draw: Callable[[], float],
+    ) -> bool:
+        """
+        Send back once more what was sent back after `failures`, and has come again; it is handed out, and not seen yet.
+
+        False where the ACK would settle more than this message, or nothing would come of it.
+        """
+        others = len(consumer.delivered) > 1 or consumer.older_waiting(delivery)
+        if not consumer.settings.scheduled or (others and not consumer.settings.individual):
+            return False
+        delivery.history = delivery.history._replace(failures=failures)
+        delay = max(consumer.settings.policy.delay(failures, draw), 0.0)
+        consumer.take_delivered(delivery)
+        self._send_back(consumer, [delivery], [delivery], delay)
+        return True
+
+    def _send_back(
+        self, consumer: ConsumerCore, batch: list[Delivery], alive: list[Delivery], delay: float
+    ) -> None:
         copies = [self._copy(one, consumer, delay) for one in alive]
         for delivery in alive:
             blocks = not consumer.settings.individual
             consumer.copies.add(delivery, DeliveryInput.SEND_BACK, blocks=blocks)
+        if not self._dialect.transactional_ack:
+            consumer.memory.sent_back(alive)
         self._send(consumer, batch, copies)
-        return True
 
     def _fits(self, delivery: Delivery, consumer: ConsumerCore) -> bool:
         copy = self._dialect.copying.scheduled_copy(delivery, consumer.settings, "", 0.0)
@@ -113,6 +143,8 @@ class ScheduledRedelivery:
                 consumer.forget_counts(batch)
                 consumer.end_owed(batch, now)
             else:
+                if not unanswered(error):
+                    consumer.memory.not_sent_back(moved)
                 consumer.take_back(batch)
                 self._outbox.disconnect(f"a message could not be sent back: {error}")
             consumer.copies.finish(now)

@@ -357,10 +357,67 @@ def test_a_dead_letter_tells_of_all_its_attempts(dialect: Dialect) -> None:
     assert [letter[1] for letter in dead_letters(two)] == [3]
 
 
-@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
-def test_original_of_a_message_that_was_sent_back(dialect: Dialect) -> None:
+@pytest.mark.parametrize("mode", [AUTO, TRANSACTED, INDIVIDUAL], ids=str)
+@pytest.mark.parametrize("confirmed", [True, False])
+@pytest.mark.parametrize("to", ["same", "other"])
+def test_an_original_whose_copy_may_be_there_is_sent_back_again(
+    mode: AcknowledgeMode, to: str, *, confirmed: bool
+) -> None:
+    """The broker drops the second copy, by its identity; handed out, the message would be done twice."""
+    memory = ProcessMemory()
+    one, two = (Talk(mode, dialect=ARTEMIS, memory=memory) for _ in "12")
+    for talk in (one, two):
+        talk.subscribe(scheduled=True, policy=at_most(3, initial_redelivery_delay=1.0))
+    one.comes("a")
+    fail(one)
+    one.wrote()
+    sent = [frame for frame in one.frames if frame.command == "SEND"]
+    if confirmed:
+        one.answer()
+        assert one.wrote()[-1] == "ACK a"
+    talk = one if to == "same" else two
+    one.lose()
+    talk.wrote()
+    for _ in "12":  # that may get lost, too
+        talk.comes("a", redelivered="true")
+        assert talk.take() is None
+        assert talk.wrote() == ["SEND q 'a' ?"]
+        again = [frame for frame in talk.frames if frame.command == "SEND"][-1]
+        for name in ("_AMQ_DUPL_ID", "jmsx_redelivery_count", "jmsx_key"):
+            assert again.headers[name] == sent[0].headers[name]
+        talk.lose()
+    talk.comes("a", redelivered="true")
+    assert talk.take() is None
+    talk.wrote()
+    talk.answer()
+    assert talk.wrote() == ["ACK a"]
+    assert (talk.take(), talk.ended()[1:]) == (None, [])
+
+
+def test_an_original_whose_copy_was_refused_is_handed_out() -> None:
+    """It is there once."""
+    talk = Talk(INDIVIDUAL, dialect=ARTEMIS)
+    talk.subscribe(scheduled=True, policy=at_most(3, initial_redelivery_delay=1.0))
+    talk.comes("a")
+    fail(talk)
+    talk.refuse("AMQ229032: User: x does not have permission='SEND'")
+    talk.lose()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() == "a#2"
+
+
+def fail(talk: Talk) -> None:
+    """Take the next message, and do not get it done."""
+    delivery = talk.held()
+    if talk.mode is TRANSACTED:
+        talk.rollback(BROKEN)
+    else:
+        talk.core.failed(delivery, BROKEN, talk.now)
+
+
+def test_original_of_a_message_that_was_sent_back() -> None:
     """The broker forgot that it was acknowledged, so there are two of it now; this one was here before."""
-    talk = Talk(AUTO, dialect=dialect)
+    talk = Talk(AUTO, dialect=CLASSIC)
     talk.subscribe(scheduled=True, policy=at_most(3, initial_redelivery_delay=1.0))
     talk.comes("a")
     assert talk.listen(BROKEN) is not None
