@@ -263,9 +263,13 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with theirs:
             os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - its only parameter
+            variables = {**self._variables, "JMSX_WORKER": str(place.number)}
+            if self._reload is not None:
+                # What Python has compiled counts as up to date if the second and the size of a change are the same.
+                variables["PYTHONDONTWRITEBYTECODE"] = "1"
             place.process = subprocess.Popen(  # noqa: S603 - our own command
                 [*self._command, f"--supervised={theirs.fileno()}"],
-                env={**os.environ, **self._variables, "JMSX_WORKER": str(place.number)},
+                env={**os.environ, **variables},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
