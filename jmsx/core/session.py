@@ -73,6 +73,7 @@ class SessionCore:
         self.transacted = self._does.transacted  #: it is SESSION_TRANSACTED
         self.epoch = 0
         self._dialect = dialect
+        self._complained = False  #: the broker has ended the last link with an ERROR
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
         self._translating = Translating()
@@ -183,6 +184,7 @@ class SessionCore:
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """End the epoch: the broker takes back what was unsettled, and open requests end with ConnectionFailedError."""
+        self._complained = reason == "error_frame"
         self._translating.closed(reason, now)
         self.broker_errors.explain(now)
         self._requests.fail_all(
@@ -531,7 +533,9 @@ class SessionCore:
             )
         refusal = self._work.refusal()
         if refusal is not None:
-            self._consumers.note_held_not_failed()
+            # What the broker complained of may be what is sent for the message, and would be so each time.
+            if not self._complained:
+                self._consumers.note_held_not_failed()
             self.rollback(now)
             return answered("COMMIT", "", refusal)
         holding = self._consumers.agenda.holding()

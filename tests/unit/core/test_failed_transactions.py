@@ -336,6 +336,20 @@ def test_links_that_are_lost_before_the_commit_are_no_failures(
     assert dead_letters(talk) == dead_letters(other) == []
 
 
+def test_a_link_that_the_broker_ends_with_a_complaint_is_a_failure() -> None:
+    """It may be about what is sent for the message, which would be tried for ever."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    talk.core.link_closed("error_frame", "refused by the test", talk.now)
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() is None
+    assert len(dead_letters(talk)) == 1
+
+
 def test_a_link_that_is_lost_under_work_that_fails_is_a_failure() -> None:
     """As rollback() says."""
     talk = Talk(TRANSACTED)
