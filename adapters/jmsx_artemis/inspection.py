@@ -10,6 +10,7 @@ from jmsx.core.management import Inquiry
 from jmsx.drivers.exchange import CannotAskError
 from jmsx.errors import JmsxError
 from jmsx_artemis.asking import MANAGEMENT, ask, may_ask
+from jmsx_artemis.dead_letter_access import ArtemisDeadLetters
 from jmsx_artemis.questions import Queue, queues
 
 if TYPE_CHECKING:
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 
 
 def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
-    """How many messages and consumers each queue has."""
+    """How many messages and consumers each queue has, and what waits where the broker puts dead letters."""
     if not may_ask(session):
         return
     try:
         found = ask(session, _find(names))
+        letters = ArtemisDeadLetters(session)
+        dead = {name: letters.count(name) for name in letters.queues() if name not in found}
     except (CannotAskError, JmsxError) as error:
         told = f"not visible: {error}; {MANAGEMENT.remedy}"
         yield Finding("management", Level.WARNING, told)
@@ -33,6 +36,8 @@ def inspect(session: Session, names: Sequence[str]) -> Iterator[Finding]:
         else:
             told = f"{queue['messageCount']} messages, {queue['consumerCount']} consumers"
         yield Finding(f"queue {name}", Level.NOTE, told)
+    for name, waiting in dead.items():
+        yield Finding(f"queue {name}", Level.NOTE, f"{waiting or 0} dead letters")
 
 
 def _find(names: Sequence[str]) -> Inquiry[dict[str, Queue | None]]:

@@ -10,6 +10,7 @@ import pytest
 
 from jmsx import Connection, Message
 from jmsx.core.frames import Frame
+from jmsx.jms.session import link_of
 from jmsx_broker.wire import Wire
 from tests.integration.broker_support import python
 from tests.integration.liar import Client, Liar
@@ -174,6 +175,19 @@ def set_redelivery(broker: Broker, queue: Queue) -> None:
     body = json.dumps([queue.name, settings]).encode()
     with Wire(broker.url, timeout=30) as wire:
         wire.request(Frame("SEND", headers, body))
+
+
+def test_dead_letters_that_wait_on_artemis(artemis_broker: Broker) -> None:
+    """Where they are, and how many."""
+    with Connection(artemis_broker.url) as connection:
+        session = connection.create_session()
+        place = link_of(session).dialect.dead_letter_queue
+        session.create_producer(place).send(Message("a"))
+    name = place.removeprefix("queue://")
+    waiting = artemis_broker.statistics(name).size
+    assert waiting > 0
+    _, findings, _ = check(artemis_broker.url)
+    assert findings[f"queue {name}"]["told"] == f"{waiting} dead letters"
 
 
 @pytest.mark.parametrize("command", ["check", "broker stats orders --url"])
