@@ -222,7 +222,7 @@ class Running:
             self._task = self._loop.create_task(work)
         except (
             BaseException
-        ) as error:  # of the program's own task factory; else nobody would be told
+        ) as error:  # a task factory of the program's raises; the thread must be told
             work.close()
             self._end(error)
             raise
@@ -236,9 +236,8 @@ class Running:
         while not self._over.acquire(timeout=LOOK):
             task = self._task
             gone = (task is not None and task.done()) or self._loop.is_closed()
-            if (
-                gone and not self._ended
-            ):  # asked in this order, for it tells before its task is done
+            # Asked in this order, for it tells before its task is done.
+            if gone and not self._ended:
                 raise self._untold()
         if isinstance(self._raised, asyncio.CancelledError):
             raise asyncio.CancelledError("the handler was cancelled") from self._raised

@@ -97,9 +97,8 @@ class Movement:
             left = {**self.refused}
             del left[event.message_key]
             self.refused = left  # another one, for who reads it has no lock
-        if (
-            event.outcome is not Outcome.ROLLED_BACK and self.in_hand > 0
-        ):  # else it waits here to come again
+        # One that was rolled back waits here to come again.
+        if event.outcome is not Outcome.ROLLED_BACK and self.in_hand > 0:
             self.in_hand -= 1
         self.moved_at = event.at
 

@@ -178,9 +178,8 @@ class Subscriptions:
         consumer.failed_late(delivery)
         if self._lost_deliveries.note_not_failed(consumer, delivery):
             return
-        name = consumer.memory.key(
-            delivery
-        )  # it may have come again before the application was done
+        # It may have come again before the application was done.
+        name = consumer.memory.key(delivery)
         for one in (one for each in self for one in each.waiting):
             if one.lost is not None and not one.asked and consumer.memory.key(one) == name:
                 one.continue_after_loss(one.lost._replace(failures=one.lost.failures - 1))

@@ -464,9 +464,8 @@ class UnitOfWork:
             commit.then(now)
             return None
         told = self._not_committed(commit.batches, error, now, commit.broker)
-        if isinstance(
-            error, BrokerTimeoutError
-        ):  # it waits no longer; after any other, the link is gone or dropped
+        # It waits no longer; after any other error the link is gone or dropped.
+        if isinstance(error, BrokerTimeoutError):
             self._subscribe_wholly(now)
         if isinstance(error, TransactionRolledBackError):  # told on a link that stays
             commit.then(now)

@@ -117,9 +117,8 @@ def test_a_broker_that_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
         app.send("queue://orders", "a book")
         assert handled.wait(20)
         deadline = time.monotonic() + 10
-        while (
-            client.get("/ready").json() is not True
-        ):  # a handler may run while the last step is taken
+        # A handler may run while the last step is taken.
+        while client.get("/ready").json() is not True:
             assert time.monotonic() < deadline
     server.stop()
 
