@@ -116,6 +116,8 @@ def test_with_a_store_that_is_told_afterwards(
     with app:
         for text in ("a", "hopeless", "a", "b"):
             app.send(queue, text)
+        # Before a broker has counted what was sent, its queue is empty, too.
+        assert eventually(lambda: len(calls) == 4, 10)
         assert settles(broker, queue, size=0)
     assert calls == ["a", "a", "hopeless", "b"]
     assert bodies(broker, out) == ["a", "b"]
