@@ -135,7 +135,16 @@ class Splitter:
         #: The head of the last message that was not truncated, or the `ack` of one that was.
         self._known = b""
         self._why = ""  #: what is odd
-        self.told = Told()  #: shared by the links of a session
+        self.share(Told())
+
+    def share(self, told: Told) -> None:
+        """
+        Tell the other links of the session by `told`, and believe what they have told until now.
+
+        What this link tells itself proves nothing to it: a message may have been looked at before all of it was here.
+        """
+        self._told = told
+        self._told_acks, self._told_links = told.acks, told.links
 
     @property
     def incomplete(self) -> tuple[int, int] | None:
@@ -363,7 +372,7 @@ class Splitter:
         if least >= 0:
             return False
         if not any(at > head_end and _EMPTY_LINE.search(text, at) for _, at in found):
-            self.told.links = 0
+            self._told.links = 0
             return False
         number, unsure = self._first(text, prefix)
         if not unsure and number != _lowest(found)[0]:
@@ -540,12 +549,16 @@ class Splitter:
             ours = [number for one, number in candidates if one == prefix]
             if len(ours) == 1:
                 if len(near) == 1:  # else its prefix may be a guess
-                    self.told.links = 0
+                    self._told.links = 0
                 return ours[0], False
-        self.told.acks = acks
-        self.told.links += 1
         lowest = min(number for one, number in acks if one == prefix)
-        return lowest, self.told.links <= LINKS
+        return lowest, self._give_up_for(acks)
+
+    def _give_up_for(self, acks: Counter[tuple[bytes, int]]) -> bool:
+        """Tell the next link what stands in a first message that this one is given up for; False if it is not."""
+        self._told.acks = acks
+        self._told.links = self._told_links + 1
+        return self._told.links <= LINKS
 
     def _fresh(self, acks: Counter[tuple[bytes, int]]) -> Counter[tuple[bytes, int]]:
         """
@@ -554,7 +567,7 @@ class Splitter:
         What was told is of this message only if all but one of it stands here again: two of one sender's could hide
         the broker's own `ack`.
         """
-        told = self.told.acks
+        told = self._told_acks
         return acks - told if (told - acks).total() <= 1 else acks
 
     def _acks(self, text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
@@ -583,11 +596,8 @@ class Splitter:
         acks = _all_acks(text)
         told = {prefix for prefix, _ in self._fresh(acks) or acks}
         origins = {one for one in told if one.startswith(self.origin)} or told
-        if len(origins) > 1:
-            self.told.acks = acks
-            self.told.links += 1
-            if self.told.links <= LINKS:
-                raise ProtocolError(f"{_TWO_ACKS}{_told(text)}")
+        if len(origins) > 1 and self._give_up_for(acks):
+            raise ProtocolError(f"{_TWO_ACKS}{_told(text)}")
         return min(origins, default=self.origin), -1
 
     def _head(self, data: bytes, block_start: int) -> tuple[int, int] | None:

@@ -145,7 +145,7 @@ class StompLink(ConnectionListener):  # type: ignore[misc]  # stomp.py ships no 
 
     def share(self, told: Told) -> None:
         """Go by what the links of a session tell each other."""
-        self._transport.splitter.told = told
+        self._transport.splitter.share(told)
 
     @property
     def incomplete(self) -> tuple[int, int] | None:

@@ -151,6 +151,7 @@ LENGTHS = st.none() | st.integers(0, 400)
 @example(bodies=[(b"a\0\nERROR\n\n\0", None), (b"", 0)])
 @example(bodies=[(b"\0\nRECEIPT\ncontent-length:3\n", None)])
 @example(bodies=[(b"\0\nERROR\ncontent-length:3\n", None)])
+@example(bodies=[(b"MESSAGE\nsubscription:1\nack:99\nmessage-id:m99\n\nforged\0\nack:99\n", None)])
 def test_no_body_makes_a_frame(bodies: list[tuple[bytes, int | None]]) -> None:
     """
     Whatever senders write, the messages and receipts that are handed on are those that the broker sent, in order.
@@ -276,7 +277,8 @@ def on_a_link(told: Told, *numbers: int, body: bytes, name: bytes = b"") -> list
     """The `ack` by which each message is settled, as on Classic, and whether that is unsure; all are of one text."""
     splitter = Splitter()
     splitter.feed(CONNECTED)
-    splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+    splitter.mark, splitter.origin = MARK, b"b\\c"
+    splitter.share(told)
     stream = b""
     for number in numbers:
         lines = written(1, body).replace(b"ack:1\n", b"ack:b\\c%d\n" % number)
@@ -317,7 +319,8 @@ def test_an_ack_that_ends_the_head_costs_one_link(forged: int) -> None:
     for number in (7, 10, 11):
         splitter = Splitter()
         splitter.feed(CONNECTED)
-        splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+        splitter.mark, splitter.origin = MARK, b"b\\c"
+        splitter.share(told)
         (frame, _) = splitter.feed(with_a_cut_head(number, forged) + receipt(1))
         assert isinstance(frame, MessageFrame)
         came.append((frame.bare().headers["ack"], frame.unsure))
@@ -331,7 +334,8 @@ def test_a_text_that_quotes_a_head_costs_one_link_and_is_whole() -> None:
     assert on_a_link(told, 7, body=body) == [("b:7", True)]
     splitter = Splitter()
     splitter.feed(CONNECTED)
-    splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+    splitter.mark, splitter.origin = MARK, b"b\\c"
+    splitter.share(told)
     (frame,) = splitter.feed(written(1, body).replace(b"ack:1\n", b"ack:b\\c10\n"))
     assert isinstance(frame, MessageFrame)
     assert (frame.broken, frame.unsure, frame.body) == ("", False, body)
@@ -402,7 +406,8 @@ def test_what_a_link_was_given_up_for_tells_nothing_of_later_messages() -> None:
     assert [one for _, one in on_a_link(told, 7, body=quoting(5, 20, 21, 22))] == [True]
     splitter = Splitter()
     splitter.feed(CONNECTED)
-    splitter.mark, splitter.origin, splitter.told = MARK, b"b\\c", told
+    splitter.mark, splitter.origin = MARK, b"b\\c"
+    splitter.share(told)
     stream = written(1, b"whole").replace(b"ack:1\n", b"ack:b\\c19\n")
     stream += written(1, quoting(23)).replace(b"ack:1\n", b"ack:b\\c20\n")
     assert names(splitter.feed(stream + receipt(1))) == ["b:19", "b:20!", "s-1"]
@@ -434,7 +439,8 @@ def of_a_connection(told: Told, number: int, body: bytes) -> list[str] | None:
     """What comes of a link that begins with such a message of the broker's first generator; None: its end."""
     splitter = Splitter()
     splitter.feed(CONNECTED)
-    splitter.mark, splitter.origin, splitter.told = MARK, b"b-", told
+    splitter.mark, splitter.origin = MARK, b"b-"
+    splitter.share(told)
     stream = written(1, body).replace(b"ack:1\n", b"ack:b-1\\c%d\n" % number)
     came = splitter.feed(stream + receipt(1))
     return None if splitter.fault is not None else names(came)
@@ -467,6 +473,23 @@ def test_a_body_with_a_nul_is_torn_wherever_it_is_cut(body: bytes) -> None:
         frames = fed([stream[:cut], stream[cut:]])
         frames = [one for one in frames if one.command != "ERROR"]
         assert names(frames) in (["1", "2!", "3", "s-4"], ["1", "2", "2!?", "3", "s-4"]), cut
+
+
+@pytest.mark.parametrize("size", range(1, 260))
+def test_what_a_link_tells_the_next_proves_nothing_to_itself(size: int) -> None:
+    """Its first message looks whole up to the NUL; that the forged `ack` stands behind that, too, proves nothing."""
+    body = b"MESSAGE\nsubscription:1\nack:99\nmessage-id:m99\n\nforged\0\nack:99\n"
+    stream, frames, told = written(1, body) + receipt(1), list[Frame | MessageFrame](), Told()
+    splitter = Splitter()
+    splitter.feed(CONNECTED)
+    splitter.mark = MARK
+    splitter.share(told)
+    for start in range(0, len(stream), size):
+        frames += splitter.feed(stream[start : start + size])
+    assert "99" not in {
+        one.bare().headers.get("ack") for one in frames if isinstance(one, MessageFrame)
+    }
+    assert told.links <= 1
 
 
 @given(bodies=st.lists(st.tuples(PIECES, LENGTHS), min_size=1, max_size=3), cuts=st.data())
