@@ -57,55 +57,110 @@ class TransactionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an event comes from: one session on one connection to one broker."""
+    """
+    Where an event comes from: one session on one connection to one broker.
 
-    broker: str  #: the broker's address without credentials, such as `127.0.0.1:61613`
-    broker_kind: str  #: the dialect, such as `classic`
-    connection_id: str  #: one per jmsx `Connection`
-    session_id: str  #: one per session
-    epoch: int  #: which socket of the session, counted from 1
+    Args:
+        broker: its address without credentials, such as `127.0.0.1:61613`.
+        broker_kind: the dialect, such as `classic`.
+        connection_id: one for each jmsx `Connection`.
+        session_id: one for each session.
+        epoch: which socket of the session, counted from 1.
+
+    """
+
+    broker: str
+    broker_kind: str
+    connection_id: str
+    session_id: str
+    epoch: int
 
 
 @dataclass(slots=True, kw_only=True)
 class MessagesReceived:
-    """MESSAGE frames of one chunk came in for one consumer."""
+    """
+    MESSAGE frames of one chunk came in for one consumer.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        messages: how many.
+        redelivered: how many of them carried the broker's `redelivered` flag.
+
+    """
 
     at: float
     consumer: str
     destination: str
     messages: int
-    redelivered: int  #: how many of them carried the broker's `redelivered` flag
+    redelivered: int
 
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryEnded:
-    """One delivery of one message, from frame to fate."""
+    """
+    One delivery of one message, from frame to fate.
 
-    at: float  #: when its fate was known and, where an ACK was due, written
-    consumer: str  #: the listener's name
-    destination: str  #: as subscribed, such as `queue://orders`
+    Args:
+        at: when its fate was known and, where an ACK was due, written; seconds, monotonic, as all times here.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        message_id: the broker's.
+        message_key: the message's identity: the sender's `jmsx_key`, else the broker's stable id.
+        correlation_id: the sender's; None: the message has none.
+        ack_mode: the session's acknowledge mode, such as `auto`.
+        prefetch: the consumer's, in messages.
+        attempt: which delivery of this message, counted from 1; a lower bound across crashes.
+        redelivered: whether it was delivered before, by our count or the broker's flag.
+        sent_ms: the broker's `timestamp` header, epoch milliseconds; None: it has none.
+        received_at: when it came in.
+        started_at: when it was handed to the application.
+        ended_at: when the application was done with it.
+        outcome: how it ended.
+        error_type: class name of what the handler raised; None: nothing.
+        error_place: file and line, the innermost of the application's code.
+        transaction_id: the transaction that it was part of; None: none.
+        size: bytes of the body.
+        subscription: whose copy of a topic's messages it is; None: of a queue.
+
+    """
+
+    at: float
+    consumer: str
+    destination: str
     message_id: str
-    message_key: str  #: stable identity: the sender's `jmsx_key`, else the broker's stable id
+    message_key: str
     correlation_id: str | None
     ack_mode: str
-    prefetch: int  #: messages
-    attempt: int  #: which delivery of this message, counted from 1; a lower bound across crashes
+    prefetch: int
+    attempt: int
     redelivered: bool
-    sent_ms: int | None  #: the broker's `timestamp` header, epoch milliseconds
+    sent_ms: int | None
     received_at: float
-    started_at: float  #: handed to the application
-    ended_at: float  #: the application was done with it
+    started_at: float
+    ended_at: float
     outcome: Outcome
-    error_type: str | None = None  #: class name of what the handler raised
-    error_place: str | None = None  #: file and line, the innermost of the application's code
+    error_type: str | None = None
+    error_place: str | None = None
     transaction_id: str | None = None
-    size: int = 0  #: bytes of the body
-    subscription: str | None = None  #: whose copy of a topic's messages it is; None: of a queue
+    size: int = 0
+    subscription: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class MessagesAcknowledged:
-    """One ACK frame was written, settling `messages` messages."""
+    """
+    One ACK frame was written, settling `messages` messages.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        messages: how many it settled.
+        trigger: why it was written.
+
+    """
 
     at: float
     consumer: str
@@ -116,20 +171,49 @@ class MessagesAcknowledged:
 
 @dataclass(slots=True, kw_only=True)
 class RedeliveryScheduled:
-    """A message will be delivered again by us after `delay` seconds."""
+    """
+    A message will be delivered again by us after `delay` seconds.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        message_key: the message's identity: the sender's `jmsx_key`, else the broker's stable id.
+        next_attempt: which delivery of the message that will be, counted from 1.
+        delay: seconds until then.
+        blocking: whether later messages of the consumer wait for it.
+
+    """
 
     at: float
     consumer: str
     destination: str
     message_key: str
-    next_attempt: int  #: counted from 1
+    next_attempt: int
     delay: float
-    blocking: bool  #: later messages of the consumer wait for it
+    blocking: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class MessageDeadLettered:
-    """The broker has confirmed that a message is a dead letter (`by_copy`: as our copy)."""
+    """
+    The broker has confirmed that a message is a dead letter (`by_copy`: as our copy).
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        message_id: the broker's.
+        message_key: the message's identity: the sender's `jmsx_key`, else the broker's stable id.
+        attempts: deliveries that it had.
+        reason: `max_redeliveries`, `rejected`, `expired`, `undecodable`.
+        error_type: class name of what the handler raised last; None: nothing.
+        error_message: what that said.
+        dead_letter_destination: where it is; None where the broker's own strategy decides.
+        by_copy: whether it is our copy that is there; if not, the broker moved the message.
+        error_place: file and line, the innermost of the application's code.
+
+    """
 
     at: float
     consumer: str
@@ -137,46 +221,83 @@ class MessageDeadLettered:
     message_id: str
     message_key: str
     attempts: int
-    reason: str  #: `max_redeliveries`, `rejected`, `expired`, `undecodable`
+    reason: str
     error_type: str | None
     error_message: str | None
-    dead_letter_destination: str | None  #: None where the broker's own strategy decides
+    dead_letter_destination: str | None
     by_copy: bool
-    error_place: str | None = None  #: file and line, the innermost of the application's code
+    error_place: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class DeadLetterFailed:
-    """A dead letter could not be confirmed; the original stays unacknowledged."""
+    """
+    A dead letter could not be confirmed; the original stays unacknowledged.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        message_key: the message's identity: the sender's `jmsx_key`, else the broker's stable id.
+        reason: why not.
+        dead_letter_destination: where it was to go; None where the broker's own strategy decides.
+
+    """
 
     at: float
     consumer: str
     destination: str
     message_key: str
     reason: str
-    dead_letter_destination: str | None = None  #: None where the broker's own strategy decides
+    dead_letter_destination: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class MessageSent:
-    """A SEND ended, well or not."""
+    """
+    A SEND ended, well or not.
+
+    Args:
+        at: when; seconds, monotonic.
+        destination: where it was sent to, such as `queue://orders`.
+        message_key: the identity that it was given.
+        outcome: `confirmed` by receipt or commit, `unconfirmed` (none came), `error`, `rolled_back`.
+        started_at: when it was begun; seconds, monotonic.
+        size: bytes of the body.
+        transaction_id: the transaction that it was part of; None: none.
+        expires_ms: the broker may throw it away from then on, epoch milliseconds; None: never.
+        cause_key: of the message whose listener sent it while it ran; None: none did, one of several, or a thread that
+            one started.
+
+    """
 
     at: float
     destination: str
     message_key: str
-    #: `confirmed` by receipt or commit, `unconfirmed` (none came), `error`, `rolled_back`
+
     outcome: str
     started_at: float
     size: int
     transaction_id: str | None = None
-    expires_ms: int | None = None  #: the broker may throw it away from then on, epoch milliseconds
-    #: Of the message whose listener sent it while it ran; None: none did, one of several, or a thread that one started.
+    expires_ms: int | None = None
+
     cause_key: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class TransactionEnded:
-    """A transaction of the session ended."""
+    """
+    A transaction of the session ended.
+
+    Args:
+        at: when; seconds, monotonic.
+        transaction_id: its name on the wire.
+        outcome: how it ended.
+        started_at: when it was begun; seconds, monotonic.
+        sends: messages sent in it.
+        acknowledgements: messages that were acknowledged in it.
+
+    """
 
     at: float
     transaction_id: str
@@ -188,7 +309,20 @@ class TransactionEnded:
 
 @dataclass(slots=True, kw_only=True)
 class SubscriptionOpened:
-    """The broker confirmed a subscription."""
+    """
+    The broker confirmed a subscription.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        ack_mode: the session's acknowledge mode, such as `auto`.
+        prefetch: in messages.
+        maximum_redeliveries: of its redelivery policy; -1: for ever.
+        optimize_acknowledge: whether its ACKs are gathered.
+        subscription: whose copy of a topic's messages it gets; None: of a queue.
+
+    """
 
     at: float
     consumer: str
@@ -197,12 +331,20 @@ class SubscriptionOpened:
     prefetch: int
     maximum_redeliveries: int
     optimize_acknowledge: bool
-    subscription: str | None = None  #: whose copy of a topic's messages it gets; None: of a queue
+    subscription: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class SubscriptionClosed:
-    """A consumer was closed."""
+    """
+    A consumer was closed.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+
+    """
 
     at: float
     consumer: str
@@ -211,49 +353,94 @@ class SubscriptionClosed:
 
 @dataclass(slots=True, kw_only=True)
 class LinkOpened:
-    """A socket to the broker is up and the broker said CONNECTED."""
+    """
+    A socket to the broker is up and the broker said CONNECTED.
+
+    Args:
+        at: when; seconds, monotonic.
+        server: the broker's own words, such as `ActiveMQ/6.1.8`.
+        seconds: how long connecting took.
+
+    """
 
     at: float
-    server: str  #: the broker's own words, such as `ActiveMQ/6.1.8`
-    seconds: float  #: how long connecting took
+    server: str
+    seconds: float
 
 
 @dataclass(slots=True, kw_only=True)
 class LinkClosed:
-    """A socket to the broker is gone: `closed` by us, or lost (`heartbeat`, `error_frame`, `io`, `protocol`)."""
+    """
+    A socket to the broker is gone: `closed` by us, or lost (`heartbeat`, `error_frame`, `io`, `protocol`).
+
+    Args:
+        at: when; seconds, monotonic.
+        reason: `closed` by us, or lost: `heartbeat`, `error_frame`, `io`, `protocol`.
+        detail: what the socket or the broker said.
+        in_doubt: whether a commit was not answered, and the next socket will tell how it ended.
+
+    """
 
     at: float
     reason: str
     detail: str = ""
-    in_doubt: bool = False  #: a commit was not answered, and the next socket will tell how it ended
+    in_doubt: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class LinkRestored:
-    """After a loss there is a link again, with every subscription on it."""
+    """
+    After a loss there is a link again, with every subscription on it.
+
+    Args:
+        at: when; seconds, monotonic.
+        seconds: how long there was none.
+        attempts: rounds over all brokers.
+
+    """
 
     at: float
-    seconds: float  #: how long there was none
-    attempts: int  #: rounds over all brokers
+    seconds: float
+    attempts: int
 
 
 @dataclass(slots=True, kw_only=True)
 class ConnectFailed:
-    """A broker that was tried did not let us in; there may be others, and other attempts."""
+    """
+    A broker that was tried did not let us in; there may be others, and other attempts.
+
+    Args:
+        at: when; seconds, monotonic.
+        result: `refused` (no socket, or no welcome), `credentials`, `timeout`, `tls`, `settings`.
+        detail: what the socket or the broker said.
+
+    """
 
     at: float
-    #: `refused` (no socket, or no welcome), `credentials`, `timeout`, `tls`, `settings`.
+
     result: str
     detail: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class LinkMeasured:
-    """What has gone over the session's socket since it was opened; told now and then, and at its end."""
+    """
+    What has gone over the session's socket since it was opened; told now and then, and at its end.
+
+    Args:
+        at: when; seconds, monotonic.
+        heard_at: when the last bytes of the broker came, heart-beats too; seconds, monotonic.
+        silence_limit: seconds without any after which the link is dropped; 0: no heart-beats are agreed.
+        frames_in: read.
+        frames_out: written.
+        bytes_in: read.
+        bytes_out: written.
+
+    """
 
     at: float
-    heard_at: float  #: the last bytes of the broker, heart-beats too
-    #: Seconds without any after which the link is dropped; 0: no heart-beats are agreed.
+    heard_at: float
+
     silence_limit: float
     frames_in: int
     frames_out: int
@@ -263,16 +450,32 @@ class LinkMeasured:
 
 @dataclass(slots=True, kw_only=True)
 class ReceiptMissed:
-    """The broker has not answered a frame in the time that it had; nobody waits for it any more."""
+    """
+    The broker has not answered a frame in the time that it had; nobody waits for it any more.
+
+    Args:
+        at: when; seconds, monotonic.
+        command: of the frame, such as `SEND`.
+        subject: destination, transaction or consumer.
+
+    """
 
     at: float
-    command: str  #: of the frame, such as `SEND`
-    subject: str  #: destination, transaction or consumer
+    command: str
+    subject: str
 
 
 @dataclass(slots=True, kw_only=True)
 class ErrorReceived:
-    """The broker sent ERROR."""
+    """
+    The broker sent ERROR.
+
+    Args:
+        at: when; seconds, monotonic.
+        message: what it says.
+        receipt_id: of the frame that it answers; None: it names none.
+
+    """
 
     at: float
     message: str
@@ -281,7 +484,17 @@ class ErrorReceived:
 
 @dataclass(slots=True, kw_only=True)
 class AckDropped:
-    """An acknowledgement was not sent: its connection is gone, and the broker delivers again."""
+    """
+    An acknowledgement was not sent: its connection is gone, and the broker delivers again.
+
+    Args:
+        at: when; seconds, monotonic.
+        consumer: the consumer's name.
+        destination: the destination as subscribed, such as `queue://orders`.
+        messages: how many it was for.
+        reason: why; `stale_epoch` is all there is.
+
+    """
 
     at: float
     consumer: str
@@ -292,14 +505,25 @@ class AckDropped:
 
 @dataclass(slots=True, kw_only=True)
 class QueueCounted:
-    """The broker told its own counts of one queue: what it has seen since it was started."""
+    """
+    The broker told its own counts of one queue: what it has seen since it was started.
+
+    Args:
+        at: when; seconds, monotonic.
+        destination: the queue, such as `queue://orders`.
+        enqueued: messages that came in.
+        dequeued: messages that left: acknowledged, dead-lettered or expired.
+        expired: messages whose time was over.
+        size: messages in it now, at consumers too.
+
+    """
 
     at: float
     destination: str
     enqueued: int
-    dequeued: int  #: acknowledged, dead-lettered or expired
+    dequeued: int
     expired: int
-    size: int  #: messages in it now, at consumers too
+    size: int
 
 
 Event = (

@@ -5,19 +5,22 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import fields, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
 import jmsx
 from jmsx.app.registration import Consumer
 from jmsx.app.sender import Sending
+from jmsx.core.events import Event, Source
 
-#: All that a program gives by field, or by keywords of the same names.
+#: All that a program gives by field, or by keywords of the same names, and what its observers are given.
 GIVEN: Final = [
     *(one for name in jmsx.__all__ if is_dataclass(one := getattr(jmsx, name))),
     Consumer,
     Sending,
+    *get_args(Event),
+    Source,
 ]
 
 
