@@ -72,7 +72,7 @@ class ConsumerCore:
         self.copies: OpenCopies
         self.wanted_since: float | None  #: the application waits for a message
         self._idle_since: float | None
-        #: Handed out on the last link, and not finished when it was lost.
+        #: Handed out on the last link, and not finished when it was lost; in a transaction, on any link since it began
         self._on_lost_link: dict[Delivery, None] = {}
         #: Acknowledged by a `receive()` that was interrupted then: to be handed out once more, on whatever link.
         self._unreturned: dict[Delivery, None] = {}
@@ -331,8 +331,11 @@ class ConsumerCore:
             self.reports.dropped(len(owed), now)
         for delivery in owed:
             delivery.history = delivery.history.spared()
-        self._on_lost_link = {one: None for one in self.delivered if not one.is_acknowledged}
-        handed_out = [*owed, *self._on_lost_link]
+        held = [one for one in self.delivered if not one.is_acknowledged]
+        if not self.settings.transacted:
+            self.forget_lost_links()
+        self._on_lost_link.update(dict.fromkeys(held))
+        handed_out = [*owed, *held]
         self.end(handed_out, Outcome.ABANDONED, now)
         self.end_unwritten(self.copies.owed, Outcome.ABANDONED, now)
         unreturned = [one for one in self.waiting if one.is_acknowledged]
@@ -435,9 +438,13 @@ class ConsumerCore:
         self.failed_late(delivery)
         return True
 
-    def held_on_lost_link(self) -> list[Delivery]:
-        """Return what the application was handed on the last link that was lost, and has not finished."""
+    def held_on_lost_links(self) -> list[Delivery]:
+        """Return what the application was handed in the transaction, on links that were lost since."""
         return list(self._on_lost_link)
+
+    def forget_lost_links(self) -> None:
+        """Forget what was handed out on lost links: nobody will say any more how that went."""
+        self._on_lost_link = {}
 
     def failed_late(self, delivery: Delivery) -> None:
         """Forget a delivery of a lost link: the application does not hold it any more."""
@@ -631,7 +638,7 @@ class ConsumerCore:
         """Report the ACKs that are owed for messages of a lost link as dropped: there will be no other link."""
         if self._on_lost_link and self.settings.acknowledges_itself:
             self.reports.dropped(len(self._on_lost_link), now)
-        self._on_lost_link = {}
+        self.forget_lost_links()
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` has something to do or a pause ends (seconds, monotonic), or None."""

@@ -73,7 +73,6 @@ class SessionCore:
         self.transacted = self._does.transacted  #: it is SESSION_TRANSACTED
         self.epoch = 0
         self._dialect = dialect
-        self._complained = False  #: the broker has ended the last link with an ERROR
         self._outbox = Outbox()
         self._requests = Requests(settings.session_id)
         self._translating = Translating()
@@ -184,7 +183,6 @@ class SessionCore:
 
     def link_closed(self, reason: str, detail: str, now: float) -> None:
         """End the epoch: the broker takes back what was unsettled, and open requests end with ConnectionFailedError."""
-        self._complained = reason == "error_frame"
         self._translating.closed(reason, now)
         self.broker_errors.explain(now)
         self._requests.fail_all(
@@ -195,6 +193,9 @@ class SessionCore:
             ),
         )
         self._consumers.lose(now)
+        if self.transacted and reason == "error_frame":
+            # What the broker complained of may be what is sent for a message, and would be so each time.
+            self._work.forget_lost_links()
         self._work.lost(now)
         self.browsers.clear()
         in_doubt = self._work.in_doubt
@@ -533,9 +534,7 @@ class SessionCore:
             )
         refusal = self._work.refusal()
         if refusal is not None:
-            # What the broker complained of may be what is sent for the message, and would be so each time.
-            if not self._complained:
-                self._consumers.note_held_not_failed()
+            self._consumers.note_held_not_failed()
             self.rollback(now)
             return answered("COMMIT", "", refusal)
         holding = self._consumers.agenda.holding()

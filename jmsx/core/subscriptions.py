@@ -186,12 +186,12 @@ class Subscriptions:
 
     def note_held_not_failed(self) -> None:
         """
-        Note that the application has done its work with all messages of a lost link that it still held.
+        Note that the application has done its work with all messages of lost links that it still held.
 
-        Only the link has failed; one that was given back meanwhile may have come again to any session of the process.
+        Only the links have failed; one that was given back meanwhile may have come again to any session of the process.
         """
         for consumer in self:
-            for delivery in consumer.held_on_lost_link():
+            for delivery in consumer.held_on_lost_links():
                 consumer.memory.acknowledged([delivery])
                 self.note_not_failed(consumer, delivery)
 

@@ -306,11 +306,17 @@ class UnitOfWork:
 
     def rollback(self, now: float) -> None:
         """Undo the sends; the caller gives back what was delivered."""
+        self.forget_lost_links()
         transaction = self._transaction
         self._sending.report_all(transaction, "rolled_back", now)
         if transaction.started_at is not None:
             self._sending.report_end(transaction, TransactionOutcome.ROLLED_BACK, 0, now)
         self._abort()
+
+    def forget_lost_links(self) -> None:
+        """Let all that the transaction has received on lost links count as failed."""
+        for consumer in self._consumers:
+            consumer.forget_lost_links()
 
     def _abort(self) -> None:
         transaction = self._transaction

@@ -336,16 +336,60 @@ def test_links_that_are_lost_before_the_commit_are_no_failures(
     assert dead_letters(talk) == dead_letters(other) == []
 
 
-def test_a_link_that_the_broker_ends_with_a_complaint_is_a_failure() -> None:
-    """It may be about what is sent for the message, which would be tried for ever."""
+@pytest.mark.parametrize("links", [0, 1])
+def test_a_link_that_the_broker_ends_with_a_complaint_is_a_failure(links: int) -> None:
+    """It may be about what is sent for the message, which would be tried for ever; what follows changes nothing."""
     talk = Talk(TRANSACTED)
     talk.subscribe(policy=at_most(0))
     talk.comes("a")
     assert talk.receive() == "a#1"
     talk.core.link_closed("error_frame", "refused by the test", talk.now)
+    for _ in range(links):
+        talk.reopen()
+        talk.cut()
     assert isinstance(talk.commit().error, TransactionRolledBackError)
     talk.reopen()
     talk.comes("a", redelivered="true")
+    assert talk.receive() is None
+    assert len(dead_letters(talk)) == 1
+
+
+@pytest.mark.parametrize("dialect", [CLASSIC, ARTEMIS], ids=["classic", "artemis"])
+@pytest.mark.parametrize("links", [2, 3])
+def test_several_links_that_are_lost_under_one_transaction_are_no_failures(
+    dialect: Dialect, links: int
+) -> None:
+    """What the application held on the first of them is not forgotten with the second."""
+    talk = Talk(TRANSACTED, dialect=dialect)
+    talk.subscribe(policy=at_most(0))
+    talk.comes("a")
+    assert talk.receive() == "a#1"
+    for _ in range(links):
+        talk.cut()
+        talk.reopen()
+        talk.comes("a", redelivered="true")
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    assert talk.receive() == "a#2"
+    assert dead_letters(talk) == []
+
+
+def test_what_was_rolled_back_on_a_lost_link_stays_a_failure() -> None:
+    """Also if the next transaction loses its link, and its work was done."""
+    talk = Talk(TRANSACTED)
+    talk.subscribe(policy=at_most(1))
+    talk.comes("a", "b")
+    assert talk.receive() == "a#1"
+    talk.cut()
+    talk.rollback(BROKEN)
+    talk.reopen()
+    talk.comes("b", "a", redelivered="true")
+    assert talk.receive() == "b#1"
+    talk.cut()
+    assert isinstance(talk.commit().error, TransactionRolledBackError)
+    talk.reopen()
+    talk.comes("a", redelivered="true")
+    assert talk.receive() == "a#2"
+    talk.rollback(BROKEN)
     assert talk.receive() is None
     assert len(dead_letters(talk)) == 1
 
