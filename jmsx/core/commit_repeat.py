@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 #: Seconds that a link is given to bring again what was received: Artemis may keep it for 10 s (BROKER.md A70).
 PATIENCE: Final = 12.0
 
+#: Seconds between two looks at whether another session of the process has got it.
+LOOK: Final = 0.5
+
 
 @dataclass(slots=True)
 class _Repeat:
@@ -63,6 +66,7 @@ class _Repeat:
     held: bool = False  #: what it received is still held on the link that it came on
     begun: bool = False  #: its SENDs were written singly, on whatever link
     until: float | None = None  #: waits so long for what it received; None: it does not
+    look_at: float = 0.0  #: when it is next looked whether that can come to this session at all
 
 
 class CommitRepeats:
@@ -165,7 +169,7 @@ class CommitRepeats:
         def passed(now: float, error: JmsxError | None) -> JmsxError | None:
             if error is not None:
                 return self._answered(repeat, now, error)
-            repeat.until = now + PATIENCE
+            repeat.until, repeat.look_at = now + PATIENCE, now + LOOK
             awaited = [] if self._current is None else repeat.commit.batches
             subscribe(now, [each for _, batch in awaited for each in batch])
             return None
@@ -181,18 +185,28 @@ class CommitRepeats:
 
     def next_timer(self) -> float | None:
         """Return when `handle_timer` is next due (seconds, monotonic), or None."""
-        return None if self._current is None else self._current.until
+        repeat = self._current
+        if repeat is None or repeat.until is None:
+            return None
+        return min(repeat.until, repeat.look_at)
 
     def handle_timer(self, now: float) -> None:
-        """Stop waiting for what a commit has received when its time is over."""
+        """Stop waiting for what a commit has received when its time is over, or another session has got it."""
         repeat = self._current
-        if repeat is None or repeat.until is None or repeat.until > now:
+        if repeat is None or repeat.until is None or now < min(repeat.until, repeat.look_at):
             return
         broker = repeat.commit.broker
+        if self._went_elsewhere(repeat):
+            where = ": another session of this process has got it"
+        elif now >= repeat.until:
+            where = f" in {PATIENCE:g} s: somebody else has it"
+        else:
+            repeat.look_at = now + LOOK
+            return
         failed = f"{broker} has refused it, perhaps because it has a part of it from before"
         text = (
             f"{failed if repeat.refused else f'{broker} did not answer it'}, and what it received has not"
-            f" come again to this session in {PATIENCE:g} s: somebody else has it"
+            f" come again to this session{where}"
         )
         if len(self._perhaps_sent) > LIMIT:
             self._perhaps_sent.clear()
@@ -225,6 +239,11 @@ class CommitRepeats:
             or all(consumer.memory.key(each) in here for each in batch)
             for consumer, batch in repeat.commit.batches
         )
+
+    def _went_elsewhere(self, repeat: _Repeat) -> bool:
+        """Return whether another session of the process was handed some of what it received."""
+        batches = repeat.commit.batches
+        return any(one.memory.was_handed_out_again(each) for one, batch in batches for each in batch)
 
     def _rehearse(self, repeat: _Repeat, passed: Continuation) -> None:
         """Run `passed` when the broker knows what it has of it."""

@@ -110,6 +110,11 @@ class ProcessMemory:
         with self._lock:
             return self._known.get(key) or self._unseen.pop(key, None)
 
+    def deliveries(self, name: Hashable) -> int:
+        """Return how often it remembers that a message was handed out, which it goes on remembering."""
+        past = self._known.get(hash(name))
+        return 0 if past is None else past.deliveries
+
     def forget(self, names: Iterable[Hashable]) -> None:
         """Forget these messages, which are dead letters or expired."""
         with self._lock:
@@ -141,10 +146,23 @@ class ConsumerMemory:
         return self._memory.recall(self.key(delivery))
 
     def handed_out(self, delivery: Delivery) -> None:
-        """Note that the application gets the message: the broker may not say so when it comes again."""
+        """
+        Note that the application gets the message: the broker may not say so when it comes again.
+
+        Of one that has a flag already, a session that had it unseen takes the flag for its own. Whether this link is
+        lost, others may hear of before this session does.
+        """
         delivery.was_handed_out = True
-        if not self._dialect.flags_redelivery:
-            self.lost([delivery])
+        if delivery.flagged or not self._dialect.flags_redelivery:
+            self.in_hand([delivery])
+
+    def in_hand(self, batch: Iterable[Delivery]) -> None:
+        """Remember messages that were handed out, and of which nobody knows yet whether they failed."""
+        self._note((one, Remembered(one.history.on_arrival + 1, one.failures)) for one in batch)
+
+    def was_handed_out_again(self, delivery: Delivery) -> bool:
+        """Return whether somebody in the process was handed the message after `delivery`, which was the last here."""
+        return self._memory.deliveries(self.key(delivery)) > delivery.history.on_arrival + 1
 
     def lost(self, batch: Iterable[Delivery]) -> None:
         """Remember messages that were handed out, which the broker now delivers again, to any consumer."""

@@ -362,6 +362,8 @@ class UnitOfWork:
             self.markers.lost()
         self._repeats.lost()
         if self.in_doubt:
+            for consumer, batch in () if self._commit is None else self._commit.batches:
+                consumer.memory.in_hand(batch)  # others may get it before the doubt has its end
             return
         if self._commit is not None:  # it was interrupted before anything was asked for
             self._abandon(self._commit.batches, now, failed=False)

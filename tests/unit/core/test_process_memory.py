@@ -28,8 +28,10 @@ from tests.unit.core.harness import (
     called,
     copies,
     dead_letters,
+    marker,
     settled,
 )
+from tests.unit.core.harness import CLASSIC as REAL_CLASSIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -551,6 +553,63 @@ def test_that_it_was_never_handed_out_is_known_once() -> None:
     name = ("queue://q", "a", "1", b"")
     memory.note([(name, Remembered(0, 0))])
     assert [memory.recall(name), memory.recall(name)] == [Remembered(0, 0), None]
+
+
+@pytest.mark.parametrize("seen", [False, True])
+@pytest.mark.parametrize("marker_day", [None, 20_000])
+def test_a_flag_that_another_session_has_explained_is_explained_once(
+    marker_day: int | None, *, seen: bool
+) -> None:
+    """
+    One session loses a message unseen, another handles it, and the first gets it again.
+
+    The flag that was explained then is another one now, also before the other session knows that its link is lost, and
+    while nobody knows what became of its commit.
+    """
+    memory = ProcessMemory()
+    one, two = (
+        Talk(TRANSACTED, memory=memory, dialect=REAL_CLASSIC, marker_day=marker_day)
+        for _ in range(2)
+    )
+    one.subscribe(policy=at_most(0))
+    two.subscribe(policy=at_most(0))
+    one.comes("a")
+    one.lose()
+    assert flagged(two, "a") == [("a#1", False)]
+    two.send()
+    if marker_day is not None:
+        two.wrote()
+        two.core.may_commit()
+        two.answer()
+        marker(two, 1)
+    two.commit()
+    if seen:
+        two.cut()
+        assert two.core.committing is (marker_day is not None)
+    assert flagged(one, "a") == [("a#2", True)]
+    assert dead_letters(one) == []
+
+
+def test_what_a_commit_in_doubt_received_is_known() -> None:
+    """The broker was killed, and gives it to another session as if for the first time."""
+    memory = ProcessMemory()
+    one, two = (
+        Talk(TRANSACTED, memory=memory, dialect=REAL_CLASSIC, marker_day=20_000) for _ in range(2)
+    )
+    one.subscribe()
+    two.subscribe(policy=at_most(0))
+    one.comes("a")
+    assert one.receive() == "a#1"
+    one.send()
+    one.core.may_commit()
+    one.answer()
+    marker(one, 1)
+    one.commit()
+    one.cut()
+    assert one.core.committing
+    two.lose()
+    two.comes("a")
+    assert told(two) == ("a#2", True)
 
 
 def test_what_may_be_on_its_way_while_a_consumer_closes() -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jmsx.core.commit_repeat import PATIENCE
+from jmsx.core.commit_repeat import LOOK, PATIENCE
+from jmsx.core.process_memory import ProcessMemory
 from jmsx.core.requests import Request
 from jmsx.errors import (
     BrokerTimeoutError,
@@ -81,7 +82,7 @@ def given_up() -> Talk:
     talk.refuse(NOT_TOLD)
     talk.cut()
     reopen(talk)
-    talk.timer()
+    talk.wait_until(talk.now + PATIENCE)
     assert talk.wrote() == [NARROW_ENDS]
     wholly(talk)
     return talk
@@ -150,7 +151,7 @@ def test_what_has_come_in_vain_comes_again_by_the_whole_subscription() -> None:
     talk.cut()
     reopen(talk)
     talk.comes("a", to="1+again")
-    talk.timer()
+    talk.wait_until(talk.now + PATIENCE)
     assert talk.wrote() == [NARROW_ENDS]
     assert talk.drain() == []
     wholly(talk)
@@ -208,7 +209,7 @@ def test_a_narrow_subscription_whose_end_is_not_confirmed(*, lost: bool) -> None
     talk.refuse(NOT_TOLD)
     talk.cut()
     reopen(talk)
-    talk.timer()
+    talk.wait_until(talk.now + PATIENCE)
     assert talk.wrote() == [NARROW_ENDS]
     if lost:
         talk.cut()
@@ -309,6 +310,8 @@ def test_an_input_that_does_not_come_again_leaves_the_commit_in_doubt() -> None:
     began = talk.now
     reopen(talk)
     talk.core.close_consumer("1", talk.now)
+    talk.wait_until(began + PATIENCE - 0.01)
+    assert outcome(request) == "open"
     assert talk.timer() == began + PATIENCE
     assert isinstance(request.error, TransactionInDoubtError)
     assert "somebody else has it" in str(request.error)
@@ -370,7 +373,9 @@ def test_each_link_has_its_time_to_bring_the_inputs() -> None:
         assert talk.core.next_timer() is None
         talk.now += 60
         reopen(talk)
-        assert talk.core.next_timer() == talk.now + PATIENCE
+        talk.wait_until(talk.now + PATIENCE - 0.01)
+        assert outcome(request) == "open"
+        assert talk.core.next_timer() == talk.now + 0.01
         talk.cut()
     assert outcome(request) == "open"
 
@@ -561,9 +566,9 @@ def test_a_send_whose_rehearsal_is_lost_is_not_refused(kind: type[LinkError]) ->
 # -- whose answer is lost, with `commit_markers` -----------------------------------------------------------------------
 
 
-def marked(*messages: str) -> Talk:
+def marked(*messages: str, memory: ProcessMemory | None = None) -> Talk:
     """As `talk_with`, without doubts."""
-    talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000)
+    talk = Talk(TRANSACTED, dialect=DIALECT, marker_day=20_000, memory=memory)
     talk.subscribe()
     talk.comes(*messages)
     talk.drain()
@@ -602,9 +607,38 @@ def test_a_lost_answer_is_a_doubt_while_somebody_else_has_the_input() -> None:
     request = talk.commit()
     talk.cut()
     reopen(talk)
-    talk.timer()
+    talk.wait_until(talk.now + PATIENCE)
     assert isinstance(request.error, TransactionInDoubtError)
     assert "somebody else has it" in str(request.error)
+    assert talk.wrote() == [NARROW_ENDS]
+    wholly(talk)
+
+
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_what_another_session_of_the_process_was_handed_is_not_waited_for(
+    *, failed_before: bool
+) -> None:
+    """It comes to this session no more; what else the commit received may be kept by the broker for long."""
+    memory = ProcessMemory()
+    talk, other = marked("a", "b", memory=memory), Talk(TRANSACTED, dialect=DIALECT, memory=memory)
+    other.subscribe()
+    if failed_before:
+        talk.rollback()
+        talk.drain()
+        talk.send()
+        talk.wrote()
+    request = talk.commit()
+    talk.cut()
+    reopen(talk)
+    talk.wait_until(2.0)
+    assert outcome(request) == "open"
+    other.comes("b")
+    talk.wait_until(4.0)
+    assert outcome(request) == "open"
+    assert other.drain() == ["b#2"]
+    talk.wait_until(4.0 + LOOK)
+    assert isinstance(request.error, TransactionInDoubtError)
+    assert "another session of this process has got it" in str(request.error)
     assert talk.wrote() == [NARROW_ENDS]
     wholly(talk)
 
@@ -685,7 +719,7 @@ def test_an_input_of_a_lost_answer_that_comes_later_is_committed_as_any() -> Non
     talk.commit()
     talk.cut()
     reopen(talk)
-    talk.timer()
+    talk.wait_until(talk.now + PATIENCE)
     assert talk.wrote() == [NARROW_ENDS]
     wholly(talk)
     talk.comes("a", redelivered="true")
