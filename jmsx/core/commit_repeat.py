@@ -243,7 +243,9 @@ class CommitRepeats:
     def _went_elsewhere(self, repeat: _Repeat) -> bool:
         """Return whether another session of the process was handed some of what it received."""
         batches = repeat.commit.batches
-        return any(one.memory.was_handed_out_again(each) for one, batch in batches for each in batch)
+        return any(
+            one.memory.was_handed_out_again(each) for one, batch in batches for each in batch
+        )
 
     def _rehearse(self, repeat: _Repeat, passed: Continuation) -> None:
         """Run `passed` when the broker knows what it has of it."""

@@ -581,9 +581,12 @@ class SessionCore:
 
     def abandon(self, request: Request, error: JmsxError, now: float) -> None:
         """
-        End `request` with `error`, because nobody waits for its answer any longer; an
-        unanswered COMMIT drops the link.
+        End `request` with `error`, because nobody waits for its answer any longer, unless it has just come.
+
+        An unanswered COMMIT drops the link.
         """
+        if request.done:
+            return
         self.broker_errors.explain(now)  # it may have been refused
         marked = self._work.in_doubt  # then its link is gone already
         self._requests.abandon(request)

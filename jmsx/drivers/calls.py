@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -135,13 +136,16 @@ class Calls:
         self._told = self.engine.core.last_commit
 
     def end_commit(self) -> JmsxError | None:
-        """Wait as `await_commit`; return, once, the error of a commit that was interrupted when it was asked for."""
-        self.await_commit()
-        last = self.engine.core.last_commit
-        if last is None or last is self._told:
-            return None
-        self._told = last
-        return last.error
+        """Wait as `commit` for one that was interrupted when it was asked for; return its error, once."""
+        with self.engine.lock:
+            last = self.engine.core.last_commit
+            if last is None or last is self._told:
+                return None
+            if self.engine.core.committing:
+                with contextlib.suppress(JmsxError):
+                    self.wait(last)
+            self._told = last
+            return last.error
 
     def await_commit(self) -> None:
         """Wait for the answer to a commit that was interrupted; one that does not come drops the link: in doubt."""

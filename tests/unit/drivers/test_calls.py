@@ -1,0 +1,70 @@
+"""Waiting for answers: what is told when one comes late, or to nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jmsx import AcknowledgeMode, Message, Queue
+from jmsx.core.frames import MessageFrame
+from jmsx.core.requests import Request
+from jmsx.errors import TransactionInDoubtError
+from tests.benchmarks.one_thread import OneThread
+
+#: Seconds for an answer.
+LIMIT = 0.05
+
+
+def session(**options: Any) -> OneThread:
+    """A transacted session that has sent something."""
+    one = OneThread(AcknowledgeMode.SESSION_TRANSACTED, 0, request_timeout=LIMIT, **options)
+    one.session.create_producer(Queue("q")).send(Message("x"))
+    return one
+
+
+def commit(one: OneThread) -> Request:
+    """Ask for a commit, with a marker in hand, and wait for nothing."""
+    engine = one.link.engine
+    engine.call(lambda core, _now: core.may_commit())
+    head = {"subscription": "commits", "message-id": "m", "ack": "m", "destination": "/queue/m"}
+    session_id = engine.core.settings.session_id
+    marker = MessageFrame.of({**head, "jmsx_session": session_id, "jmsx_marker": "1"}, b"")
+    engine.call(lambda core, now: core.receive([marker], now, now))
+    request: Request = engine.call(lambda core, now: core.commit(now))
+    return request
+
+
+def test_an_interrupted_commit_that_stays_in_doubt_is_told_in_time() -> None:
+    """Its link is lost, and no other one tells what became of it: the next call says so, and the session goes on."""
+    one = session(commit_markers=True)
+    calls, engine = one.link.calls, one.link.engine
+    request = commit(one)
+    one.recording._answers.clear()
+    engine.renew("a test")
+    assert engine.core.committing
+    assert not request.done
+    assert isinstance(calls.end_commit(), TransactionInDoubtError)
+    assert calls.end_commit() is None
+    assert not engine.core.committing
+    one.session.rollback()
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_an_answer_that_comes_at_the_last_moment_is_one(
+    monkeypatch: pytest.MonkeyPatch, *, marked: bool
+) -> None:
+    """A signal handler that waits for something else lets it in, when the time for it is just over."""
+    one = session(commit_markers=marked)
+    calls, engine = one.link.calls, one.link.engine
+    request = commit(one)
+
+    def too_late(_done: object, _seconds: object) -> bool:
+        monkeypatch.undo()
+        engine.changed.wait(0.0)
+        return False
+
+    monkeypatch.setattr(engine.changed, "wait_for", too_late)
+    calls.wait(request)
+    assert request.done
+    assert engine.reachable
