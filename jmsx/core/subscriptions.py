@@ -250,8 +250,10 @@ class Subscriptions:
         The narrow subscription ends first, and the broker takes back what waits of it: a queue that gives all messages
         of a group, or all that it has, to one subscription would offer them to the narrow one alone (BROKER.md A24).
         When that is confirmed they are in their old places, before what comes by the whole one. It stays only where a
-        message that is done with waits behind another one, because whoever got that would do it once more.
+        message that is done with waits behind another one, because whoever got that would do it once more; call this
+        again when a transaction has ended, until all of that is settled.
         """
+        self._end_beside()
         for subscription_id in [one for one in self._narrowed if one not in self._closing]:
             consumer = self._narrowed.pop(subscription_id)
             consumer.acknowledge_waiting_originals(now)
@@ -260,6 +262,17 @@ class Subscriptions:
                 self._outbox.transmit(Frame("SUBSCRIBE", self._headers(consumer)))
             else:
                 self._end_narrow(consumer, now)
+
+    def _end_beside(self) -> None:
+        """End the narrow subscriptions beside whole ones of which everything is settled."""
+        for narrow in sorted(self._beside):
+            consumer = self._consumers.get(narrow.partition(SUBSCRIPTION_SEPARATOR)[0])
+            if consumer is None or not consumer.resting:
+                continue
+            if all(one.wire_subscription != narrow for one in consumer.waiting):
+                self._beside.discard(narrow)
+                self._narrow_ended.add(narrow)
+                self._outbox.transmit(Frame("UNSUBSCRIBE", {"id": narrow}))
 
     def _end_narrow(self, consumer: ConsumerCore, now: float) -> None:
         """End its narrow subscription; it is subscribed wholly when the broker has confirmed that."""

@@ -182,8 +182,13 @@ def test_what_came_beside_the_inputs_keeps_its_count() -> None:
     assert talk.drain() == ["x#1"]
 
 
-def test_what_is_done_with_behind_what_is_not_is_not_given_back() -> None:
-    """Whoever got it would do it once more; its ACK would settle what is before it. So its subscription stays."""
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_is_done_with_behind_what_is_not_is_not_given_back(*, closed: bool) -> None:
+    """
+    Whoever got it would do it once more; its ACK would settle what is before it.
+
+    So its subscription stays until all that has come by it is settled: a group that it has is offered to nobody else.
+    """
     talk = talk_with("a")
     talk.commit()
     talk.refuse(NOT_TOLD)
@@ -193,12 +198,29 @@ def test_what_is_done_with_behind_what_is_not_is_not_given_back() -> None:
     talk.answer()
     talk.answer()
     assert talk.wrote()[-1] == "SUBSCRIBE 1"
-    assert talk.drain() == ["x#1"]
+    if closed:
+        talk.core.close_consumer("1", talk.now)
+        assert talk.wrote() == ["UNSUBSCRIBE 1+again", "UNSUBSCRIBE 1 ?"]
+        return
+    talk.comes("y", to="1+again")
+    assert talk.held().message_id == "x"
     talk.commit()
-    assert talk.wrote() == ["ACK a ?"]
+    assert talk.wrote() == ["ACK x ?"]
+    talk.answer()
+    assert talk.wrote() == []
+    assert talk.drain() == ["y#1"]
+    talk.commit()
+    assert talk.wrote() == ["ACK a", "ACK y ?"]
+    talk.answer()
+    assert talk.wrote() == ["UNSUBSCRIBE 1+again"]
+    talk.comes("late", to="1+again")
+    assert talk.drain() == []
+    talk.comes("z")
+    assert talk.drain() == ["z#1"]
+    talk.commit()
     talk.answer()
     talk.core.close_consumer("1", talk.now)
-    assert talk.wrote() == ["UNSUBSCRIBE 1+again", "UNSUBSCRIBE 1 ?"]
+    assert talk.wrote() == ["ACK z ?", "UNSUBSCRIBE 1 ?"]
 
 
 @pytest.mark.parametrize("lost", [False, True])
