@@ -575,9 +575,7 @@ class App:
     def _quit_when_idle(self, patience: float) -> None:
         while not self._stopping.wait(min(patience / 4, LOOK_FOR_IDLENESS)):
             since = self._machine.monotonic() - patience
-            movements = [self._progress.movement(one.session_id) for one in tuple(self._workers)]
-            calls = any(worker.call is not None for worker in tuple(self._workers))
-            if not calls and all(one.idle_since(since) for one in movements):
+            if all(one.idle_since(since, self._progress) for one in tuple(self._workers)):
                 _log.info("idle", seconds=patience)
                 self.quit()
 

@@ -56,6 +56,7 @@ class WorkerState:
     destination: str
     movement: Movement
     alive: bool  #: its threads run
+    in_hand: int = 0  #: messages that wait here, or that its handler has
     #: It is at work on a message, with its handler, store and transaction.
     running_since: float | None = None
     called_at: float | None = None  #: its handler was, which runs in its thread
@@ -111,8 +112,8 @@ def _stuck(state: WorkerState, limits: HealthLimits, now: float) -> str:
     ):  # a new process would not reach it either
         return _FINE
     quiet = now - max(movement.moved_at, movement.due_at, state.held_until)
-    if movement.in_hand and quiet > limits.stall:
-        return f"{movement.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
+    if state.in_hand and quiet > limits.stall:
+        return f"{state.in_hand} messages wait and nothing has moved for {quiet:.0f} s"
     return _FINE
 
 
@@ -160,7 +161,7 @@ def _row(state: WorkerState, why: str, now: float) -> dict[str, Any]:
         "destination": state.destination,
         "connected": movement.connected,
         "subscribed": movement.subscribed,
-        "in_hand": movement.in_hand,
+        "in_hand": state.in_hand,
     }
     if movement.moved_at > 0:
         row["quiet_seconds"] = round(now - movement.moved_at, 3)

@@ -50,7 +50,6 @@ class Movement:
 
     connected: bool = False
     subscribed: bool = False
-    in_hand: int = 0  #: messages received and not ended: they wait here, or a handler has them
     received_at: float = -math.inf  #: the last message came, or the subscription was opened
     moved_at: float = -math.inf  #: a message came or went, or the link did
     due_at: float = -math.inf  #: the last of the redeliveries that were promised
@@ -59,8 +58,8 @@ class Movement:
     poison_frames: PoisonFrames = field(default_factory=PoisonFrames)
 
     def idle_since(self, moment: float) -> bool:
-        """Whether it could have had messages since then, and had none, nor any that waits."""
-        return self.subscribed and self.in_hand == 0 and self.moved_at <= moment
+        """Whether it could have had messages since then, and none came or went."""
+        return self.subscribed and self.moved_at <= moment
 
     def note(self, event: Event) -> None:
         """Note what `event` says of messages that come and go."""
@@ -73,7 +72,6 @@ class Movement:
                 place = event.dead_letter_destination or "the broker's dead letter queue"
                 self.refused = {**self.refused, event.message_key: Refusal(place, event.reason)}
             case MessagesReceived():
-                self.in_hand += event.messages
                 self.received_at = self.moved_at = event.at
             case RedeliveryScheduled():
                 self.due_at = max(self.due_at, event.at + event.delay)
@@ -81,10 +79,10 @@ class Movement:
                 self.subscribed = True
                 self.received_at = self.moved_at = event.at
             case SubscriptionClosed():
-                self.subscribed, self.in_hand, self.refused = False, 0, {}
+                self.subscribed, self.refused = False, {}
             case LinkOpened() | LinkClosed():
                 self.connected, self.subscribed = isinstance(event, LinkOpened), False
-                self.in_hand, self.due_at, self.moved_at = 0, -math.inf, event.at
+                self.due_at, self.moved_at = -math.inf, event.at
                 until = event.at + REMEMBERED
                 self.refused = {
                     key: refusal._replace(until=min(refusal.until, until))
@@ -97,9 +95,6 @@ class Movement:
             left = {**self.refused}
             del left[event.message_key]
             self.refused = left  # another one, for who reads it has no lock
-        # One that was rolled back waits here to come again.
-        if event.outcome is not Outcome.ROLLED_BACK and self.in_hand > 0:
-            self.in_hand -= 1
         self.moved_at = event.at
 
 

@@ -262,6 +262,11 @@ class Worker:
             running.cancel()
         self._connection.abort()
 
+    def idle_since(self, moment: float, progress: Progress) -> bool:
+        """Whether it could have had messages since then (seconds, monotonic), and had none, nor any that waits."""
+        movement = progress.movement(self._link.session_id)
+        return self.call is None and self._link.empty_handed and movement.idle_since(moment)
+
     def state(self, progress: Progress, stranded: int) -> WorkerState:
         """What the health probes tell of it: its link, its call, and what it waits for."""
         call, now = self.call, self._machine.monotonic()
@@ -270,6 +275,7 @@ class Worker:
             destination=self.consumer.destination.uri,
             movement=progress.movement(self._link.session_id),
             alive=self._left or self._link.alive,
+            in_hand=self._link.in_hand,
             running_since=call.since if call else None,
             message_id=call.message_id if call else None,
             stranded=stranded,

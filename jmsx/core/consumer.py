@@ -99,6 +99,11 @@ class ConsumerCore:
         return len(self.delivered) + len(self.schedule)
 
     @property
+    def in_hand(self) -> int:
+        """How many messages are here: they wait, or the application has them, or the broker has yet to be told."""
+        return len(self.waiting) + self.unsettled_count + len(self.batch) + len(self.copies)
+
+    @property
     def resting(self) -> bool:
         """Whether nothing that was handed out is, or may be, unsettled."""
         return not (self.unsettled_count or self.batch or self.copies.blocking)

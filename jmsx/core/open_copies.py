@@ -42,6 +42,9 @@ class OpenCopies:
     def __iter__(self) -> Iterator[Delivery]:
         return iter(self._open)
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     @property
     def closing(self) -> bool:
         """Whether the consumer closes as soon as everything is settled."""

@@ -296,6 +296,11 @@ class SessionCore:
         """The redelivery policies of its consumers."""
         return [one.settings.policy for one in self._consumers]
 
+    @property
+    def in_hand(self) -> int:
+        """How many messages its consumers have; without the session's lock a moment's count may be too low."""
+        return sum(one.in_hand for one in self._consumers)
+
     def want(self, subscription_ids: Collection[str], now: float) -> None:
         """Note that the application waits for a message of these consumers; they are as in `handing_out.deliver`."""
         self._consumers.want(subscription_ids, now)

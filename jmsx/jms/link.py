@@ -116,6 +116,17 @@ class SessionLink:
         return self.engine.core.epoch
 
     @property
+    def in_hand(self) -> int:
+        """How many messages wait here, or are handed out and not settled; it waits for no lock, as a probe must not."""
+        return self.engine.core.in_hand
+
+    @property
+    def empty_handed(self) -> bool:
+        """Whether there are none, for certain."""
+        with self.engine.lock:
+            return self.in_hand == 0
+
+    @property
     def ledger_away(self) -> str | None:
         """Why its delivery ledger cannot be used, for which it waits."""
         return self.engine.counting.away

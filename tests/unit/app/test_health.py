@@ -16,7 +16,9 @@ NOW = 1000.0
 LIMITS = HealthLimits(handler=60.0, stall=30.0)
 
 
-def worker(*, alive: bool = True, running_since: float | None = None, **moved: Any) -> WorkerState:
+def worker(
+    *, alive: bool = True, running_since: float | None = None, in_hand: int = 0, **moved: Any
+) -> WorkerState:
     """A worker that is connected and subscribed, unless it says otherwise."""
     movement = Movement(**{"connected": True, "subscribed": True, "moved_at": NOW - 500.0, **moved})
     return WorkerState(
@@ -25,6 +27,7 @@ def worker(*, alive: bool = True, running_since: float | None = None, **moved: A
         movement=movement,
         alive=alive,
         running_since=running_since,
+        in_hand=in_hand,
         message_id="ID:1" if running_since is not None else None,
     )
 

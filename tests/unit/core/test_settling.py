@@ -33,6 +33,8 @@ from tests.unit.core.harness import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jmsx.core.dialect import Dialect
 
 UNSEEN = Failure(disposition=Disposition.RELEASE)
@@ -63,6 +65,36 @@ def test_what_is_done_is_acknowledged_in_one_go() -> None:
     assert settle(talk, batch) == []
     assert talk.ended() == ["a#1 acknowledged", "b#1 acknowledged", "c#1 acknowledged"]
     assert talk.drain() == []
+
+
+def test_what_is_in_hand() -> None:
+    """What waits, is handed out, rests or is being moved; not what the broker has, be it again."""
+    talk = Talk(INDIVIDUAL, dialect=ARTEMIS, dead_letter="queue://dead")
+    later = at_most(3, initial_redelivery_delay=5.0)
+    talk.subscribe(policy=later, scheduled=True)
+    talk.subscribe("2", policy=later, non_blocking_redelivery=True)
+
+    def after(step: Callable[[], object]) -> int:
+        step()
+        talk.wrote()
+        return talk.core.in_hand
+
+    assert talk.core.in_hand == 0
+    assert after(lambda: talk.comes("a", "b")) == 2
+    assert after(lambda: talk.listen(BROKEN)) == 2
+    assert after(talk.answer) == 1
+    assert after(lambda: talk.listen(REJECTED)) == 1
+    assert after(talk.answer) == 0
+    assert after(lambda: talk.comes("c", to="2")) == 1
+    assert after(lambda: talk.listen(BROKEN, "2")) == 1
+    assert after(lambda: talk.wait_until(6.0)) == 1
+    assert after(lambda: talk.listen(DISCARDED, "2")) == 0
+    assert after(lambda: talk.comes("d", "e")) == 2
+    assert after(talk.held) == 2
+    assert after(talk.lose) == 0
+    assert after(lambda: talk.comes("a", redelivered="true")) == 1
+    assert after(talk.take) == 1
+    assert after(talk.answer) == 0
 
 
 def test_only_what_failed_comes_again_and_in_its_order() -> None:

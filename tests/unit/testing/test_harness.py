@@ -274,6 +274,7 @@ def test_scheduled_redelivery(kind: str) -> None:
         assert [call.attempt for call in mq.handler(handle).calls] == [1, 2]
         mq.advance("10d")
         assert len(mq.handler(handle).calls) == 2
+        assert (app.live().ok, app.live().body["workers"][0]["in_hand"]) == (True, 0)
 
 
 def test_dedupe_store(kind: str) -> None:
