@@ -30,9 +30,10 @@ _KEYWORDS: Final = frozenset(
     }
 )  # fmt: skip
 
+#: A remark ends with its line: in a last one without line feed Classic reads two signs and what follows (6.1.8).
 _TOKEN: Final = re.compile(
     r"""
-      (?P<blank> \s+ | --[^\r\n]* | /\*.*?\*/ )
+      (?P<blank> \s+ | --[^\r\n]*[\r\n] | /\*.*?\*/ )
     | (?P<text> '(?:[^']|'')*' )
     | (?P<number> (?: [0-9]+ (?: \.[0-9]* )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? [lL]? )
     | (?P<name> [^\W\d][\w$]* | \$[\w$]* | "(?:[^"]|"")*" )
