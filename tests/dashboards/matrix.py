@@ -209,6 +209,16 @@ def _cut_off(scene: Scene) -> None:
     proxy.freeze()
 
 
+def _cut_often(scene: Scene) -> None:
+    """A network that resets all connections every 75 seconds."""
+    proxy = scene.proxy()
+    scene.start("both", "ok", url=proxy.url)
+    time.sleep(8)
+    for _ in range(14):
+        time.sleep(2.5)
+        proxy.cut()
+
+
 def _broker_restarts(scene: Scene) -> None:
     scene.start("both", "ok")
     for _ in range(2):
@@ -335,6 +345,21 @@ FAULTS: Final = (
         seconds=45.0,
         # Nothing gets on behind a dead letter that has no place.
         allowed=_LATE | {"JmsxConsumerStalled", "JmsxOldestUnsettledTooOld"},
+        broker=_tight,
+    ),
+    Fault(
+        "all connections are reset every 75 seconds",
+        _cut_often,
+        frozenset({"JmsxConnectionFlapping"}),
+        seconds=10.0,
+        allowed=_LATE | _AGAIN,
+    ),
+    Fault(
+        "a queue that is sent to is full",
+        _with(*["ok"] * 299, "fill"),
+        frozenset({"JmsxSendFailing", "JmsxBrokerErrors"}),
+        seconds=45.0,
+        allowed=_LATE,
         broker=_tight,
     ),
     Fault("the disk of the event log is full", _full_disk, frozenset({"JmsxEventLogIncomplete"})),

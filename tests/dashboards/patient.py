@@ -23,6 +23,8 @@ _RATE = 40.0  #: messages a second
 _HANG = 3600.0  #: seconds
 _BRISK = 2.0  #: seconds between heart-beats
 _FULL = 200_000  #: bytes of an event log after which its disk is full
+#: Where messages go that are not for the queue that is read in order.
+_PLACES = {"once": "queue://patience", "calm": "queue://patience", "fill": "queue://tight"}
 
 
 def make(uri: str, observers: Sequence[Observer], role: str) -> App:
@@ -64,7 +66,7 @@ def send(app: App, words: list[str], stopped: threading.Event) -> None:
     number = 0
     while not stopped.wait(1 / _RATE):
         word = words[number % len(words)]
-        place = "queue://patience" if word in {"once", "calm"} else "queue://orders"
+        place = _PLACES.get(word, "queue://orders")
         with contextlib.suppress(JmsxError):  # such as a broker that is away
             app.send(place, Message(word))
         number += 1
