@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
 from jmsx.cli.terminal import console
-from jmsx.cli.times import seconds
+from jmsx.cli.times import instant
 from jmsx.errors import ConfigurationError
 
 # ruff: noqa: PLC0415 - the boards, and the metrics that they name, would be a third of `jmsx --help`
@@ -58,7 +58,12 @@ def render(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write.")],
     *,
     prometheus: Annotated[str, typer.Option(help="URL of Prometheus.")] = "http://localhost:9090",
-    since: Annotated[str, typer.Option(help="How long ago it begins: 30m, 3h, 7d.")] = "3h",
+    since: Annotated[
+        str, typer.Option(help="When it begins: 30m, 3h, 7d ago, or 2026-11-22T10:00 (UTC).")
+    ] = "3h",
+    until: Annotated[
+        str | None, typer.Option(help="When it ends, written as --since; else now.")
+    ] = None,
     board: Annotated[
         list[str] | None, typer.Option(help="A board, such as overview; all, if none is named.")
     ] = None,
@@ -69,14 +74,15 @@ def render(
     Draw the boards from what Prometheus answers: one page boards.html, and a PNG of each.
 
     Example: jmsx dashboards render pictures --prometheus http://localhost:9090 --since 1h
+
+    Example: jmsx dashboards render night --since 2026-11-22T02:30 --until 2026-11-22T04:00
     """
     from jmsx_dashboards.asking import Prometheus, Span
     from jmsx_dashboards.boards import BOARDS
     from jmsx_dashboards.model import Links
     from jmsx_dashboards.pictures import ask_all, page, write_picture
 
-    now = time.time()
-    span = Span(now - seconds("--since", since), now, scrape)
+    span = Span(*_period(since, until, datetime.now(UTC)), scrape)
     names = {one.uid.removeprefix("jmsx-"): one for one in BOARDS}
     unknown = [name for name in board or () if name not in names]
     if unknown:
@@ -91,3 +97,15 @@ def render(
         target = folder / f"{one.uid}.png"
         write_picture(target, one, answers[one.uid], span)
         typer.echo(target)
+
+
+def _period(since: str, until: str | None, now: datetime) -> tuple[float, float]:
+    """When it begins and ends, epoch seconds; a plain number of `since` is seconds ago."""
+    plain = since.replace(".", "", 1).isdecimal()
+    begin = instant("--since", f"{since}s" if plain else since, now) or now
+    end = instant("--until", until, now) or now
+    if begin >= end:
+        raise ConfigurationError(
+            f"--since {since} is not before the end, {end:%Y-%m-%dT%H:%M:%S} UTC"
+        )
+    return begin.timestamp(), end.timestamp()

@@ -78,7 +78,9 @@ def test_numbers_are_told_for_readers(value: float, unit: str, text: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--since", "tomorrow"], "is no duration"),
+        (["--since", "tomorrow"], "--since 'tomorrow' is no time"),
+        (["--until", "tomorrow"], "--until 'tomorrow' is no time"),
+        (["--since", "1h", "--until", "2h"], "--since 1h is not before the end"),
         (["--board", "nothing"], "there is no board"),
         (["--prometheus", "localhost"], "--prometheus is a URL"),
         (["--prometheus", f"http://127.0.0.1:{free_port()}"], "does not answer"),
