@@ -45,6 +45,9 @@ _LISTED: Final = frozenset(
     {"messageID", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID", "timestamp"}
 )
 
+#: What the frame that shows a copy has for itself, and is nothing of the message.
+_FRAMES: Final = frozenset({"destination", "subscription", "message-id"})
+
 
 class ArtemisDeadLetters:
     """The dead letters of one broker; see `jmsx.dead_letters.access.Access`."""
@@ -159,7 +162,8 @@ class ArtemisDeadLetters:
                 )
                 for one in copied:
                     frame = talk.shown(topic, "SUBSCRIBE", topic)
-                    texts = {k: v for k, v in frame.headers.items() if k not in _LISTED}
+                    told = frame.headers.items()
+                    texts = {k: v for k, v in told if k not in _LISTED and k not in _FRAMES}
                     yield _letter({**ids[one], **texts}, frame.body)
 
             yield copies
