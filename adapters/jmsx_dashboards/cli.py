@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from jmsx.cli.printing import timestamp
 from jmsx.cli.terminal import console
-from jmsx.cli.times import instant
+from jmsx.cli.times import instant, seconds
 from jmsx.errors import ConfigurationError
 
 # ruff: noqa: PLC0415 - the boards, and the metrics that they name, would be a third of `jmsx --help`
@@ -100,12 +101,12 @@ def render(
 
 
 def _period(since: str, until: str | None, now: datetime) -> tuple[float, float]:
-    """When it begins and ends, epoch seconds; a plain number of `since` is seconds ago."""
-    plain = since.replace(".", "", 1).isdecimal()
-    begin = instant("--since", f"{since}s" if plain else since, now) or now
-    end = instant("--until", until, now) or now
+    """When it begins and ends, epoch seconds."""
+    end = (instant("--until", until, now) or now).timestamp()
+    try:
+        begin = now.timestamp() - seconds("--since", since)
+    except ConfigurationError:
+        begin = (instant("--since", since, now) or now).timestamp()
     if begin >= end:
-        raise ConfigurationError(
-            f"--since {since} is not before the end, {end:%Y-%m-%dT%H:%M:%S} UTC"
-        )
-    return begin.timestamp(), end.timestamp()
+        raise ConfigurationError(f"--since {since} is not before the end, {timestamp(end)} UTC")
+    return begin, end
