@@ -22,11 +22,11 @@ from jmsx import Session, Topic
 from jmsx.core.delivery import Delivery
 from jmsx.core.destination_names import is_pattern
 from jmsx.core.frames import UNDECODABLE_HEADER, Frame, MessageFrame
-from jmsx.core.headers import UNREADABLE_HEADER
+from jmsx.core.headers import INT, UNREADABLE_HEADER, whole
 from jmsx.core.identity import stamp_again
 from jmsx.core.values import StompAck
 from jmsx.core.wire import LINKS, Told
-from jmsx.dead_letters.letter import EXPIRED, UNTOLD, DeadLetter, read
+from jmsx.dead_letters.letter import EXPIRED, GIVEN_UP, UNTOLD, DeadLetter, read
 from jmsx.drivers.exchange import MisreadError, Talk
 from jmsx.drivers.looking import Looking
 from jmsx.drivers.machine import Machine
@@ -73,6 +73,13 @@ _NAMES: Final = re.compile(
 
 #: How the broker words that a message has expired (`dlqDeliveryFailureCause`).
 _EXPIRED: Final = re.compile(r"\bexpired\b", re.IGNORECASE)
+
+#: How a Java client words there that it gave a message up: after so many deliveries, because of an exception or `null`.
+_GIVEN_UP: Final = re.compile(
+    r"(?:Delivery\[(?P<deliveries>\d+)\] )?exceeds redelivery policy limit:.*?, cause:"
+    r"(?!null$)(?:(?P<error>[\w.$]+)(?:: ?(?P<message>.*))?)?",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 class ClassicDeadLetters:
@@ -343,17 +350,29 @@ def _letter(frame: MessageFrame, *, bodies: bool = False) -> DeadLetter:
     origin = headers.get("jmsx_original_destination") or destination_uri(
         headers.get("original-destination")
     )
-    cause = headers.get("dlqDeliveryFailureCause", "")
+    reason, error, message, deliveries = _cause(headers.get("dlqDeliveryFailureCause", ""))
     return read(
         DIALECT.reading.message_id(headers),
         headers,
         origin=origin,
-        reason=EXPIRED if _EXPIRED.search(cause) else UNTOLD,
+        reason=reason,
+        error=error,
+        error_message=message,
+        deliveries=deliveries,
         size=len(frame.body),
         stuck=_stuck(headers, frame.body),
         astray=_astray(origin),
         body=frame.body if bodies else None,
     )
+
+
+def _cause(told: str) -> tuple[str, str, str, int | None]:
+    """Reason, error, its message and deliveries, as the broker and Java clients word a cause; a NACK has none."""
+    given_up = _GIVEN_UP.search(told)
+    if given_up is not None:
+        error = (given_up["error"] or "").rpartition(".")[2]
+        return GIVEN_UP, error, given_up["message"] or "", whole(given_up["deliveries"], most=INT)
+    return EXPIRED if _EXPIRED.search(told) else UNTOLD, "", "", None
 
 
 def _stuck(headers: Mapping[str, str], body: bytes) -> str:

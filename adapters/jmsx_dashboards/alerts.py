@@ -110,7 +110,7 @@ _DEATHS_BURN: Final = Alert(
     ),
     steps=(
         "See the reasons: `rejected` is about the message, `max_redeliveries` about the handler.",
-        "See the errors by type, and read the cause in one dead letter's headers.",
+        "See the errors by type, and read the cause of one dead letter: in a copy's headers, or in the event log.",
         "Mend the cause first; only then move the dead letters back.",
     ),
     queries=(
@@ -118,7 +118,7 @@ _DEATHS_BURN: Final = Alert(
     ),
     commands=(
         "jmsx dlq ls --broker BROKER",
-        "jmsx dlq groups QUEUE --broker BROKER",
+        "jmsx dlq groups QUEUE --broker BROKER --events EVENTS",
         "jmsx dlq replay QUEUE --broker BROKER --dry-run",
     ),
 )

@@ -99,13 +99,14 @@ CAUSES: Final = {
     ),
     "max_redeliveries": Cause(
         "The handler raised `error_type` each time until the policy's limit; the message is a dead letter.",
-        "jmsx dlq groups QUEUE --broker BROKER",
-        "Mend the cause, which each dead letter's headers name with the place in the code; then"
+        "jmsx dlq groups QUEUE --broker BROKER --events EVENTS",
+        "Mend the cause, which the event log names with the place in the code, and jmsx's copies in their headers (what"
+        " Classic has moved itself is `untold` without `--events`); then"
         " `jmsx dlq replay QUEUE --broker BROKER --dry-run`, and again without it.",
     ),
     "rejected": Cause(
         "The handler said that this message can never be done: it raised `Reject` or an error of `give_up_on`.",
-        "jmsx dlq show QUEUE --broker BROKER",
+        "jmsx dlq show QUEUE --broker BROKER --events EVENTS",
         "Look at one message whole: who sent it? Mend the sender, or the handler; then replay.",
     ),
     "expired": Cause(
@@ -115,7 +116,7 @@ CAUSES: Final = {
     ),
     "undecodable": Cause(
         "The body or a header cannot be read as what it says to be; no handler saw it.",
-        "jmsx dlq show QUEUE --broker BROKER",
+        "jmsx dlq show QUEUE --broker BROKER --events EVENTS",
         "Look who sent it: mostly a release that writes another format.",
     ),
     "dead_letter_refused": Cause(

@@ -153,6 +153,25 @@ def explain(events: Path, wanted: str) -> Story:
     return story
 
 
+def deaths(events: Path) -> Iterator[Line]:
+    """
+    Each dead letter that the log in `events` tells of, and what expired: as its line, with `reason`; the latest last.
+
+    Raises:
+        ConfigurationError: there is no log.
+
+    """
+
+    def died(line: Line) -> bool:
+        return line["kind"] == "dlq" or (
+            line["kind"] == "delivery" and line.get("outcome") == "expired"
+        )
+
+    needles = [b'"kind":"dlq"', b'"outcome":"expired"']
+    for line in _Log(events).find_bytes(needles, died):
+        yield {"reason": "expired", **line}
+
+
 def _sent_meanwhile(log: _Log, handled: list[tuple[str, int, int]]) -> list[Line]:
     """The sends of no known cause that a writer began from one instant to another, of those that are `handled`."""
     begins = {begin for _, start, end in handled for begin in _begins(start, end)}

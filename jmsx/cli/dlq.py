@@ -21,7 +21,7 @@ from jmsx.cli.printing import JsonOption, print_json, print_table, short, timest
 from jmsx.cli.queues import LOCAL, BrokerOption, destination_uri, opened, queue_name, record
 from jmsx.cli.terminal import console, visible
 from jmsx.cli.times import instant
-from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter
+from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths
 from jmsx.dead_letters.letter import groups as grouped
 from jmsx.errors import ConfigurationError
 
@@ -55,6 +55,25 @@ DryOption: TypeAlias = Annotated[
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask: for scripts.")]
 
 
+class _Meant:
+    """Which dead letters a command is about, by their headers or else by an event log."""
+
+    def __init__(self, choice: Choice, events: Path | None) -> None:
+        self.choice = choice
+        self.events = events
+        self._deaths = (
+            None if events is None else Deaths(plugins.load("jmsx.logs", "deaths")(events))
+        )
+
+    def told(self, letter: DeadLetter) -> DeadLetter:
+        """`letter`, with what the log tells of its death."""
+        return letter if self._deaths is None else self._deaths.told(letter)
+
+    def fits(self, letter: DeadLetter) -> bool:
+        """Whether it is one of them."""
+        return self.choice.fits(self.told(letter))
+
+
 def _choice(
     *,
     reason: Annotated[
@@ -77,11 +96,17 @@ def _choice(
         typer.Option(help="Only what died since: 2h, 7d or 2026-11-22T10:00 (UTC)."),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Only what died before.")] = None,
-) -> Choice:
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            help="An event log, or a folder with those of all services: causes that no header tells."
+        ),
+    ] = None,
+) -> _Meant:
     """Read the options that say which dead letters are meant."""
     now = datetime.now(UTC)
     begin, end = instant("--since", since, now), instant("--until", until, now)
-    return Choice(
+    choice = Choice(
         reason=reason,
         error=error,
         consumer=consumer,
@@ -90,22 +115,23 @@ def _choice(
         since=None if begin is None else begin.timestamp(),
         until=None if end is None else end.timestamp(),
     )
+    return _Meant(choice, events)
 
 
 def _choosing(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `_choice`, and what they come to as `choice`."""
+    """Give a command the options of `_choice`, and what they come to as `meant`."""
     options = inspect.signature(_choice, eval_str=True).parameters
     given = inspect.signature(command, eval_str=True).parameters
-    own = [one for one in given.values() if one.name != "choice"]
+    own = [one for one in given.values() if one.name != "meant"]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         chosen = _choice(**{name: given.pop(name) for name in options})
-        command(choice=chosen, **given)
+        command(meant=chosen, **given)
 
     run.__signature__ = inspect.Signature([*own, *options.values()])  # type: ignore[attr-defined]  # typer reads it
     run.__annotations__ = {**command.__annotations__, **_choice.__annotations__}
-    del run.__annotations__["choice"]
+    del run.__annotations__["meant"]
     return run
 
 
@@ -143,7 +169,7 @@ def ls(
 def groups(
     queue: QueueArgument,
     *,
-    choice: Choice,
+    meant: _Meant,
     broker: BrokerOption = LOCAL,
     as_json: JsonOption = False,
 ) -> None:
@@ -153,9 +179,10 @@ def groups(
     Example: jmsx dlq groups ActiveMQ.DLQ --since 24h
     """
     with opened(broker) as access:
-        seen = find(access, queue_name(queue), choice.fits, None)
+        seen = find(access, queue_name(queue), meant.fits, None)
     seen.warn()
-    found = grouped(seen.letters)
+    letters = [meant.told(one) for one in seen.letters]
+    found = grouped(letters)
     if as_json:
         print_json([asdict(one) for one in found])
         return
@@ -172,11 +199,13 @@ def groups(
     if stuck:
         _out.print(f"{stuck:,} of them cannot be sent back as they are; `jmsx dlq show` says why")
     untold = sum(one.count for one in found if one.reason == UNTOLD)
-    if untold:
+    if untold and meant.events is None:
         _out.print(
-            f"{untold:,} of them tell no cause, as the broker has moved them;"
-            " `jmsx dlq show QUEUE ID --events DIR` has it from an event log"
+            f"{untold:,} of them tell no cause, nor when they died (the times are of their sending), as the broker has"
+            " moved them; --events DIR has both from an event log"
         )
+    elif untold:
+        _out.print(f"{untold:,} of them tell no cause, and no line of {meant.events} does")
 
 
 @app.command()
@@ -187,47 +216,41 @@ def show(
         str | None, typer.Argument(help="Message id or key; then that one is shown whole.")
     ] = None,
     *,
-    choice: Choice,
+    meant: _Meant,
     broker: BrokerOption = LOCAL,
     limit: LimitOption = _SHOWN,
-    events: Annotated[
-        Path | None,
-        typer.Option(help="An event log: of one message it tells the life, and so the cause."),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """
     Show dead letters, a line each, or one of them whole: cause, stack, headers and body.
 
-    Where the broker has moved a message its headers tell no cause; the event log of who failed does (--events).
+    Where the broker has moved a message its headers tell no cause; the event log of who failed does (--events), and of
+    one message its whole life.
 
     Example: jmsx dlq show ActiveMQ.DLQ ID:mq-41235-1:4:-1:1:7 --events /var/log/jmsx
     """
-    if events is not None and message is None:
-        raise ConfigurationError("--events is about one message; name it")
     if message is not None:
-        choice = replace(choice, ids=frozenset({message}))
+        meant.choice = replace(meant.choice, ids=frozenset({message}))
     with opened(broker) as access:
         whole = message is not None
-        seen = find(access, queue_name(queue), choice.fits, 1 if whole else limit, bodies=whole)
+        seen = find(access, queue_name(queue), meant.fits, 1 if whole else limit, bodies=whole)
     seen.warn()
-    found = seen.letters
-    told = None if events is None else [_life(one, events) for one in found]
+    found = [meant.told(one) for one in seen.letters]
+    life = None if meant.events is None or not (whole and found) else _life(found[0], meant.events)
     if as_json:
-        lives = [{}] * len(found) if told is None else [{"log": list(one)} for one in told]
-        print_json([record(one) | life for one, life in zip(found, lives, strict=True)])
+        print_json([record(one) | ({} if life is None else {"log": life}) for one in found])
     elif not found:
         _out.print(f"nothing of that lies in {queue_name(queue)}")
     elif message is not None:
         _print_whole(found[0])
-        if told is not None:
+        if life is not None:
             _out.print("\nevent log")
-            for line in told[0]:
+            for line in life:
                 _out.print(f"  {visible(line, keep='')}")
     else:
         rows = [
             (
-                one.id, timestamp(one.seen), one.origin or "?", one.reason, str(one.deliveries or "?"),
+                one.id, _died(one), one.origin or "?", one.reason, str(one.deliveries or "?"),
                 short(f"{one.error}: {one.error_message}") if one.error else "-", one.obstacle() or "can go back",
             )
             for one in found
@@ -242,7 +265,7 @@ def show(
 def replay(
     queue: QueueArgument,
     *,
-    choice: Choice,
+    meant: _Meant,
     broker: BrokerOption = LOCAL,
     to: Annotated[
         str | None,
@@ -280,10 +303,10 @@ def replay(
             staying = Counter[str]()
 
             def fits(letter: DeadLetter) -> bool:
-                meant = choice.fits(letter)
-                obstacle = letter.obstacle(target) if meant else ""
+                chosen = meant.fits(letter)
+                obstacle = letter.obstacle(target) if chosen else ""
                 staying.update([obstacle] if obstacle else [])
-                return meant and not obstacle
+                return chosen and not obstacle
 
             found = find(access, name, fits, limit)
             _print_staying(staying)
@@ -299,7 +322,7 @@ def replay(
 def purge(
     queue: QueueArgument,
     *,
-    choice: Choice,
+    meant: _Meant,
     broker: BrokerOption = LOCAL,
     limit: LimitOption = None,
     dry_run: DryOption = False,
@@ -314,7 +337,7 @@ def purge(
     name = queue_name(queue)
     with opened(broker) as access:
         move = Move(
-            find=lambda limit: find(access, name, choice.fits, limit),
+            find=lambda limit: find(access, name, meant.fits, limit),
             plan=lambda letters: f"{len(letters):,} dead letters of {name} are deleted for good",
             act=functools.partial(access.remove, name),
             limit=limit,
@@ -328,7 +351,7 @@ def export(
     queue: QueueArgument,
     out: Annotated[Path, typer.Argument(help="A file that is not there yet; a JSON line each.")],
     *,
-    choice: Choice,
+    meant: _Meant,
     broker: BrokerOption = LOCAL,
     limit: LimitOption = None,
 ) -> None:
@@ -345,8 +368,8 @@ def export(
         with _made(out) as lines:
             for letter in access.look(name, bodies=True):
                 seen += 1
-                if choice.fits(letter):
-                    lines(json.dumps(record(letter)))
+                if meant.fits(letter):
+                    lines(json.dumps(record(meant.told(letter))))
                     count += 1
                     if count == limit:
                         break
@@ -355,6 +378,12 @@ def export(
     rest.warn()
     if rest.hidden:
         raise typer.Exit(1)
+
+
+def _died(letter: DeadLetter) -> str:
+    """When it died; of what does not tell: when it was sent, said so."""
+    seen = timestamp(letter.seen)
+    return seen if letter.last_failure is not None or letter.seen is None else f"sent {seen}"
 
 
 def _life(letter: DeadLetter, events: Path) -> list[str]:

@@ -1,5 +1,5 @@
 """
-One dead letter: what its headers tell of why it died, which of them are meant, and groups of a kind.
+One dead letter: what its headers tell of why it died, or else an event log; which are meant, and groups of a kind.
 
 All of it was written by whoever sent the message, or its copy: it is shown, and it decides nothing but which messages
 an operator means. Where one goes back to is shown to him before it goes.
@@ -7,8 +7,8 @@ an operator means. Where one goes back to is shown to him before it goes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from jmsx.core.headers import INT, KEY_HEADER, time_ms, whole
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: The reason of a dead letter that tells none: its broker has moved it, or somebody has put it there.
 UNTOLD: Final = "untold"
+
+#: The reason of what failed as often as its consumer lets it; so an adapter calls what a Java client gave up, too.
+GIVEN_UP: Final = "max_redeliveries"
 
 #: The reason of what expired; jmsx's word and, for what the broker moved, its adapter's.
 EXPIRED: Final = "expired"
@@ -67,6 +70,9 @@ def read(
     origin: str | None,
     message_id: str | None = None,
     reason: str = UNTOLD,
+    error: str = "",
+    error_message: str = "",
+    deliveries: int | None = None,
     size: int | None = None,
     stuck: str = "",
     astray: str = "",
@@ -75,20 +81,21 @@ def read(
     """
     Read what `headers` tell of a dead letter.
 
-    `origin` is where the adapter would send it back to; `message_id` and `reason` are what the broker itself tells, and
-    count where no copy of jmsx's says more.
+    `origin` is where the adapter would send it back to; `message_id`, `reason`, the error and `deliveries` are what the
+    broker tells, and count where no copy of jmsx's says more.
     """
     told = headers.get
+    count = whole(told("jmsx_delivery_count"), most=INT)
     return DeadLetter(
         id=id,
         message_id=told("jmsx_original_message_id") or message_id or id,
         key=told(KEY_HEADER, ""),
         origin=origin or told("jmsx_original_destination", ""),
         reason=told("jmsx_death_reason") or reason,
-        error=told("jmsx_exception", ""),
-        error_message=told("jmsx_exception_message", ""),
+        error=told("jmsx_exception", error),
+        error_message=told("jmsx_exception_message", error_message),
         consumer=told("jmsx_consumer", ""),
-        deliveries=whole(told("jmsx_delivery_count"), most=INT),
+        deliveries=deliveries if count is None else count,
         first_failure=_seconds(told("jmsx_first_failure")),
         last_failure=_seconds(told("jmsx_last_failure")),
         sent_at=_seconds(told("timestamp")),
@@ -98,6 +105,50 @@ def read(
         headers=headers,
         body=body,
     )
+
+
+class Deaths:
+    """What event logs tell of dead letters whose own headers tell no cause, as the broker itself has moved them."""
+
+    def __init__(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Take lines of the kind `dlq`, and others with a `reason`; the latest last."""
+        self._by_id: dict[str, list[Mapping[str, Any]]] = {}
+        self._by_key: dict[str, list[Mapping[str, Any]]] = {}
+        for line in lines:
+            for name, found in (("msg_id", self._by_id), ("msg_key", self._by_key)):
+                if line.get(name):
+                    found.setdefault(line[name], []).append(line)
+
+    def told(self, letter: DeadLetter) -> DeadLetter:
+        """
+        `letter` with what is known of its death; as it is where it tells a cause itself, or no line tells of it.
+
+        Of a queue's message the latest death counts, for it may have gone back and died again. Of a topic's each
+        consumer had one of its own, and nobody knows whose it is.
+        """
+        if letter.reason != UNTOLD:
+            return letter
+        lines = self._by_id.get(letter.message_id) or [
+            line for line in self._by_key.get(letter.key, ()) if line.get("dest") == letter.origin
+        ]
+        if not lines:
+            return letter
+        by_consumer = {line.get("consumer"): line for line in lines}
+        last = [*by_consumer.values()] if letter.origin.startswith("topic://") else lines[-1:]
+        return replace(
+            letter,
+            reason=_either(last, "reason"),
+            error=_either(last, "error_type"),
+            error_message=_either(last, "error_message"),
+            consumer=_either(last, "consumer"),
+            deliveries=whole(_either(last, "attempts"), most=INT),
+            last_failure=lines[-1]["ts_us"] / 1_000_000,
+        )
+
+
+def _either(lines: Iterable[Mapping[str, Any]], name: str) -> str:
+    """What all of `lines` tell, or each of what they tell."""
+    return " or ".join(sorted({str(line[name]) for line in lines if name in line}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -291,7 +291,7 @@ def test_the_log_tells_what_the_broker_does_not(
     origin, shared = fresh_queue(), "ActiveMQ.DLQ"
     app = App(classic_broker.url, observers=[EventLog(tmp_path, service="shop")], broker_stats=0)
 
-    @app.consumer(origin.uri, redelivery=RedeliveryPolicy(maximum_redeliveries=0))
+    @app.consumer(origin.uri, redelivery=RedeliveryPolicy(maximum_redeliveries=0), name="ship")
     def ship(_: Message) -> None:
         raise TimeoutError("late")
 
@@ -304,10 +304,45 @@ def test_the_log_tells_what_the_broker_does_not(
     assert "failed with TimeoutError at tests/integration/test_dead_letter_access.py:" in whole
     (shown,) = printed(classic_broker, "show", shared, key, *log)
     assert shown["log"][0].startswith(f"{key}: a dead letter since ")
+    assert "untold" in run(classic_broker, "groups", shared, "--from", origin.uri)
+    (group,) = printed(classic_broker, "groups", shared, "--from", origin.uri, *log)
+    assert (group["reason"], group["error"], group["consumer"], group["count"]) == (
+        "max_redeliveries",
+        "TimeoutError",
+        "ship",
+        1,
+    )
     put(classic_broker, origin, "unheard of")
     (other,) = printed(classic_broker, "show", origin.name)
     told = run(classic_broker, "show", origin.name, other["id"], *log)
     assert "tells of" in told.rpartition("event log")[2]
+
+
+@NEEDS_JDK
+def test_a_java_clients_cause_is_told(classic_broker: ClassicBroker) -> None:
+    """It gives its cause along with the dead letter: error, message and deliveries are told from that."""
+    origin, shared = fresh_queue(), "ActiveMQ.DLQ"
+    put(classic_broker, origin, "a", "b")
+    run_peer("FailingPeer", classic_broker.openwire_url, origin.name, "2")
+    asked = (shared, "--from", origin.uri)
+    eventually(lambda: len(printed(classic_broker, "show", *asked)) == 2)
+    (group,) = printed(classic_broker, "groups", *asked, "--error", "IllegalStateException")
+    assert (group["reason"], group["count"], group["origin"]) == ("max_redeliveries", 2, origin.uri)
+    shown = printed(classic_broker, "show", *asked)
+    assert {(one["error_message"], one["deliveries"]) for one in shown} == {
+        ("no stock: article 42", 2)
+    }
+
+
+def test_what_a_copy_is_shown_by_is_not_its_own(artemis_broker: ArtemisBroker) -> None:
+    """The broker copies a message to show it whole: where that copy went is nothing of the message."""
+    dead = fresh_queue()
+    put(artemis_broker, dead, "a")
+    (shown,) = printed(artemis_broker, "show", dead.name)
+    (whole,) = printed(artemis_broker, "show", dead.name, shown["id"])
+    assert "jmsx.copies" not in str(whole["headers"])
+    assert whole["headers"]["address"] == dead.name
+    assert shown["headers"].keys() <= whole["headers"].keys()
 
 
 def test_explain_finds_it_on_the_broker(broker: Broker, tmp_path: Path) -> None:

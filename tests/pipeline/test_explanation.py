@@ -20,7 +20,7 @@ from jmsx.core.events import (
 )
 from jmsx.errors import ConfigurationError
 from jmsx_report.compaction import compact
-from jmsx_report.explanation import explain, worded
+from jmsx_report.explanation import deaths, explain, worded
 from jmsx_report.life import page
 from tests.pipeline.lines import segments
 from tests.pipeline.simulator import SOURCE, Clock, delivery, open_log, seeded, sent
@@ -309,3 +309,20 @@ def test_the_page(tmp_path: Path) -> None:
     assert "On the broker now" in page(story, ["the broker has it in DLQ, as 7"])
     refused = CliRunner().invoke(app, [*wanted[:-1], str(tmp_path / "no" / "life.html")])
     assert "cannot be written: No such file" in str(refused.exception)
+
+
+def test_deaths_are_found_without_the_rest(tmp_path: Path) -> None:
+    """What was given to the dead letters, and what expired; the latest last, also of a compacted log."""
+    dead = MessageDeadLettered(
+        at=1008.0, consumer="shop.orders", destination="queue://orders", message_id="ID:1", message_key=KEY,
+        attempts=2, reason="rejected", error_type="ValueError", error_message="bad",
+        dead_letter_destination="", by_copy=False,
+    )  # fmt: skip
+    write(tmp_path / "a", sent(KEY, "queue://orders", 1000.0), dead, came(1009.0))
+    write(tmp_path / "b", came(1001.0, outcome=Outcome.EXPIRED))
+    for _ in range(2):
+        assert [(one["msg_key"], one["reason"]) for one in deaths(tmp_path)] == [
+            (KEY, "expired"),
+            (KEY, "rejected"),
+        ]
+        list(compact(tmp_path))

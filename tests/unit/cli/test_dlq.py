@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from jmsx.cli import dlq
+from jmsx.core.events import MessageDeadLettered
 from jmsx.dead_letters.letter import DeadLetter, read
+from tests.pipeline.simulator import SOURCE, Clock, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,6 +87,35 @@ def test_what_is_not_shown_is_told(broker: Hiding, tmp_path: Path) -> None:
     assert HIDDEN in run("export", "dead", str(tmp_path / "a"), code=1)
     assert HIDDEN not in run("export", "dead", str(tmp_path / "b"), "--limit", "1")
     assert len(broker.letters) == 5
+
+
+def test_a_log_tells_causes(broker: Hiding, tmp_path: Path) -> None:
+    """Of what a broker has moved: groups, filters and lines have them then; what no line tells of is said."""
+    log = open_log(tmp_path, Clock())
+    for number, error in enumerate(("TimeoutError", "ValueError")):
+        death = MessageDeadLettered(
+            at=1007.0, consumer="ship", destination="queue://orders", message_id=str(number), message_key="",
+            attempts=2, reason="max_redeliveries", error_type=error, error_message="late",
+            dead_letter_destination="", by_copy=False,
+        )  # fmt: skip
+        log.observe(death, SOURCE)
+    log.close()
+    broker.letters = [read(str(number), {}, origin="queue://orders") for number in range(2)]
+    events = ("--events", str(tmp_path))
+    found = json.loads(run("groups", "dead", "--json", *events))
+    assert [(one["reason"], one["error"], one["consumer"]) for one in found] == [
+        ("max_redeliveries", "TimeoutError", "ship"),
+        ("max_redeliveries", "ValueError", "ship"),
+    ]
+    assert "tell no cause" not in run("groups", "dead", *events)
+    assert json.loads(run("groups", "dead", "--json", "--error", "TimeoutError")) == []
+    assert "TimeoutError" in run("show", "dead", "--error", "TimeoutError", *events)
+    assert "1 done" in run("replay", "dead", "--error", "TimeoutError", "--yes", *events)
+    assert [one.id for one in broker.letters] == ["1"]
+    broker.letters.append(read("7", {}, origin="queue://orders"))
+    assert f"1 of them tell no cause, and no line of {tmp_path} does" in run(
+        "groups", "dead", *events
+    )
 
 
 @pytest.mark.parametrize("command", ["purge", "replay"])

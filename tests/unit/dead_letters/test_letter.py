@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, groups, read
+from jmsx.dead_letters.letter import UNTOLD, Choice, DeadLetter, Deaths, groups, read
 
 COPY = {
     "jmsx_death_reason": "max_redeliveries",
@@ -119,3 +119,55 @@ def test_what_stands_in_its_way() -> None:
     assert (astray.obstacle(), astray.obstacle("queue://x")) == ("it was a topic", "")
     assert (stuck.obstacle(), stuck.obstacle("queue://x")) == ("no body", "no body")
     assert letter().obstacle() == ""
+
+
+def died(msg_id: str, **changes: object) -> dict[str, object]:
+    """A line of an event log that tells of a death."""
+    line = {
+        "msg_id": msg_id, "msg_key": "k7", "dest": "queue://orders", "consumer": "ship", "reason": "rejected",
+        "error_type": "ValueError", "attempts": 2, "ts_us": 1_700_000_060_500_000,
+    }  # fmt: skip
+    return line | changes
+
+
+MOVED = {"jmsx_key": "k7", "timestamp": "1700000000000"}
+
+
+def moved(message_id: str = "ID:9", origin: str = "queue://orders", **headers: str) -> DeadLetter:
+    """What the broker has moved, and tells no cause of."""
+    return read(message_id, MOVED | headers, origin=origin)
+
+
+def test_a_log_tells_what_no_header_does() -> None:
+    """By the message id, and else by key and destination; what no line tells of stays as it is."""
+    told = Deaths([died("ID:9")]).told(moved())
+    assert (told.reason, told.error, told.consumer, told.deliveries) == (
+        "rejected",
+        "ValueError",
+        "ship",
+        2,
+    )
+    assert (told.seen, told.id, told.origin) == (1.7e9 + 60.5, "ID:9", "queue://orders")
+    assert Deaths([died("ID:1")]).told(moved()).consumer == "ship"
+    elsewhere = died("ID:1", dest="queue://bills")
+    for letter_ in (moved(), letter(), moved(jmsx_death_reason="expired")):
+        assert Deaths([elsewhere]).told(letter_) is letter_
+    assert Deaths([died("ID:9")]).told(letter()) == letter()
+
+
+def test_the_last_death_counts() -> None:
+    """It went back, and died again of something else."""
+    lines = [died("ID:9"), died("ID:9", consumer="bill", error_type="KeyError")]
+    told = Deaths(lines).told(moved())
+    assert (told.consumer, told.error) == ("bill", "KeyError")
+
+
+def test_of_a_topic_nobody_knows_whose_it_is() -> None:
+    """Each subscriber's copy has the same id: all causes are told, each with what is told of its own last death."""
+    lines = [died("ID:9"), died("ID:9", consumer="bill", error_type="KeyError"), died("ID:9")]
+    told = Deaths(lines).told(moved(origin="topic://orders"))
+    assert (told.consumer, told.error, told.deliveries) == (
+        "bill or ship",
+        "KeyError or ValueError",
+        2,
+    )
