@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jmsx.core.delivery import Delivery, Held
@@ -23,10 +24,13 @@ from jmsx.errors import (
 from jmsx.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
 
 T = TypeVar("T")
+
+#: What becomes of a message in one go with its hand-out; also given the time (seconds, monotonic).
+Begin = Callable[[SessionCore, Delivery, float], None]
 
 #: Attempts to give back what a `receive()` that was interrupted had been given; each may be interrupted.
 GIVE_BACK: Final = 5
@@ -166,53 +170,53 @@ class Calls:
         given_up: Callable[[], bool],
         read: Callable[[Delivery], T],
         *,
-        begin: Callable[[Delivery], None] = lambda _delivery: None,
+        begin: Begin = lambda _core, _delivery, _now: None,
         held: Held | None = None,
     ) -> T | None:
         """
         What `read` makes of the next message of the subscriptions, in the order of arrival.
 
         An outage is waited through, and so is a ledger that is away. None at the deadline (seconds, monotonic; None:
-        never) or as soon as `given_up()`; raises if the link is gone for good. `read` is run under the lock, and then
-        `begin(delivery)`; a message that cannot be read becomes a dead letter, and the next one is taken. `held` has
-        the message from the moment on in which it is handed out, for `give_back`.
+        never) or as soon as `given_up()`; raises if the link is gone for good. `read` is run under the lock, in one go
+        with the hand-out, and then `begin`; a message that cannot be read becomes a dead letter, and the next one is
+        taken. `held` has the message from the moment on in which it is handed out, for `give_back`.
         """
+
+        def operation(core: SessionCore, now: float) -> T | None:
+            while (delivery := self._next(core, subscription_ids(), now, held)) is not None:
+                try:
+                    message = read(delivery)
+                except Exception as error:
+                    if _is_readable(delivery, read):
+                        raise  # by a signal handler, then
+                    self._refuse(core, delivery, error, now)
+                    continue
+                begin(core, delivery, now)
+                return message
+            return None
+
         while True:
             with self.engine.lock:
-                while (
-                    delivery := self._await_next(subscription_ids, deadline, given_up, held)
-                ) is not None:
-                    try:
-                        message = read(delivery)
-                    except Exception as error:
-                        if _is_readable(delivery, read):
-                            raise  # by a signal handler, then
-                        self._refuse(delivery, error)
-                        continue
-                    begin(delivery)
-                    return message
+                message = self._await_next(operation, deadline, given_up)
                 bodiless = self.engine.counting.bodiless
-                if bodiless is None or given_up():
-                    return None
+                if message is not None or bodiless is None or given_up():
+                    return message
             self._look_for_body(bodiless)
 
     def _await_next(
         self,
-        subscription_ids: Callable[[], Collection[str]],
+        operation: Callable[[SessionCore, float], T | None],
         deadline: float | None,
         given_up: Callable[[], bool],
-        held: Held | None,
-    ) -> Delivery | None:
-        """Under the lock: the next message of `take`; None also where the body of one is to be looked for first."""
+    ) -> T | None:
+        """Under the lock: what `take` takes; None also where the body of a message is to be looked for first."""
         while not given_up():
             self.engine.check()
             flows = self.engine.outage is None and self.running and not self.engine.core.committing
             if flows and not self._translates_again():
-                delivery = self.engine.work(
-                    lambda core, now: self._next(core, subscription_ids(), now, held)
-                )
-                if delivery is not None or self.engine.counting.bodiless is not None:
-                    return delivery
+                message = self.engine.work(operation)
+                if message is not None or self.engine.counting.bodiless is not None:
+                    return message
             now = self.engine.now()
             if deadline is not None and now >= deadline:
                 return None
@@ -267,20 +271,14 @@ class Calls:
             core.want(names, now)
         return delivery
 
-    def _refuse(self, delivery: Delivery, error: Exception) -> None:
+    def _refuse(self, core: SessionCore, delivery: Delivery, error: Exception, now: float) -> None:
         _log.error(
             "message cannot be understood: it becomes a dead letter",
             broker=self.engine.source.broker,
             message_id=delivery.message_id,
             exc_info=error,
         )
-        self.engine.call(lambda core, now: core.undecodable(delivery, error, now))
-
-    def consumed(self, delivery: Delivery) -> None:
-        """The last step of a `receive()`: it returns `delivery`, unless it is interrupted here; see `give_back`."""
-        with self.engine.lock:
-            self.engine.check()
-            self.engine.work(lambda core, now: core.consumed(delivery, now, returning=True))
+        core.undecodable(delivery, error, now)
 
     def give_back(self, held: Held) -> None:
         """

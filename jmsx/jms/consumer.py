@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from jmsx.core.delivery import Delivery, Held
 from jmsx.core.durations import LONGEST, Duration, timeout_of
+from jmsx.core.session import SessionCore
 from jmsx.errors import IllegalStateError, UsageError
 from jmsx.jms.destination import Destination
 from jmsx.jms.handlers import check_runs, check_takes_message
@@ -58,13 +59,10 @@ class MessageConsumer:
         deadline = None if seconds is None else engine.now() + seconds
         held = Held()
         try:
-            taken = calls.take(self._names, deadline, self._given_up, self._read, held=held)
-            if taken is None:
-                return None
-            message, delivery = taken
-            # The last step: from here to the end of the caller's line Python runs no signal handler.
-            calls.consumed(delivery)
-            return message  # noqa: TRY300 - an `else` would be another step
+            # Nothing follows: from its end to that of the caller's line Python runs no signal handler.
+            return calls.take(
+                self._names, deadline, self._given_up, self._read, begin=_consume, held=held
+            )
         except BaseException:
             calls.give_back(held)
             raise
@@ -72,9 +70,9 @@ class MessageConsumer:
     def _names(self) -> tuple[str, ...]:
         return (self._subscription_id,)
 
-    def _read(self, delivery: Delivery) -> tuple[Message, Delivery]:
+    def _read(self, delivery: Delivery) -> Message:
         link = self._link
-        return ReceivedMessage(delivery, link.dialect, link.acknowledging(delivery)), delivery
+        return ReceivedMessage(delivery, link.dialect, link.acknowledging(delivery))
 
     def _given_up(self) -> bool:
         return self._closed or self._link.closed
@@ -142,6 +140,11 @@ class MessageConsumer:
         self._link.check_receive()
         if self._closed:
             raise IllegalStateError("The Consumer is closed")
+
+
+def _consume(core: SessionCore, delivery: Delivery, now: float) -> None:
+    """The last step of a `receive()`: it returns `delivery`, unless it is interrupted; see `Calls.give_back`."""
+    core.consumed(delivery, now, returning=True)
 
 
 def _is_plain(timeout: Duration | None) -> TypeGuard[float | None]:

@@ -139,7 +139,7 @@ class Dispatcher:
         message = ReceivedMessage(delivery, self._dialect, self._acknowledging(delivery))
         return listener, message, delivery
 
-    def _begin(self, delivery: Delivery) -> None:
+    def _begin(self, _core: SessionCore, delivery: Delivery, _now: float) -> None:
         self._busy = True
         self._serving = delivery.subscription_id
 
