@@ -317,18 +317,21 @@ class SessionCore:
         consumer = self._consumers.get(subscription_id)
         return consumer is not None and consumer.held_back
 
-    def consumed(self, delivery: Delivery, now: float, *, returning: bool = False) -> None:
+    def consumed(self, delivery: Delivery, now: float, *, returning: bool = False) -> bool:
         """
         Note that the application is done with a message: `receive()` is about to return it, or its listener has
         returned.
+
+        Returns whether it was the last that its consumer has, so that an ACK may be due at once.
         """
         consumer = self._consumers.get(delivery.subscription_id)
         if consumer is None:
-            return
+            return False
         if self._is_lost(delivery):
             self._consumers.consumed_late(delivery, now)
         else:
             consumer.consumed(delivery, now, returning=returning)
+        return not consumer.waiting
 
     def undecodable(self, delivery: Delivery, error: Exception, now: float) -> None:
         """Make `delivery`, which was just handed out and cannot be decoded, a dead letter."""

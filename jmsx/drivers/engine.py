@@ -208,6 +208,18 @@ class Engine:
         finally:
             self._working = False
 
+    def do_due(self, now: float) -> None:
+        """
+        In an operation of `work`, on a thread of the session's own: do what is due by now.
+
+        Else the engine's thread would be woken for it, and would wake those who wait. What is due because nothing has
+        come is left to it where something has.
+        """
+        timer = self.core.next_timer()
+        if timer is not None and timer <= now and self._up and not self._may_bring_more():
+            self.core.handle_timer(now)
+            self.changed.notify_all()
+
     def check(self) -> None:
         """Raise if the link is gone for good."""
         if self.error is not None:

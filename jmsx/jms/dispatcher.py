@@ -187,7 +187,8 @@ class Dispatcher:
         self, core: SessionCore, delivery: Delivery, failure: Failure | None, now: float
     ) -> None:
         if failure is None:
-            core.consumed(delivery, now)
+            if core.consumed(delivery, now):
+                self._engine.do_due(now)
         else:
             core.failed(delivery, failure, now)
         self._end()

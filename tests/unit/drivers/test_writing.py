@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from queue import SimpleQueue
+from typing import Any, Final
 
 import pytest
 
@@ -127,3 +128,30 @@ def test_a_write_that_is_interrupted_anywhere_is_done_once(monkeypatch: pytest.M
     for step in range(1, whole.steps + 1):
         told = interrupted_receive(Interrupt(step, within=WRITING), monkeypatch)
         assert told in (1, None), step
+
+
+class Woken(SimpleQueue[Any]):
+    """A session's queue that counts how often its thread is woken without anything that came."""
+
+    times = 0
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - the base's
+        """As SimpleQueue's."""
+        Woken.times += item is None
+        super().put(item, block, timeout)
+
+
+def test_the_thread_of_a_listener_writes_the_ack_of_a_lone_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To wake the engine's for that would cost more than all else that is done with the message."""
+    monkeypatch.setattr("tests.benchmarks.one_thread.queue.SimpleQueue", Woken)
+    one, wrote = OneThread(jmsx.AcknowledgeMode.AUTO_ACKNOWLEDGE, 1), list[bytes]()
+    Woken.times = 0
+
+    def listen(_message: Any) -> None:
+        monkeypatch.setattr(one.link.engine._epoch, "_write", wrote.append)
+
+    one.listen(listen, 1)
+    assert [ACK.match(data) is not None for data in wrote] == [True]
+    assert Woken.times == 0
