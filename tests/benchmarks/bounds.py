@@ -96,6 +96,8 @@ def _cost(results: Results, kind: str, suite: str, label: str, alone: Alone) -> 
     if whole is None:
         return None
     name = label.removeprefix("jmsx ").replace(" + both", "").replace(" async", "")
+    if suite == "latency":
+        name += ", lone"
     costs = alone.get(name, alone.get(f"send {name}"))
     mode = name.rpartition(" ")[2]
     # Observers do not read the socket: what it costs is measured where nobody observes.

@@ -36,7 +36,8 @@ _HOW: Final = (
 
 _ALONE: Final = (
     "CPU microseconds a message with recorded frames of Classic's, without sockets, other threads and wake-ups: the"
-    " least of all rounds. *Observed*: by metrics and an event log. Commit {commit}."
+    " least of all rounds. *Observed*: by metrics and an event log. *Lone*: each message comes a millisecond after the"
+    " one before it was done, by which time the processor has forgotten much of the code. Commit {commit}."
 )
 
 _BOUND: Final = (
