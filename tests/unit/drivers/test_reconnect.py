@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jmsx import AcknowledgeMode
 from jmsx.config.options import FOR_EVER, ConnectionOptions, ReconnectPolicy
 from jmsx.config.uri import BrokerAddress, BrokerUri
 from jmsx.drivers.machine import Machine
@@ -19,6 +20,7 @@ from jmsx.errors import (
     SecurityError,
     TlsError,
 )
+from tests.benchmarks.one_thread import OneThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +142,24 @@ def test_links_that_did_not_last_count_as_failed_attempts() -> None:
     with pytest.raises(ConnectionFailedError):
         connector.restore(connector.attempt, A, flaps=3)
     assert connector.pauses.seconds == pytest.approx([0.04])
+
+
+def test_a_link_that_worked_for_a_while_is_no_failed_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However often it is lost; one that ends at once is, again and again."""
+    engine = OneThread(AcknowledgeMode.AUTO_ACKNOWLEDGE, 0).link.engine
+    counted: list[int] = []
+
+    def restore(_attempt: object, _lost: object, *, flaps: int) -> int:
+        counted.append(flaps)
+        return 1
+
+    monkeypatch.setattr(engine._connector, "restore", restore)
+    for lived in (0.1, 0.1, 2.0, 2.0, 0.1):
+        engine._opened_at, engine._lost_at = 100.0, 100.0 + lived
+        engine._restore()
+    assert counted == [1, 2, 0, 0, 1]
 
 
 def test_cancelling_ends_it() -> None:
