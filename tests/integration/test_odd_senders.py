@@ -15,7 +15,7 @@ from jmsx.core.events import LinkClosed
 from jmsx.core.frames import Frame
 from jmsx.core.policy import RedeliveryMode
 from jmsx.dead_letters.opening import open_access
-from jmsx.errors import JmsxError
+from jmsx.errors import JmsxError, MessageNotReadableError
 from jmsx_broker import ClassicBroker
 from jmsx_broker.wire import Wire
 from tests.integration.artemis_support import Console
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jmsx.observe import Observer
-    from jmsx_broker import Broker
+    from jmsx_broker import ArtemisBroker, Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 
@@ -147,6 +147,22 @@ def test_what_one_has_read_may_be_told_in_another(broker: Broker) -> None:
             sized = {"content-length": str(len(body.encode()))}
             wire.request(Frame("SEND", {**head, **sized}, body.encode()))
         assert [one.text for one in take(consumer, len(bodies))] == bodies
+
+
+@NEEDS_JDK
+def test_a_text_with_a_length_of_its_own_comes_as_bytes(artemis_broker: ArtemisBroker) -> None:
+    """All of it is there, as the broker has it; it ends no link, nor does it move what follows."""
+    queue = fresh_queue()
+    values = ("", "0", "3", "99999", "x")
+    odd = [(queue, "persistent", 0, "text", {"content-length": value}) for value in values]
+    java(artemis_broker, *odd, (queue, "persistent", 0, "last", {}))
+    with Connection(artemis_broker.url) as connection:
+        connection.start()
+        *found, last = take(connection.create_session().create_consumer(queue), 6)
+    assert [one.body for one in found] == [b"\1\0\0\0\x08" + "text".encode("utf-16-le")] * 5
+    with pytest.raises(MessageNotReadableError, match="carries bytes"):
+        _ = found[0].text
+    assert (last.text, last.properties.get("content-length")) == ("last", None)
 
 
 @NEEDS_JDK
