@@ -111,6 +111,12 @@ class ReceivedMessage(Message):
     message's `acknowledge()` does; None: nothing.
     """
 
+    # What cannot be worked out again is in no dictionary, which a handler might clear.
+    __slots__ = (
+        "_acknowledge", "_body", "_came", "_delivery", "_dialect", "_octets", "_unread",
+        "delivery_count", "message_id", "redelivered",
+    )  # fmt: skip
+
     def __init__(
         self, delivery: Delivery, dialect: Dialect, acknowledge: Callable[[], None] | None = None
     ) -> None:

@@ -333,3 +333,34 @@ def test_errors_of_jmsx_are_known() -> None:
     assert consumer.judged(error) is error
     stop = SystemExit()
     assert consumer.judged(stop) is stop
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["auto", "individual", "transacted"])
+@pytest.mark.parametrize("batch", [None, 5])
+def test_a_handler_that_wipes_its_message(kind: str, mode: str, batch: int | None) -> None:
+    """The message is a dead letter like any other that fails, and the consumer goes on."""
+    app, seen = App(redelivery_policy=NEVER), list[str]()
+
+    def ship(order: Any) -> None:
+        for one in order if batch else [order]:
+            seen.append(one.text)
+            wipes = one.text == "bad"
+            if wipes:
+                vars(one).clear()
+                assert (one.text, one.reply_to, one.delivery_count) == ("bad", None, 1)
+                vars(one).clear()
+                raise ValueError("wiped")
+
+    settings: dict[str, Any] = {"batch": batch} if batch else {}
+    app.consumer("queue://orders", mode=mode, **settings)(ship)
+    with harness(app, kind) as mq:
+        mq.send("queue://orders", "bad")
+        mq.advance("2s")  # in which a batch is filled
+        assert deaths(mq) == [("max_redeliveries", "ValueError")]
+        [letter] = mq.dead_letters()
+        assert letter.message is not None
+        assert letter.message.text == "bad"
+        mq.send("queue://orders", "good")
+        mq.advance("2s")
+        assert (seen, app.ready().ok) == (["bad", "good"], True)
